@@ -188,9 +188,9 @@ class _Scored:
             made.fractions[:, :2] = edges.known
             # A score above the threshold has no larger count than that.
             fitting = maximum // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
-            made.minimum = _least(threshold, min(count, fitting))
+            made.minimum = _smallest_fraction(threshold, min(count, fitting))
         elif how == kernels.QUANTILE:
-            made.share = _least(linkage.quantile, _total(edges.known, "counts"))
+            made.share = _smallest_fraction(linkage.quantile, _total(edges.known, "counts"))
             made.bins = edges.known.copy()
         else:
             is_lowest = linkage.name == "lowest"
@@ -228,13 +228,15 @@ def _total(numbers: np.ndarray, what: str) -> int:
     return int(total) + 1
 
 
-def _least(bound: float, maximum: int) -> tuple[int, int]:
+def _smallest_fraction(bound: float, maximum: int) -> tuple[int, int]:
     """The smallest fraction that is not less than a bound, of denominators up to ``maximum``.
 
     Fractions of those denominators are at least the one if they are at least the other.
 
-    >>> _least(0.1, 100), _least(0.1, 1 << 60), _least(0.30000000000000004, 10), _least(5.0, 9)
-    ((10, 99), (3602879701896397, 36028797018963968), (1, 3), (5, 1))
+    >>> _smallest_fraction(0.1, 100), _smallest_fraction(0.30000000000000004, 10)
+    ((10, 99), (1, 3))
+    >>> _smallest_fraction(0.1, 1 << 60), _smallest_fraction(5.0, 9)
+    ((3602879701896397, 36028797018963968), (5, 1))
     """
     if abs(bound) >= MAXIMUM:
         return (MAXIMUM if bound > 0 else -MAXIMUM), 1

@@ -45,7 +45,7 @@ def _even(length: int, parts: int) -> Iterator[slice]:
         yield slice(i * length // parts, (i + 1) * length // parts)
 
 
-def together(combine: Combine, a: Any, b: Any) -> Any:
+def combined(combine: Combine, a: Any, b: Any) -> Any:
     """``combine(a, b)``, where None is the summary of no slices."""
     if a is None or b is None:
         return b if a is None else a
@@ -56,7 +56,7 @@ def up(summaries: Sequence[Any], combine: Combine) -> Any:
     """The summary of a group from those of its members, which come in the order of the scan."""
     total = None
     for summary in summaries:
-        total = together(combine, total, summary)
+        total = combined(combine, total, summary)
     return total
 
 
@@ -65,7 +65,7 @@ def down(carry: Any, summaries: Sequence[Any], combine: Combine) -> list[Any]:
     carries = []
     for summary in summaries:
         carries.append(carry)
-        carry = together(combine, carry, summary)
+        carry = combined(combine, carry, summary)
     return carries
 
 

@@ -105,7 +105,7 @@ def plan_across(targets: Sequence[Any], options: RunOptions, planner: Planner) -
         plans.append(planner(targets, options, before))
         workers = [p.workers for p in plans if p.passes]
         if len({*workers}) < 2:
-            made = _together(plans, found)
+            made = _one_plan(plans, found)
             return replace(made, workers_asked=asked)
         options = replace(options, workers=min(workers))
 
@@ -148,7 +148,7 @@ def _round(
     return replace(plan, passes=(replace(whole, program=program, values=taken),))
 
 
-def _together(plans: Sequence[Plan], found: Sequence[FoldValue]) -> Plan:
+def _one_plan(plans: Sequence[Plan], found: Sequence[FoldValue]) -> Plan:
     """One plan of several that are carried out one after the other."""
     last = plans[-1]
     passes = [p for plan in plans for p in plan.passes]

@@ -108,12 +108,12 @@ def new_secret() -> str:
 
 
 @contextlib.contextmanager
-def told(secret: str) -> Iterator[None]:
+def errors_as_data(secret: str) -> Iterator[None]:
     """Put an exception, as data, into the message of the one that leaves; without a secret do nothing.
 
     >>> secret = new_secret()
     >>> try:
-    ...     with told(secret):
+    ...     with errors_as_data(secret):
     ...         raise OSError(28, "No space left")
     ... except RuntimeError as error:
     ...     raise_original(Exception(f"Traceback ... {error} [while running 'Sweep']"), secret)
@@ -146,7 +146,7 @@ def unmarked(text: str, secret: str) -> str:
 
 
 def raise_original(error: Exception, secret: str) -> None:
-    """Raise the exception that `told` put into a message, if there is one."""
+    """Raise the exception that `errors_as_data` put into a message, if there is one."""
     marks = _marks(secret).findall(str(error)) if secret else []
     if not marks:
         return

@@ -78,15 +78,15 @@ class Notes(RunFolder):
 
     def write_compiling(self, what: Compiling | None) -> None:
         """Say what this process compiles now, or that it does no longer."""
-        self._say("compiling", None if what is None else asdict(what))
+        self._note("compiling", None if what is None else asdict(what))
 
     def compiling(self) -> list[Compiling]:
         """What processes compile, or did when they were killed, by a journal on a disk."""
-        return [Compiling(**said) for said in self._said("compiling")]
+        return [Compiling(**said) for said in self._noted("compiling")]
 
     def write_under_way(self, slabs: Sequence[tuple[int, int, float]]) -> None:
         """Say which slabs this process sweeps: passes, slabs, and what part of each is done."""
-        self._say("under-way", {"told": time.time(), "slabs": list(slabs)})
+        self._note("under-way", {"told": time.time(), "slabs": list(slabs)})
 
     def under_way(self, pass_index: int, since: float = 0.0) -> dict[int, float]:
         """By slab what part of it is done, as processes said last, by a journal on a disk.
@@ -94,12 +94,12 @@ class Notes(RunFolder):
         Some of the slabs may be finished by now, others were given up by who is dead.
         """
         parts: dict[int, float] = {}
-        for said in sorted(self._said("under-way"), key=lambda said: said["told"]):
+        for said in sorted(self._noted("under-way"), key=lambda said: said["told"]):
             if said["told"] >= since:
                 parts.update((slab, part) for k, slab, part in said["slabs"] if k == pass_index)
         return parts
 
-    def _say(self, kind: str, what: Mapping[str, Any] | None) -> None:
+    def _note(self, kind: str, what: Mapping[str, Any] | None) -> None:
         """Say something of this process, in place of what it said before."""
         key = f"{kind}/{socket.gethostname()}-{os.getpid()}"
         if what is None:
@@ -107,7 +107,7 @@ class Notes(RunFolder):
         else:
             self._folder.write(key, json.dumps({"run": self.run_id, **what}).encode())
 
-    def _said(self, kind: str) -> list[dict[str, Any]]:
+    def _noted(self, kind: str) -> list[dict[str, Any]]:
         """What processes say, or said before they were killed."""
         found = Path(self.own["path"], kind).glob("*-*[0-9]")  # no files half written
         keys = [f"{kind}/{path.name}" for path in found]

@@ -16,7 +16,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms.passes import slab_ranges
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 #: Boxes that are remembered, and named.
 _KEPT, _NAMED = 1000, 5
@@ -46,13 +46,13 @@ class CheckComplete(beam.PTransform):
         layers, rows, cols = self.units.counts if len(self.units) else (0, 0, 0)
         spans = boxes | "Units" >> beam.FlatMap(_spans, self.units).with_output_types(_Spanned)
         # In no window: a volume is complete or not.
-        given = spans | "Together" >> together()
+        given = spans | "Together" >> in_global_window()
         # Layers of which nothing is given are missing too.
         wanted = (
             boxes.pipeline
             | "Layers" >> beam.Create(slab_ranges(layers))
             | "Each" >> beam.FlatMap(_nothing_of).with_output_types(_Spanned)
-            | "Layers together" >> together()
+            | "Layers together" >> in_global_window()
         )
         count = beam.CombineGlobally(CountMissing())
         return (

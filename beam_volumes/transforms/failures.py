@@ -20,7 +20,7 @@ from beam_volumes.runs.failure import revived
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.place import is_local
 from beam_volumes.transforms import pipeline_metrics
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 _BAD = "bad"
 _Step = TypeVar("_Step", bound="Excepting")
@@ -142,7 +142,7 @@ class Excepting:
             return
         counts = [
             some
-            | f"{label}: {name} in no window" >> together()
+            | f"{label}: {name} in no window" >> in_global_window()
             | f"{label}: {name}" >> beam.Map(lambda _, one: one, one)
             for name, some, one in (("good", good, (1, 0)), ("bad", bad, (0, 1)))
         ]

@@ -18,7 +18,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
-from beam_volumes.runs.failure import told
+from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session
@@ -137,7 +137,7 @@ def build(
 def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
     """Make what is not there yet, and give what the passes that are done have found."""
     known: States = {}
-    with told(session.secret):
+    with errors_as_data(session.secret):
         session.prepare()
         for k in range(done):
             program = session.plan.passes[k].program
@@ -326,7 +326,7 @@ class _Sweep(beam.DoFn):
     def process(
         self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
     ) -> Iterator[Any]:
-        with told(self.session.secret):
+        with errors_as_data(self.session.secret):
             yield from self.swept(*slab, known)
 
     def count(self, slab: int, swept: list[SlabResult]) -> None:
@@ -405,7 +405,7 @@ class MergeStates(beam.CombineFn):
 def _finish(
     known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
 ) -> States:
-    with told(session.secret):
+    with errors_as_data(session.secret):
         # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
         joined = merging.put_together(session.plan, index, (piece for _, piece in states))
         merged = merging.merge(session.plan, index, [joined])
@@ -430,5 +430,5 @@ def _finish_merge(
     found: dict[str, States] = {}
     for token, some in numbers:
         found.setdefault(token, {}).update(some)
-    with told(session.secret):
+    with errors_as_data(session.secret):
         return merging.finish_merge(session, index, found, known)

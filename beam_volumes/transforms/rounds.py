@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
-from beam_volumes.runs.failure import told
+from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.transforms import pipeline_metrics
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
@@ -222,7 +222,7 @@ class _First(beam.DoFn):
         return self.sent(key, [value])
 
     def sent(self, key: Key, values: list[Any]) -> Iterator[TaggedOutput]:
-        with told(self.secret):
+        with errors_as_data(self.secret):
             for address, element in elements_of(self.round, key, values, self.take):
                 yield TaggedOutput(address, element)
 

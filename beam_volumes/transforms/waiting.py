@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import Tuple
 
 
-def together() -> beam.PTransform:
+def in_global_window() -> beam.PTransform:
     """Take elements out of their windows, to be grouped when all have come: once, streaming or not."""
     # A volume is complete or it is not. Beam refuses to wait so long by its default trigger, in streaming.
     whole = AfterWatermark(late=AfterCount(1))
@@ -46,7 +46,7 @@ def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
     refuse_threads(given.pipeline.options)
     # However many elements there are, in whatever windows, one number at most comes when all are there.
     count = beam.combiners.Count.Globally().without_defaults()
-    ready = given | "Waited for" >> together() | "Are there" >> count
+    ready = given | "Waited for" >> in_global_window() | "Are there" >> count
     return given.pipeline, {"ready": AsIter(ready)}
 
 
@@ -69,8 +69,8 @@ class WaitOn(beam.PTransform):
             some | f"Name {name}" >> beam.Map(_named, name).with_output_types(kind)
             for name, some in given.items()
         ]
-        together = tuple(named) | "All" >> beam.Flatten().with_output_types(kind)
-        return together | "Group" >> beam.GroupByKey() | "By name" >> beam.Map(_by_name, [*given])
+        flat = tuple(named) | "All" >> beam.Flatten().with_output_types(kind)
+        return flat | "Group" >> beam.GroupByKey() | "By name" >> beam.Map(_by_name, [*given])
 
 
 def _named(pair: tuple[Any, Any], name: str) -> tuple[Any, tuple[str, Any]]:

@@ -86,19 +86,19 @@ class _Chosen(Round):
         labels, heights = labels[order], heights[order]
         at = np.unravel_index(labels.astype(np.int64) - 1, self.of.shape)
         places = np.stack(at, axis=1).reshape(-1, len(self.of.shape))
-        chosen = apart(places, self.of.distance, self.of.p_norm, self.of.most)
+        chosen = without_near(places, self.of.distance, self.of.p_norm, self.of.most)
         columns = dict(zip(self.of.axes, places[chosen].T, strict=True))
         kind = self.of.rows
         made = {"rank": np.arange(1, len(chosen) + 1), **columns, "intensity": heights[chosen]}
         yield from self.table.step(key or (0,), [kind.records(made)])
 
 
-def apart(
+def without_near(
     places: np.ndarray, distance: tuple[int, ...], p_norm: float, maximum: int | None
 ) -> np.ndarray:
     """Which points remain if each one, in order, drops those that come after and are nearer than a distance.
 
-    >>> apart(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
+    >>> without_near(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
     array([0, 2])
     """
     maximum = len(places) if maximum is None else maximum

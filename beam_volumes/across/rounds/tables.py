@@ -265,7 +265,7 @@ def _quantiles(keys: np.ndarray, parts: int) -> np.ndarray:
     return chosen[chosen != keys[0]] if len(keys) else chosen
 
 
-def _once(values: Iterable[tuple[Any, Any]]) -> list[Any]:
+def _by_sender(values: Iterable[tuple[Any, Any]]) -> list[Any]:
     """Of values that say who sent them, one from each, in order."""
     return [value for _, value in sorted(dict(values).items(), key=lambda item: item[0])]
 
@@ -412,7 +412,7 @@ class _Gather(_Step):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         (shard, bin_, group), t = key, self.task
-        for i, piece in enumerate(tables.batches(t.table.merge(_once(values)))):
+        for i, piece in enumerate(tables.batches(t.table.merge(_by_sender(values)))):
             if self.level < t.top:
                 above = (shard, bin_, group // t.radix)
                 yield f"gather-{self.level + 1}", above, ((group, i), piece)
@@ -426,7 +426,7 @@ class _Shard(_Step):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         table = self.task.table
-        yield "rows", key, table.columns(table.merge(_once(values)))
+        yield "rows", key, table.columns(table.merge(_by_sender(values)))
 
 
 def table_flow(

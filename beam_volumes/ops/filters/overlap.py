@@ -15,7 +15,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import first_channel, together
+from beam_volumes.ops.parameters.building import first_channel, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Padding, identity
 
@@ -125,7 +125,7 @@ def map_overlap(
     how = (func, (z, y, x), padding)
     if mixes is None:
         who = (len(opened), deterministic, identity(name, version))
-        return together(stages.Overlap(what, of, *how, *who), opened)
+        return stage_of_volumes(stages.Overlap(what, of, *how, *who), opened)
     names, count = _names(channels, first)
     sizes = tuple(len(v.nodes) for v in opened)
     who = (sum(sizes), deterministic, identity(name, version))

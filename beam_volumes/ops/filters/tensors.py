@@ -25,7 +25,7 @@ from beam_volumes.ops.filters.tensor_stages import (
 )
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import together
+from beam_volumes.ops.parameters.building import stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented, documented_like
 
 Sigma = float | str | Sequence[float | str]
@@ -271,7 +271,7 @@ def _ordered(elements: Sequence[Volume], name: str) -> list[Volume]:
 
 
 def _made(ordered: Sequence[Volume], stage: Symmetric, *values: Scalar) -> Volume:
-    return together(stage, ordered, *(v.value for v in values))
+    return stage_of_volumes(stage, ordered, *(v.value for v in values))
 
 
 @documented

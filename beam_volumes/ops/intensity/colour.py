@@ -16,7 +16,7 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import colour
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
-from beam_volumes.ops.parameters.building import kernel_input, together
+from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -343,7 +343,9 @@ def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> t
     three = channels(kernel_input(volume))
     source = kernel_dtype(volume.dtype)
     return tuple(
-        together(OfThree(name, result, kind, colour.table_of(source, kind), weights, scale), three)
+        stage_of_volumes(
+            OfThree(name, result, kind, colour.table_of(source, kind), weights, scale), three
+        )
         for kind, weights, scale in wanted
     )
 

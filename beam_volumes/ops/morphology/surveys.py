@@ -144,7 +144,7 @@ class _DistanceCompleter(Completer):
         own, left = self.windows, self.windows.depth - self.windows.ends[window]
         plane = scans.unpacked(own.planes[window], own.depth, self.rows, self.cols)
         within = Distance(left, plane)
-        return scans.together(scans.distance_combine, self.after, within).distance
+        return scans.combined(scans.distance_combine, self.after, within).distance
 
 
 def _voxels(mask: np.ndarray) -> np.ndarray:

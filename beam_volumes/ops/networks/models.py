@@ -36,7 +36,7 @@ class Model:
     #: Voxels along its axes that it takes, where that is fixed.
     fixed: tuple[int | None, ...] = field(default=(), kw_only=True)
     #: What its file says of it, by the names of `beam_volumes.predict`'s parameters.
-    said: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    declared: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def extents(self) -> tuple[Extent, ...]:

@@ -89,7 +89,7 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
         ndim=len(shape) - 2,
         channels=static[1],
         fixed=tuple(static[2:]),
-        said=_said(session, path, function),
+        declared=_declared_by_file(session, path, function),
     )
 
 
@@ -180,7 +180,7 @@ def _folder_of(weights: tuple[str, ...], place: str) -> Iterator[str]:
         yield own
 
 
-def _said(session: Any, path: str, function: str) -> dict[str, Any]:
+def _declared_by_file(session: Any, path: str, function: str) -> dict[str, Any]:
     """What a file's metadata says: ``beam_volumes.context`` and ``beam_volumes.stride``, with commas."""
     found: dict[str, Any] = {}
     for key, text in session.get_modelmeta().custom_metadata_map.items():

@@ -176,7 +176,7 @@ def predict(
     axes = tuple(a for a in visible if a) if flat else visible
     asked = Asked(
         mode, _per(patch, axes, "patch", 1), _contexts(context, network, axes),
-        _per(_declared(stride, network, "stride"), axes, "stride", 1),
+        _per(_given_or_declared(stride, network, "stride"), axes, "stride", 1),
         _per(overlap, axes, "overlap", 0), blend, planes,
         batch if batch is None else par.whole_number(batch, "batch", what),
         par.modes_of(edges, visible, what, "edges"), float(cval),
@@ -241,8 +241,8 @@ def _check_words(mode: str, blend: str, augment: str | None, device: str) -> Non
             )
 
 
-def _declared(given: Any, network: Model, what: str) -> Any:
-    return network.said.get(what) if given is None else given
+def _given_or_declared(given: Any, network: Model, what: str) -> Any:
+    return network.declared.get(what) if given is None else given
 
 
 def _per(given: Any, axes: tuple[int, ...], what: str, minimum: int) -> Triple | None:
@@ -254,7 +254,7 @@ def _per(given: Any, axes: tuple[int, ...], what: str, minimum: int) -> Triple |
 
 def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple, Triple] | None:
     """Give the context before and after, if it is known."""
-    given = _declared(given, network, "context")
+    given = _given_or_declared(given, network, "context")
     if given is None:
         return None
     pairs = []

@@ -38,7 +38,7 @@ def first_channel(volume: Volume) -> Volume:
     return Volume(volume.nodes[0], volume.space.of_one("c"))
 
 
-def together(stage: Stage, volumes: Sequence[Volume], *values: Value) -> Volume:
+def stage_of_volumes(stage: Stage, volumes: Sequence[Volume], *values: Value) -> Volume:
     """What a stage makes of volumes that go together voxel by voxel, channel by channel."""
     like = next((v for v in volumes if v.space.has_channels), volumes[0])
     for v in volumes:

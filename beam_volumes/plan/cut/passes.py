@@ -307,7 +307,7 @@ def cut(
                 output = (node, written[node.token])
                 ends.append(_End(levels.node[node.token], node, output=output))
             stored[node.token] = written[node.token].read_back()
-    return _together(ends, levels, stored), stored, choices
+    return _cuts_of(ends, levels, stored), stored, choices
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class _End:
         made.lattices[self.node.token] = lattice
 
 
-def _together(ends: Sequence[_End], levels: Levels, stored: Collection[str]) -> list[Cut]:
+def _cuts_of(ends: Sequence[_End], levels: Levels, stored: Collection[str]) -> list[Cut]:
     """Passes by level: what lies in one domain ends in one pass."""
     cuts = []
     for level in sorted({e.level for e in ends}):

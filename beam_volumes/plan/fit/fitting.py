@@ -28,10 +28,10 @@ from beam_volumes.plan.fit.partitioning import (
     TooLarge,
     choose,
     fit,
-    least,
     natural_depth,
     peak,
     preferred_window,
+    smallest_partitions,
 )
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.sweep.program import End, Output, Program
@@ -82,7 +82,7 @@ def fitted(
         lowest = (
             fit(members, slab, window, limits.concurrency, budget=0)
             if chosen
-            else min(least(members, limits.concurrency), parts, key=peak)
+            else min(smallest_partitions(members, limits.concurrency), parts, key=peak)
         )
         smallest = max(smallest, *lowest, key=lambda p: p.memory)
         for k, part in zip(together, parts, strict=True):

@@ -96,7 +96,7 @@ def choose(
     Raises TooLarge: Even the smallest tiles and windows need more.
     """
     if 0 in programs[0].shape:
-        return least(programs, concurrency)
+        return smallest_partitions(programs, concurrency)
     best: list[Partitioning] | None = None
     least_read = math.inf
     for overlap in OVERLAPS[:2]:
@@ -119,7 +119,7 @@ def choose(
             break
     if best is not None:
         return best
-    smallest = least(programs, concurrency)
+    smallest = smallest_partitions(programs, concurrency)
     if peak(smallest) > budget:
         raise TooLarge(smallest)
     tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
@@ -168,7 +168,7 @@ def _fitting(
     return narrow if peak(narrow) <= budget else None
 
 
-def least(programs: Sequence[Program], concurrency: Concurrency) -> list[Partitioning]:
+def smallest_partitions(programs: Sequence[Program], concurrency: Concurrency) -> list[Partitioning]:
     """The partitions with the smallest peak.
 
     The smallest slabs, or larger ones if those have less in common with their neighbours.

@@ -40,7 +40,7 @@ from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, wh
 from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
-from beam_volumes.transforms.waiting import WaitOn, together
+from beam_volumes.transforms.waiting import WaitOn, in_global_window
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
 ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
@@ -300,12 +300,12 @@ class MergeEquivalences(beam.PTransform):
         if self.load is not None:
             ready = (
                 summaries
-                | "All loads" >> together()
+                | "All loads" >> in_global_window()
                 | "Load" >> beam.Map(_load_of, self.load)
                 | "Loads" >> beam.CombineGlobally(_Loads(self.load))
             )
         # In no window: components of a volume are merged, or not.
-        given = summaries | "In no window" >> together()
+        given = summaries | "In no window" >> in_global_window()
         return run_keyed(given, self.flow, self.grid, ready)
 
 
@@ -449,7 +449,7 @@ class RelabelSlabs(beam.PTransform):
             )
         meet = {"answers": given["answers"]}
         if "slabs" in given:
-            meet["slabs"] = given["slabs"] | "In no window" >> together()
+            meet["slabs"] = given["slabs"] | "In no window" >> in_global_window()
         if "mapping" in given:
             meet["found"] = self._looked_up(given)
         relabel = beam.Map(
@@ -463,7 +463,7 @@ class RelabelSlabs(beam.PTransform):
         take = {"answers": under_keys(grid)}
         of = functools.partial(_labels_of, grid=grid)
         labels = given["answers"] | beam.GroupByKey() | "Labels" >> FirstRound(flow, of, take)
-        mapping = given["mapping"] | "All of it" >> together()
+        mapping = given["mapping"] | "All of it" >> in_global_window()
         parts = mapping | "Mapping" >> FirstRound(flow, _part_of, take)
         both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
         found = both | "Look up" >> RunFlow(flow, take=take)

@@ -36,7 +36,7 @@ from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.steps.slabs import ReadSlabs
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 #: What a function of a volume may give.
 Wanted = Scalar | Table
@@ -161,7 +161,7 @@ class MeasureSlabs(beam.PTransform):
         takes = {token: taking({"rows": _batches}) for token in flows}
         firsts = {token: flow.rounds[0] for token, flow in flows.items()}
         tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
-        given = slabs | "In no window" >> together()
+        given = slabs | "In no window" >> in_global_window()
         measure = beam.ParDo(_Measure(self.measuring, firsts, takes))
         found = given | "Measure" >> measure.with_outputs(*tags.values(), _CAME, main="states")
         parts = [
@@ -196,7 +196,7 @@ class MeasureSlabs(beam.PTransform):
             pipeline
             | "Blocks" >> beam.Create(slab_ranges(len(self.grid)) or [(0, 1)])
             | "Each" >> beam.FlatMap(_blocks).with_output_types(_Counted)
-            | "Blocks together" >> together()
+            | "Blocks together" >> in_global_window()
         )
         return (
             (came, wanted)

@@ -20,7 +20,7 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.transforms.slab import Slab
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.waiting import WaitOn, together
+from beam_volumes.transforms.waiting import WaitOn, in_global_window
 
 #: Of a volume: shape, dtype and space.
 Kind = tuple[Triple, str, Space]
@@ -117,7 +117,7 @@ class CheckEach(beam.PTransform):
         boxes, sinks = given
         filled = (
             boxes
-            | "Together" >> together()
+            | "Together" >> in_global_window()
             | "Each once" >> beam.Distinct()
             | "By volume" >> beam.Map(lambda b: (b[0], (b[1], b[2])))
             | "Fill" >> beam.CombinePerKey(Filled())

@@ -17,7 +17,7 @@ from beam_volumes.transforms.slab import MAX_BYTES, SlabKey
 from beam_volumes.transforms.steps.components import grid_of, index_of, run_keyed
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.slabs import ReadSlabs
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 
 class SlabScan(beam.PTransform):
@@ -93,7 +93,7 @@ class SlabScan(beam.PTransform):
 
     def expand(self, states: beam.PCollection) -> beam.PCollection:
         carry = beam.Map(_carry, 2 if self.backward else 1)
-        given = states | "In no window" >> together()
+        given = states | "In no window" >> in_global_window()
         answers = run_keyed(given, self.flow, self.grid, of=_scanned)["answers"]
         return answers | beam.GroupByKey() | "Carry" >> carry
 

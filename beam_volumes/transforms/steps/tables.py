@@ -25,7 +25,7 @@ from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, gri
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import render
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 
 @documented
@@ -120,7 +120,7 @@ class RegionTable(beam.PTransform):
         measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
         flow = self.survey.flow(self.grid)
         # Neither what a slab adds nor a shard is an element: either may be large.
-        all_slabs = slabs | "In no window" >> together()
+        all_slabs = slabs | "In no window" >> in_global_window()
         parts = all_slabs | "Measure" >> FirstRound(flow, measure)
         return (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
 

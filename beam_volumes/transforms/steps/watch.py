@@ -33,7 +33,7 @@ from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.slab import KeyedSlab, Slab
 from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 _TOLD, _NAMED = "told", 20
 #: Seconds of event time, so that what is missing is told before the window ends: it is at the end of time.
@@ -175,7 +175,7 @@ class WatchSlices(beam.PTransform):
             pipeline = given.pipeline
             arrivals = (
                 given
-                | "In no window" >> together()
+                | "In no window" >> in_global_window()
                 | "Notified" >> beam.FlatMap(_notified, self.pattern)
             )
         else:

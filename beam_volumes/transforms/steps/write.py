@@ -38,7 +38,7 @@ from beam_volumes.transforms.steps.outputs import (
     one_kind,
 )
 from beam_volumes.transforms.steps.slabs import function_name, place_of
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import in_global_window
 
 
 class WriteSlabs(Excepting, beam.PTransform):
@@ -148,7 +148,7 @@ class WriteSlabs(Excepting, beam.PTransform):
     def _one_for_each(self, slabs: beam.PCollection) -> Any:
         sinks = (
             slabs
-            | "In no window" >> together()
+            | "In no window" >> in_global_window()
             | "Volumes" >> beam.Map(_kind).with_output_types(Kinds)
             | "One of each" >> beam.CombinePerKey(one_kind)
             | "Make" >> beam.MapTuple(self.outputs.made)
