@@ -449,13 +449,10 @@ class SlabLabeler:
 
     What it holds grows with the components, not with the voxels.
 
-    ``grid``: the slabs of the volume.
-    ``cell``: which of them.
     ``measures``: columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``,
     half-open, in the volume), ``"touches_border"``.
     ``border_axes``: the axes whose ends count as the border of the volume.
     ``border``: how many voxels thick that is.
-    ``rules``: how columns of the payload merge.
     """
 
     def __init__(
@@ -506,7 +503,6 @@ class SlabLabeler:
         ``block``, (w, ny, nx): as wide as the region, w >= 1; copied if it is not C-contiguous.
         ``seeds``: components that hold a non-zero one are flagged in the column ``marked``.
         ``extra``: further columns, an array (count, ...) each; voxels beyond the core must not count.
-        ``threads``: how many may share the work.
         """
         if block.shape[1:] != self.region.shape[1:] or not (
             0 < block.shape[0] <= self.region.shape[0] - self._depth

@@ -130,8 +130,6 @@ def regions(
 
     ``labels``, bool or integers (slices, rows, columns): the block: a core, and one more plane at the
     upper side of each axis where a neighbour follows.
-    ``origin``: where it lies in the volume.
-    ``shape``: of the whole volume.
     ``intensity``: of the core: bool, integers, float16, float32 or float64.
     ``nan``, {"raise", "omit"}: whether intensities that are not finite are an error or are left out.
     ``core``: the shape of the core, by default all of the block. Of 0 slices: of the single slice given

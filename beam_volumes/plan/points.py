@@ -162,8 +162,6 @@ def found_here(value: Value, before: Collection[str]) -> bool:
 def at_point(point: Plan, k: int, of: Callable[[Sink], Sink]) -> Plan:
     """The plan of one of the points.
 
-    ``point``: that of any.
-    ``k``: which one.
     ``of``: gives the part of point ``k`` of an output, from that of any.
     """
     # What an earlier pass of the point has written is read back.

@@ -22,8 +22,6 @@ _SILENT = 5.0
 class Lines:
     """A line now and then and at the end of each pass, for what is no terminal.
 
-    ``stream``, file: standard error by default.
-    ``every``: seconds between two lines of a pass.
     ``after``: seconds from now without any line.
     """
 
@@ -47,7 +45,6 @@ class Lines:
 class Bar:
     """A bar of tqdm for each pass, on a terminal or in a notebook.
 
-    ``stream``, file: standard error by default.
     ``after``: seconds from now that go by before it is drawn: what is over by then shows none.
     """
 

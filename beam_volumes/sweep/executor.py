@@ -52,14 +52,7 @@ def sweep(
     """Run a program over one slab of its domain.
 
     ``grid``: the slabs, aligned to the write units of the outputs.
-    ``index``: which of them.
-    ``values``: evaluated lazy scalars by token.
-    ``arena``: where the rings are cut from.
-    ``window``: slices finished at a time.
-    ``threads``: strips of rows computed at a time.
-    ``overlap``: what rings have room for.
     ``answers``: by barrier, what its completions take for this slab.
-    ``limit_bytes``: bytes that surveys may keep of the slab.
     ``check_ownership``: called before units are written; raises if they must not be.
     ``on_progress``: told after each window what part of the slab is done; raises to stop the sweep.
     ``meter``: what is to add up where the time goes.

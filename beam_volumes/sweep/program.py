@@ -80,9 +80,7 @@ class Step:
 class End:
     """By which results leave a sweep.
 
-    ``lattice``: where its voxels lie in the domain.
     ``unit``: voxels of it that a slab takes together: it has those units that begin in it.
-    ``edges``: tuple of Edge.
     """
 
     lattice: Lattice

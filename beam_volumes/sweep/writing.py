@@ -53,12 +53,9 @@ class SlabResult:
 class Writes:
     """The outputs of a slab on their way to their sinks.
 
-    ``rings``: where the slices are that go out.
     ``sinks``, list: of each output what was opened of it: an array of this process, or TensorStore's.
-    ``shares``: what the slab has of each output.
     ``in_place``: outputs whose slab is the ring of a step: nothing is to be written.
     ``alone``: whether a write is waited for before anything else is done.
-    ``result``: what was written is noted there.
     """
 
     def __init__(

@@ -32,7 +32,6 @@ Missing = tuple[int, list[Place]]
 class CheckComplete(beam.PTransform):
     """Fail if boxes are not all of an output: PCollection of boxes to one of one element, the units counted.
 
-    ``name``: how messages name the output.
     ``units``: its write units; boxes are made of whole ones.
     ``slabs``: of which the boxes are cells, if that is known: messages name those.
     Raises ValueError: In a worker, once all boxes have come: naming what is missing.

@@ -37,7 +37,6 @@ def asking(
     It is one for all steps of a pass: what a sweep found is as large as it is, and must not leave the
     worker before the first round of its merge has made pieces of it.
 
-    ``index``: the pass's.
     ``memory``: whether it tells the memory that the plan predicts.
     ``accelerator``: what machines must have if the pass runs a network.
     """

@@ -160,7 +160,6 @@ class FirstRound(beam.PTransform):
     same step: no runner gets them whole.
 
     ``given``: from an element to ``(key, value)``.
-    ``take``, dict of callable: as of `RunFlow`.
     """
 
     def __init__(

@@ -87,7 +87,6 @@ def chained(
     ``sources``: their first rounds are given summaries.
     ``steps``, sequence of (TableStep, inputs): in order. An input is the number of a source, or that of
     an earlier step plus the number of sources.
-    ``limit_bytes``: bytes that a round may hold.
     """
     flows = [*sources, *(step.flow(limit_bytes) for step, _ in steps)]
     wanted: dict[int, list[str]] = {}

@@ -76,13 +76,11 @@ def component_flow(
         ``(ids, payload)`` of the kept components whose roots lie in the slab, ids increasing; none
         of slabs without.
 
-    ``grid``: the slabs, at least one.
     ``radix``: slabs along z, y, x that one step joins, and so many of those blocks in the next, ...; by
     default 16 along z for slabs of whole planes, else 4 along each axis.
     ``keep``: only these components get an id; ids are 1..count in any case.
     ``k_largest``: only so many of those, the largest ones; needs the column ``size``.
     ``as_mask``: answers are bool arrays.
-    ``dtype``: of the ids: of an integer type.
     ``rules``: how each column of the payload merges.
     ``columns``: whether payloads come out at the port ``"components"``; not with ``as_mask``.
     Raises ValueError: In a round: more components than ``dtype`` has numbers, or neighbours that saw

@@ -63,7 +63,6 @@ def fragment_flow(slabs: Grid, tiles: Tiles, rule: str, threshold: float, dtype:
     """The merge of `SlabFragments`.
 
     ``rule``, ``threshold``: as of `beam_volumes.across.fragments.matches`.
-    ``dtype``: of the ids.
     Returns its ``"answers"`` are a dict of `TileIds` by tile, and the slab's digests.
     """
     # Components without a voxel of their own have joined others, or are nothing.

@@ -441,7 +441,6 @@ def lookup_flow(
     ``buckets``: by default so many that about half a million labels meet, or as many as there is room
     for.
     ``voxels``: of the volume: what labels there may be.
-    ``limit_bytes``: bytes that a step may hold.
     """
     to = np.dtype(mapping.dtype if dtype is None else dtype)
     return Flow(

@@ -54,8 +54,6 @@ def corners(
     A corner is of the slab that has the pixel before it, or the first one behind it at the image's edges.
 
     ``plane``: labels of the slab, and the row and the column beyond it where a neighbour follows.
-    ``start``: of the slab in the image.
-    ``shape``: of the image.
     ``rows``, (int, int): which of the slab's rows.
     """
     (a, b), (_, y, x), (_, height, width) = rows, start, shape

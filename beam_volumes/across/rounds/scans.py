@@ -40,12 +40,10 @@ def scan_flow(
     more than 4 MB it is cut into tiles along both, so ``combine`` must work pixel by pixel. A state
     that is known to be smaller may be anything.
 
-    ``grid``: the slabs, at least one.
     ``combine``: ``combine(a, b)`` of the states of neighbours in the order of the scan: backward, ``a``
     is the upper one. Associative, and picklable.
     ``itemsize``: bytes of a state per pixel.
     ``forward``, ``backward``: which scans are wanted.
-    ``radix``: slabs that one step combines.
 
     >>> from beam_volumes.across.rounds.flow import run, only
     >>> flow = scan_flow(Grid((4, 1, 1), (1, 1, 1)), str.__add__, backward=True, radix=2)

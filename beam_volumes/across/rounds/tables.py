@@ -447,11 +447,8 @@ def table_flow(
     shards begin depends on the rows alone, not on the slabs.
 
     ``slabs``: how many there are: slabs are numbered from 0.
-    ``rows``: of a shard.
     ``sample``, ``radix``: rows of a sample, and slabs or groups of them that meet at once: what a worker
     holds.
-    ``limit_bytes``: bytes that a step of the merge may hold.
-    ``row_bytes``: of a row.
     Raises ValueError: In a round, before any rows meet: merging them would take more than
     ``limit_bytes``.
 

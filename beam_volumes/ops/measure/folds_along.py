@@ -341,8 +341,6 @@ def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
 def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Sequence[int]) -> Along:
     """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`) along the other axes only.
 
-    ``shape``: of the volume in z, y, x.
-    ``kept``: which of them the result has.
     ``axes``: those that the user sees of the result: its shape has no others.
     """
     extent = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))

@@ -73,7 +73,6 @@ def next_prefixes(search: np.ndarray) -> np.ndarray:
 def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The search with one more digit known.
 
-    ``search``: uint64, shape (T, 3).
     ``counts``, int64, shape (K, digits): ``radix_counts`` of the `next_prefixes` of ``search``.
     """
     found = search.copy()

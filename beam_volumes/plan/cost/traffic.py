@@ -73,7 +73,6 @@ def of_all_slabs(
     Boxes are products of ranges, so that the sum is a product of sums per axis; along axes that are
     coupled, each slab is looked at.
 
-    ``grid``: of at least one slab.
     ``counted``: given an axis, and per step what a slab needs along it; returns some numbers.
     """
     groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]

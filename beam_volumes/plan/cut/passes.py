@@ -87,7 +87,6 @@ class Levels:
     farther than the survey saw (it is *bound*): where more is needed, by a halo or a crop, it is
     stored (`stored` names such nodes) and used one pass later.
 
-    ``nodes``, ``values``, ``barriers``, sequences: all that is asked for.
     ``pencils``: whether what a stage needs whole planes of is stored, to be read in full rows or
     columns.
     ``copied``: by token, why a source is stored in other chunks before it is used; numbers are found in
@@ -267,7 +266,6 @@ def cut(
     """Cut a graph into passes.
 
     ``targets``, sequence of (Node, Sink): voxels to write.
-    ``values``: values asked for by themselves.
     ``barriers``: those that are asked for by themselves: tables.
     ``intermediate``: gives the sink of a node that is to be stored between two passes.
     ``pencils``, ``copied``, ``apart``: as of `Levels`.

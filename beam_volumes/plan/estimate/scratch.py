@@ -12,10 +12,7 @@ from beam_volumes.storage.sources.source import Source
 
 
 def with_scratch(plan: Plan, place: Spec) -> Plan:
-    """The plan with what it stores for itself alone at another place.
-
-    ``place``: a key-value store's folder.
-    """
+    """The plan with what it stores for itself alone at another place."""
     if plan.scratch_place is None or plan.scratch_place == place:
         return plan
     own = tuple(str(s.kvstore["path"]).rstrip("/") + "/" for s in plan.intermediates)

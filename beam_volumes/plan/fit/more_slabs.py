@@ -41,7 +41,6 @@ def with_more_slabs(
     Slabs and windows stay, for smaller ones have more to merge than idle cores are worth; nor is room to
     read ahead given up.
 
-    ``found``: for as many as there are by default.
     ``total``, ``base``: bytes of the machine, and of a process before any voxel.
     ``processes``, ``threads``: as asked for: None is a process for each slab in flight, and all cores.
     """

@@ -33,10 +33,7 @@ Refit = Callable[[Mapping[str, Triple]], Fit]
 
 
 def in_two_stages(found: Fit, refit: Refit) -> Fit:
-    """The passes of a plan, with sources stored in other chunks first where that moves less.
-
-    ``found``: passes that read every source as it is.
-    """
+    """The passes of a plan, with sources stored in other chunks first where that moves less."""
     chosen: dict[str, Triple] = {}
     for alike, unit in _read_often(found):
         source = alike[0]
@@ -92,8 +89,6 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     Of those that leave room, the largest are the fewest files.
 
     ``shape``, ``itemsize``, ``chunk``: of the source.
-    ``unit``: what is written at once.
-    ``budget``: bytes of a slab.
 
     >>> between((4096, 8192, 8192), 1, (4096, 64, 64), (1, 8192, 8192), 1 << 30)[0]
     (4, 64, 1024)
