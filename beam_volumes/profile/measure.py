@@ -99,7 +99,7 @@ def measure(plan: Plan) -> Measured:
         / (total or 1)
         for kind in ("read", "write")
     }
-    meters, _, cpu = timed(replace(plan, workers=1), alone=True)
+    meters, _, cpu = timed(replace(plan, workers=1), unoverlapped=True)
     items = tuple(
         Item(index, activity, spent.wall, spent.cpu)
         for index, meter in enumerate(meters)
@@ -108,9 +108,9 @@ def measure(plan: Plan) -> Measured:
     return Measured(plan, items, cpu, seconds, busy, waits, peak_memory())
 
 
-def timed(plan: Plan, alone: bool = False) -> tuple[tuple[Meter, ...], float, float]:
+def timed(plan: Plan, unoverlapped: bool = False) -> tuple[tuple[Meter, ...], float, float]:
     """Run a plan: a meter for each pass, and seconds by the clock and of processors."""
-    meters = tuple(Meter(alone) for _ in plan.passes)
+    meters = tuple(Meter(unoverlapped) for _ in plan.passes)
     session = Session(plan, uuid.uuid4().hex, None, overwrite=True, meters=meters)
     wall, cpu = time.perf_counter(), time.process_time()
     run_local(session)

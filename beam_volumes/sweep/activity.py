@@ -105,7 +105,7 @@ class Meter:
     """Adds up seconds by activity.
 
     Those of processors are the whole process's: they are an activity's own where sweeps follow one
-    another and, as a meter with ``alone`` asks them to, neither read ahead nor write behind.
+    another and, as a meter with ``unoverlapped`` asks them to, neither read ahead nor write behind.
 
     >>> meter = Meter()
     >>> with meter.timed(Activity("stage", 1, "exp")):
@@ -114,8 +114,8 @@ class Meter:
     ['exp']
     """
 
-    def __init__(self, alone: bool = False) -> None:
-        self.alone = alone
+    def __init__(self, unoverlapped: bool = False) -> None:
+        self.unoverlapped = unoverlapped
         self.spent: dict[Activity, Spent] = {}
         self._lock = threading.Lock()
 

@@ -86,8 +86,8 @@ class _Sweep:
         meter: Meter | None = None,
     ):
         self.program, self.box, self.threads = program, box, threads
-        self._doing = ActivityContext(program, meter)
-        self.alone = meter is not None and meter.alone
+        self._activity = ActivityContext(program, meter)
+        self.unoverlapped = meter is not None and meter.unoverlapped
         self.on_progress: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
@@ -123,11 +123,17 @@ class _Sweep:
         self.stacks = {i: stack for stack in program.stacks for i in stack}
         self.result = SlabResult.of(program)
         self.result.bytes_read = sum(map(self._bytes_of, program.decoded))
-        boxes = [self._box(k) for k in range(len(program.outputs))]
         self.writes = Writes(
-            program, self.rings, self.sinks, boxes, self.in_place, threads, self.alone, self._doing,
-            self.result,
-        )  # fmt: skip
+            program=program,
+            rings=self.rings,
+            sinks=self.sinks,
+            shares=[self._box(k) for k in range(len(program.outputs))],
+            in_place=self.in_place,
+            threads=threads,
+            unoverlapped=self.unoverlapped,
+            activity=self._activity,
+            result=self.result,
+        )
 
     def _in_place(self) -> dict[int, int]:
         """Outputs whose slab can be the ring of their step, which thus has nothing else in it."""
@@ -176,7 +182,7 @@ class _Sweep:
         try:
             for k, window in enumerate(self.plan.windows):
                 self._read(window)
-                if not self.alone:
+                if not self.unoverlapped:
                     self._read_ahead(k)
                 for i in range(len(self.program.steps)):
                     self._advance(i, window)
@@ -201,7 +207,7 @@ class _Sweep:
         """Start reading what a window needs of all sources."""
         for i in self.handles:
             self._issue(i, window.tops[i], window)
-            if self.alone:
+            if self.unoverlapped:
                 self._await(i, (self.tops[i], window.tops[i]))  # so that it is known what it takes
 
     def _read_ahead(self, k: int) -> None:
@@ -241,7 +247,7 @@ class _Sweep:
                 pass
             elif isinstance(handle, np.ndarray):
                 ((_, box, view),) = parts
-                with self._doing("read", i, (at, stop)):
+                with self._activity("read", i, (at, stop)):
                     copy(view, handle[box.slices], self.threads)
             elif len(stack) == 1:
                 self.reads[i].append((at, read_into(handle, *parts[0][1:])))
@@ -264,7 +270,7 @@ class _Sweep:
         else:
             self.writes.make_room(i, new[1])
             self._compute(i, new)
-        with self._doing("pad", 0, new, "padding"):
+        with self._activity("pad", 0, new, "padding"):
             self._fill_rims(i, new)
         self.tops[i] = new[1]
 
@@ -272,7 +278,7 @@ class _Sweep:
         """Wait for the slices of a source."""
         while self.reads[i] and self.reads[i][0][0] < new[1]:
             _, read = self.reads[i].popleft()
-            with self._doing("read", i, new):
+            with self._activity("read", i, new):
                 read.result()
 
     def _compute(self, i: int, new: Range) -> None:
@@ -287,7 +293,7 @@ class _Sweep:
         if not out.rows * out.cols:
             return
         values = tuple(self.values[t] for t in step.values)
-        with self._doing("stage", i, new):
+        with self._activity("stage", i, new):
             self.works[i].run(inputs, out, values, self.threads)
 
     @staticmethod
@@ -299,7 +305,7 @@ class _Sweep:
 
     def _complete(self, i: int, step: Step, z: Range) -> None:
         inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
-        with self._doing("stage", i, z):
+        with self._activity("stage", i, z):
             self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
     def _survey(self, domain: Range) -> None:
@@ -314,7 +320,7 @@ class _Sweep:
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
                 arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
-                with self._doing("survey", k, part, seen.survey.name):
+                with self._activity("survey", k, part, seen.survey.name):
                     surveyor.feed(arrays, self._inside(part), self.threads)
 
     def _inside(self, z: Range) -> Range:
@@ -397,7 +403,7 @@ class _Sweep:
                 (z[0], y[0] + y0, x[0]),
             )
 
-        with self._doing("fold", k, z, reduction.name):
+        with self._activity("fold", k, z, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
                 self.result.states[fold.token] = reduction.merge(

@@ -50,32 +50,26 @@ class SlabResult:
         return cls(states, written=units[0], empty=units[1], sums=units[2])
 
 
+@dataclass(eq=False)
 class Writes:
-    """The outputs of a slab on their way to their sinks.
+    """The outputs of a slab on their way to their sinks."""
 
-    ``sinks``, list: of each output what was opened of it: an array of this process, or TensorStore's.
-    ``in_place``: outputs whose slab is the ring of a step: nothing is to be written.
-    ``alone``: whether a write is waited for before anything else is done.
-    """
+    program: Program
+    rings: Sequence[Ring]
+    sinks: Sequence[
+        Any
+    ]  #: What was opened of each output: an array of this process, or TensorStore's.
+    shares: Sequence[Box]  #: What the slab has of each output.
+    in_place: Mapping[int, int]  #: Outputs whose slab is the ring of a step: nothing is written.
+    threads: int
+    unoverlapped: bool  #: Whether each write is waited for before anything else is done.
+    activity: ActivityContext
+    result: SlabResult
+    check_ownership: Callable[[], None] | None = None
 
-    def __init__(
-        self,
-        program: Program,
-        rings: Sequence[Ring],
-        sinks: Sequence[Any],
-        shares: Sequence[Box],
-        in_place: Mapping[int, int],
-        threads: int,
-        alone: bool,
-        doing: ActivityContext,
-        result: SlabResult,
-    ):
-        self.program, self.rings, self.sinks, self.shares = program, rings, sinks, shares
-        self.in_place, self.threads, self.alone = in_place, threads, alone
-        self.doing, self.result = doing, result
-        self.check_ownership: Callable[[], None] | None = None
+    def __post_init__(self) -> None:
         self.under_way: deque[tuple[int, int, int, Transfer]] = deque()
-        self.written = [share.start[0] for share in shares]
+        self.written = [share.start[0] for share in self.shares]
 
     def write(self, window: Window) -> None:
         """Start writing the units that are complete when a window is done."""
@@ -101,19 +95,19 @@ class Writes:
                     continue
                 if isinstance(self.sinks[k], np.ndarray):
                     array = self.sinks[k][box.slices]
-                    with self.doing("write", k, z, doing):
+                    with self.activity("write", k, z, doing):
                         copy(array, view.view(array.dtype), self.threads)
                     continue
                 if view.dtype.names:  # several channels of each voxel
                     view = view.view(output.sink.dtype).reshape(*view.shape, -1)
-                with self.doing("check", k, z, doing):
+                with self.activity("check", k, z, doing):
                     self._note_units(output.sink, box, view)
-                with self.doing("write", k, z, doing):
+                with self.activity("write", k, z, doing):
                     if self.check_ownership is not None:
                         self.check_ownership()
                     transfer = write_units(self.sinks[k], box, view)
                 self.under_way.append((*z, k, transfer))
-                if self.alone:
+                if self.unoverlapped:
                     self.finish_one()
 
     def make_room(self, i: int, top: int) -> None:
@@ -131,7 +125,7 @@ class Writes:
     def finish_one(self) -> None:
         """Wait for the write that was begun first."""
         z0, z1, k, transfer = self.under_way[0]
-        with self.doing("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
+        with self.activity("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
             transfer.result()
         self.under_way.popleft()
 
