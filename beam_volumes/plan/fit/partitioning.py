@@ -168,7 +168,9 @@ def _fitting(
     return narrow if peak(narrow) <= budget else None
 
 
-def smallest_partitions(programs: Sequence[Program], concurrency: Concurrency) -> list[Partitioning]:
+def smallest_partitions(
+    programs: Sequence[Program], concurrency: Concurrency
+) -> list[Partitioning]:
     """The partitions with the smallest peak.
 
     The smallest slabs, or larger ones if those have less in common with their neighbours.
