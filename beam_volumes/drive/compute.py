@@ -27,7 +27,7 @@ from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.machine import check_crowds
-from beam_volumes.plan.cost.memory import note_used
+from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
 from beam_volumes.plan.plan import Plan, Return
@@ -343,6 +343,8 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
         session.end()
         if options.runner is None:
             note_used(planned.kernels)
+        elif options.base == LOCAL_PIPELINE:
+            note_compiled(planned.kernels)
     finally:
         if session.journal is None:  # a run to be resumed keeps what lies between its passes
             session.end()

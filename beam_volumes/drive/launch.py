@@ -32,7 +32,7 @@ from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporti
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner, is_local
 from beam_volumes.plan.cost.machine import check_crowds
-from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal
@@ -78,7 +78,7 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         )
     # None is a process for each slab in flight, however many the plan chooses.
     processes = None if direct.direct_running_mode == "multi_processing" else 1
-    return Here(given), replace(options, processes=processes, base=BASE_BEAM)
+    return Here(given), replace(options, processes=processes, base=LOCAL_PIPELINE)
 
 
 def pipeline_options(options: Any) -> PipelineOptions:

@@ -111,7 +111,7 @@ class Plan:
         What made the plan; it makes another one with other slabs, to be compared with.
     workers_asked : int or None
         The number of slabs in flight if it was asked for, and is not the planner's choice.
-    base_asked : int or None
+    base_asked : int, LOCAL_PIPELINE or None
         The base of a process that was asked for; None if it was measured.
     in_process : str or None
         Why the run is one of the calling process without a pipeline, if nobody named a runner.
@@ -150,7 +150,7 @@ class Plan:
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
     workers_asked: int | None = None
-    base_asked: int | None = None
+    base_asked: memory.Base = None
     in_process: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.concurrency import Concurrency
-from beam_volumes.plan.cost.memory import BASE_BEAM, TABLES, left_for_slab, of_base, of_machine
+from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.cut.fingerprint import fingerprint
 from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below, run_folders
 from beam_volumes.plan.cut.passes import Levels, cut
@@ -149,7 +149,7 @@ def plan(
         threads=threads,
         slab=slab,
         window=window,
-        base=BASE_BEAM if base is None else base,
+        base=LOCAL_PIPELINE if base is None else base,
         in_memory_results=bool(in_memory_results),
     )
     by_pipeline = partial(make_plan, targets, options)

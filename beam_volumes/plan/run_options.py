@@ -9,7 +9,7 @@ from typing import Any
 from beam_volumes.base.docstrings import filled
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
-from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.cost.memory import BASE_BEAM, Base
 
 #: The runner of a run that is continued, where nobody names another.
 AS_BEGUN = "as it was begun"
@@ -92,7 +92,7 @@ class RunOptions:
     %(threads)s
     %(slab)s
     %(window)s
-    base : int or None
+    base : int, LOCAL_PIPELINE or None
         Bytes a worker process takes before any voxel and any kernel; None is measured of this process.
     in_memory_results : bool
         Whether arrays that come back are put together in this process's memory.
@@ -129,7 +129,7 @@ class RunOptions:
     threads: int | None = None
     slab: Sequence[int] | None = None
     window: int | None = None
-    base: int | None = BASE_BEAM
+    base: Base = BASE_BEAM
     in_memory_results: bool = False
     journal: Any = None
     keep_journal: bool = True

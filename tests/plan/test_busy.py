@@ -6,6 +6,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency, larger_crews
+from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
 
@@ -54,7 +55,7 @@ def test_the_slabs_in_flight_that_a_user_asks_for_are_what_they_get(tmp_path, tw
 
 
 def test_more_slabs_leave_room_for_components(tmp_path, two_cores):
-    plan = bv.plan(target(tmp_path), memory="1GiB")
+    plan = bv.plan(target(tmp_path), memory="1GiB", base=BASE_BEAM)
     assert plan.workers == 1 and not any("in flight" in reason for reason in plan.reasons)
     plan = bv.plan(target(tmp_path), memory="3GiB")
     assert plan.workers == 2

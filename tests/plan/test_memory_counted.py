@@ -16,6 +16,8 @@ from beam_volumes.kernels import cache
 from beam_volumes.plan.cost import machine, memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.fit.partitioning import partitioned
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
 from beam_volumes.sweep.stage import Block
@@ -157,9 +159,9 @@ def fresh(monkeypatch, tmp_path):
     """This process, as if it had planned and run nothing."""
     monkeypatch.setattr(memory, "_used", {})
     monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
-    memory._own.cache_clear()
+    memory._this_process.cache_clear()
     yield
-    memory._own.cache_clear()
+    memory._this_process.cache_clear()
 
 
 def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monkeypatch):
@@ -176,7 +178,7 @@ def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monk
     # Arrays that the process holds for its user are no part of it, and plans do not change while it runs.
     monkeypatch.setattr(machine, "held_memory", lambda: 5 << 30)
     assert bv.plan(once).base <= 116 << 20
-    memory._own.cache_clear()
+    memory._this_process.cache_clear()
     assert bv.plan(once).base < 256 << 20
 
 
@@ -187,3 +189,18 @@ def test_a_small_stack_fits_a_gibibyte(fresh):
     assert (
         bv.plan(labels, bv.regionprops_table(labels, v), memory="1GiB").predicted_memory < 1 << 30
     )
+
+
+def test_a_pipeline_on_this_machine_finds_the_kernels_that_are_compiled_here(fresh):
+    v = bv.open(np.zeros((8, 16, 16), "u1"))
+    smooth = bv.median_filter(v, 3)
+
+    def base(of):
+        return make_plan([smooth], RunOptions(base=of)).base
+
+    before, elsewhere = base(memory.LOCAL_PIPELINE), base(memory.BASE_BEAM)
+    assert before < elsewhere == memory.BASE_BEAM + memory.BASE_KERNEL
+    memory.note_compiled(bv.plan(smooth).kernels)
+    assert base(memory.LOCAL_PIPELINE) <= before - (memory.BASE_KERNEL - (4 << 20))
+    # Of a machine elsewhere nothing is known.
+    assert base(memory.BASE_BEAM) == elsewhere

@@ -23,7 +23,7 @@ import beam_volumes as bv
 from beam_volumes.drive import launch
 from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
@@ -50,7 +50,7 @@ def test_local_runners_are_fnapirunner_by_any_name():
     ):
         drive, found = launcher(RunOptions(runner=runner, workers=3))
         assert isinstance(drive, Here)
-        assert (found.processes, found.base) == (1, BASE_BEAM)
+        assert (found.processes, found.base) == (1, LOCAL_PIPELINE)
     for options in (
         PROCESSES,
         {"direct_running_mode": "multi_processing"},

@@ -6,9 +6,11 @@ finds, a format what reading and writing take. Here they are added up, and nowhe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Final, Literal, TypeAlias
 
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.cache import is_cached, note_cached
@@ -24,46 +26,78 @@ from beam_volumes.sweep.schedule import Overlap
 #: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
 BASE_ALONE = 214 << 20
 BASE_BEAM = 320 << 20
+#: A process of a pipeline on this machine, which finds the kernels that are compiled here: see `_LOCAL`.
+LOCAL_PIPELINE: Final = "local pipeline"
+Base: TypeAlias = int | Literal["local pipeline"] | None
 #: What compiling one kernel for one combination of dtypes adds.
 BASE_KERNEL = 32 << 20
 
-#: Of this process more is known: what it holds. A run adds threads and handles, the first kernel LLVM, and
-#: its compiler where it is not in the cache of kernels. A kernel from there takes less. Measured as above.
-_RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 20 << 20, 28 << 20, 28 << 20, 4 << 20
+#: What such a process takes before any kernel, all libraries imported. Measured as above, as are the next.
+_LOCAL = 216 << 20
+#: What a run adds, the first kernel, the compiler if a kernel is not in the cache of this machine, and a
+#: kernel that is.
+_RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 8 << 20, 4 << 20, 28 << 20, 3 << 20
+#: What numba's libraries add, which it loads with its first kernel, and one of them.
+_NUMBA, _NUMBA_MODULE = 20 << 20, "numba.np.arrayobj"
 #: What libraries for tables take, and what stands for them among kernels.
 _TABLES_BYTES, TABLES = 36 << 20, "tables"
 #: What this process holds is rounded up to these, so that plans of like processes are alike.
-_ROUNDED = 8 << 20
+_ROUNDED = 4 << 20
 
 #: By kernel, what those take that this process has used so far.
 _used: dict[str, int] = {}
 
 
+@dataclass(frozen=True)
+class _Process:
+    """A process before it runs anything, in bytes.
+
+    Attributes
+    ----------
+    own : int
+        What it holds, and what a run adds.
+    numba : int
+        What numba's libraries will add.
+    most : int
+        The most that it is assumed to take, before kernels are compiled.
+    """
+
+    own: int
+    numba: int
+    most: int
+
+
 @cache
-def _own() -> int:
-    """Return what this process held before its first plan, without what is more than ours ever takes."""
-    held = min(machine.held_memory(), BASE_ALONE - _LLVM - _COMPILER)
-    return -(-held // _ROUNDED) * _ROUNDED + _RUNNING
+def _this_process() -> _Process:
+    """Measure this process at its first plan, without what is more than ours ever takes."""
+    held = min(machine.held_memory(), BASE_ALONE - _NUMBA - _LLVM - _COMPILER)
+    return _Process(
+        -(-held // _ROUNDED) * _ROUNDED + _RUNNING,
+        0 if _NUMBA_MODULE in sys.modules else _NUMBA,
+        BASE_ALONE,
+    )
 
 
-def of_base(base: int | None, kernels: Collection[str]) -> int:
+def of_base(base: Base, kernels: Collection[str]) -> int:
     """Bytes of a process before any voxel, with all its kernels.
 
     Parameters
     ----------
-    base : int or None
+    base : int, LOCAL_PIPELINE or None
         Before any kernel. None is this process, of which it is measured.
     kernels : collection of str
         Operations with their dtypes.
     """
     compiled = BASE_KERNEL * sum(k != TABLES for k in kernels)
-    if base is not None:
+    if isinstance(base, int):
         return base + compiled
-    taken = {k: _kernel_bytes(k) for k in kernels} | _used
-    llvm = _LLVM if taken.keys() - {TABLES} else 0
+    process = _this_process() if base is None else _Process(_LOCAL, 0, BASE_BEAM)
+    taken = {k: _kernel_bytes(k) for k in kernels} | (_used if base is None else {})
+    first = process.numba + _LLVM if taken.keys() - {TABLES} else 0
     compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
     # A process that has used many kernels keeps less of each than compiling it took.
-    return min(_own() + llvm + compiler + sum(taken.values()), BASE_ALONE + compiled)
+    total = process.own + first + compiler + sum(taken.values())
+    return min(total, process.most + compiled)
 
 
 def _kernel_bytes(kernel: str) -> int:
@@ -76,7 +110,12 @@ def note_used(kernels: Collection[str]) -> None:
     """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
     new = [k for k in kernels if k not in _used]
     _used.update({k: _kernel_bytes(k) for k in new})
-    note_cached(k for k in new if k != TABLES)
+    note_compiled(new)
+
+
+def note_compiled(kernels: Collection[str]) -> None:
+    """Note that kernels are in the cache of this machine now, whichever process has used them."""
+    note_cached(k for k in kernels if k != TABLES)
 
 
 @dataclass(frozen=True)
