@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -28,8 +29,9 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
-from beam_volumes.storage.places.extent import Extent, stored_bytes
-from beam_volumes.sweep.program import Step
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.stored_size import sampled_bytes, stored_bytes
+from beam_volumes.sweep.program import Step, Surveyed
 from beam_volumes.sweep.schedule import Overlap
 
 _OVERLAPS = {
@@ -450,16 +452,35 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
 
 
 def _tables(plan: Plan) -> str:
-    """Tell how many tables are written; the voxels decide how many rows they have."""
-    number = sum(sink not in plan.intermediates for sinks in plan.tables.values() for sink in sinks)
-    return f", and the rows of {counted(number, 'table')}" if number else ""
+    """Tell how many tables are written, and the bytes of a row; the voxels decide how many rows there are."""
+    rows = [
+        _row_bytes(p, seen)
+        for p in plan.passes
+        for seen in p.program.surveys
+        for sink in plan.tables.get(seen.token, ())
+        if sink not in plan.intermediates
+    ]
+    if not rows:
+        return ""
+    sizes = " and ".join(map(str, rows))
+    return f", and the rows of {counted(len(rows), 'table')}, {sizes} bytes each"
+
+
+def _row_bytes(p: Pass, seen: Surveyed) -> int:
+    """Return what the columns of a row take as numbers."""
+    columns = seen.survey.no_rows(p.program.shape).values()
+    return sum(c.dtype.itemsize * math.prod(c.shape[1:]) for c in columns)
 
 
 def _stored(plan: Plan, name: str) -> str:
     """Tell what an input takes on the disk, if that is quickly known."""
     sources = {s.source for p in plan.passes for s in p.program.steps if s.source is not None}
-    stored = stored_bytes(e for s in sources if s.name == name for e in s.reader.extents)
-    return "" if stored is None else f"; its files take {format_bytes(stored)} as stored"
+    extents = [e for s in sources if s.name == name for e in s.reader.extents]
+    if (stored := stored_bytes(extents)) is not None:
+        return f"; its files take {format_bytes(stored)} as stored"
+    if (stored := sampled_bytes(extents)) is not None:
+        return f"; its files take about {format_bytes(stored)} as stored, by the sizes of a sample"
+    return ""
 
 
 def _in_brief(plan: Plan, p: Pass) -> str:
@@ -536,7 +557,8 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
             rows = f"the rows of {seen.survey.name}"
             inside = sink in plan.intermediates
             end = "for this run" if inside else f"to {sink.name}"
-            lines.append(f"  {'store' if inside else 'write'} {rows} {end} ({sink.format})")
+            how = f"({sink.format}), {_row_bytes(p, seen)} bytes each before encoding"
+            lines.append(f"  {'store' if inside else 'write'} {rows} {end} {how}")
     chunks = f"{counted(p.chunks_read, 'chunk')}, " if p.chunks_read else ""
     lines.append(
         f"  reads {chunks}{format_bytes(p.bytes_read)} "

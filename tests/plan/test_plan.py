@@ -8,11 +8,14 @@ import tracemalloc
 import cloudpickle
 import numpy as np
 import pytest
+import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.base.geometry import Box
-from beam_volumes.plan.cost.machine import peak_memory
+from beam_volumes.plan.cost.machine import parse_bytes, peak_memory
 from beam_volumes.plan.in_process import is_large
+from beam_volumes.storage.places import stored_size
+from beam_volumes.storage.places.extent import Extent
 from tests.tiers import few, thorough
 
 GB = 1 << 30
@@ -169,12 +172,58 @@ def test_decoded_and_stored_bytes_are_told_apart_and_tables_counted(tmp_path):
         verbose=True
     )
     assert "MiB decoded, 1.00x the chunks" in text
-    assert "before compression, and the rows of 1 table" in text
+    row = sum(dtype.itemsize for dtype in table.columns.values())
+    assert f"before compression, and the rows of 1 table, {row} bytes each" in text
+    assert f"t.csv (csv), {row} bytes each before encoding" in text
     stored = sum(f.stat().st_size for f in (tmp_path / "l.zarr").rglob("*") if f.is_file())
     assert stored < 1 << 18
     assert re.search(r"l\.zarr is read .*; its files take [\d.]+ (B|KiB) as stored", text)
     # In memory nothing is stored.
     assert "as stored" not in bv.plan(bv.mean(bv.open(labels))).explain(verbose=True)
+
+
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_the_stored_bytes_of_many_files_are_estimated(separator, tmp_path, monkeypatch):
+    looked_at = []
+    real = stored_size._size
+    monkeypatch.setattr(stored_size, "_size", lambda file: looked_at.append(file) or real(file))
+    place = tmp_path / "v.zarr"
+    spec = {
+        "driver": "zarr",
+        "kvstore": {"driver": "file", "path": f"{place}/"},
+        "metadata": {"shape": [16, 128, 128], "chunks": [1, 8, 8], "dtype": "|u1"},
+    }
+    spec["metadata"]["dimension_separator"] = separator
+    noise = np.random.default_rng(0).integers(0, 255, (16, 128, 128), "u1")
+    noise[:, :64] = 1  # compresses well
+    ts.open(spec, create=True).result()[...] = noise
+    sizes = [f.stat().st_size for f in place.rglob("*") if f.is_file()]
+    assert len(sizes) == 16 * 16 * 16 + 1
+    v = bv.open(place)
+    looked_at.clear()
+    text = bv.plan((v + 1).to(tmp_path / "o.zarr")).explain()
+    about = re.search(
+        r"its files take about ([\d.]+ \w+) as stored, by the sizes of a sample", text
+    )
+    assert parse_bytes(about[1]) == pytest.approx(sum(sizes), rel=0.2)
+    assert len(set(looked_at)) < 1500
+    # What cannot be counted quickly is left out.
+    monkeypatch.setattr(stored_size, "_MAX_ENTRIES", 10)
+    assert "as stored" not in bv.plan((v + 1).to(tmp_path / "o.zarr")).explain()
+
+
+def test_stored_bytes_are_estimated_by_names_and_left_out_where_they_cannot_be_had(tmp_path):
+    for k in range(3000):
+        (tmp_path / f"{k}.tif").write_bytes(bytes(100 + k // 100))
+    size = sum(f.stat().st_size for f in tmp_path.iterdir())
+    names = [f"{k}.tif" for k in range(3000)]
+    slices = Extent({"driver": "file", "path": f"{tmp_path}/"}, names)
+    assert stored_size.stored_bytes([slices]) is None
+    assert stored_size.sampled_bytes([slices, slices]) == pytest.approx(size, rel=0.02)
+    bucket = Extent({"driver": "gcs", "bucket": "b", "path": "v.zarr/"})
+    gone = Extent({"driver": "file", "path": f"{tmp_path}/gone"})
+    for extents in ([bucket], [slices, bucket], [gone], []):
+        assert stored_size.sampled_bytes(extents) is None
 
 
 #: What plans are made of in unlike ways: by tiles, in whole planes or columns, again and again, across slabs.

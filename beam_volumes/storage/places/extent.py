@@ -46,37 +46,6 @@ class Extent:
         return str(store["path"]) if is_unknown else None
 
 
-#: Files whose sizes are added up at most: there may be millions.
-_MAX_FILES = 1000
-
-
-def stored_bytes(extents: Iterable[Extent]) -> int | None:
-    """Return the bytes of the files of extents; None where they are many, or not on this machine's disks."""
-    sizes: dict[str, int] = {}
-    for extent in extents:
-        store = extent.store
-        if not isinstance(store, Mapping) or store.get("driver") != "file":
-            return None
-        for file in _files(str(store["path"]), extent.names):
-            if len(sizes) == _MAX_FILES:
-                return None
-            try:
-                sizes[file] = os.path.getsize(file)
-            except OSError:
-                return None
-    return sum(sizes.values()) if sizes else None
-
-
-def _files(path: str, names: Sequence[str] | None) -> Iterator[str]:
-    if names is not None:
-        yield from (os.path.join(path, name) for name in names)
-    elif os.path.isdir(path):
-        for folder, _, files in os.walk(path):
-            yield from (os.path.join(folder, name) for name in files)
-    else:
-        yield path
-
-
 @dataclass(frozen=True)
 class _Path:
     """A place from its root on.
