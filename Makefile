@@ -91,6 +91,7 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/merge.py
 	$(VENV)/bin/python benchmarks/across.py
 	$(VENV)/bin/python benchmarks/scale.py
+	$(VENV)/bin/python benchmarks/peaks.py
 	$(VENV)/bin/python benchmarks/convert.py
 
 $(VENV)/.bench: $(VENV)/.ready
