@@ -18,7 +18,7 @@ from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import plan_run
-from beam_volumes.plan.machine import peak_memory
+from beam_volumes.plan.cost.machine import peak_memory
 from beam_volumes.plan.run_options import RunOptions
 
 MEMORY = "1GiB"

@@ -23,7 +23,7 @@ import beam_volumes as bv
 from beam_volumes.drive import launch
 from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
+from beam_volumes.plan.cost.memory import LOCAL_PIPELINE
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
