@@ -21,6 +21,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
+from beam_volumes.plan.cost.memory import Base
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
 from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
@@ -152,7 +153,7 @@ class Plan:
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
     workers_asked: int | None = None
-    base_asked: memory.Base = None
+    base_asked: Base = None
     in_process: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
