@@ -112,7 +112,7 @@ def _sweeps(
 
     def one(slab: int) -> tuple[int, SlabPartials]:
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
-        return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop)
+        return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop, run_local)
 
     if workers == 1:
         yield from map(one, left)

@@ -11,7 +11,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
-from beam_volumes.session.points import finish_tables
+from beam_volumes.session.points.outputs import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
@@ -87,7 +87,7 @@ def finish_pass(
             for f in p.program.folds
         }
     if isinstance(p, PointsPass):
-        finish_tables(session, p, found)
+        finish_tables(session.plan, p, found, session.run_id, session.durable)
     later = [
         o.sink.kvstore for q in session.plan.passes[pass_index + 1 :] for o in q.program.outputs
     ]

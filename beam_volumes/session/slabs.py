@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
@@ -18,7 +20,7 @@ from beam_volumes.session import merging
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.heartbeat import OnPart, reported
 from beam_volumes.session.numbers import resolve_numbers
-from beam_volumes.session.points import compute_point
+from beam_volumes.session.points.compute import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
@@ -27,20 +29,17 @@ from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
 
+#: `session.local.run_local`, which sweeps slabs itself.
+RunSession = Callable[..., dict[str, Any]]
+
 
 @dataclass(frozen=True, eq=False)
 class SlabPartials:
-    """What a slab sends on.
+    """The partial results of a slab, which the end of the pass merges."""
 
-    Attributes
-    ----------
-    states : dict
-        Of reductions, by token; small.
-    summaries : dict
-        Of surveys, by barrier.
-    """
-
+    #: Of reductions, by token; small.
     states: dict[str, Any] = field(default_factory=dict)
+    #: Of surveys, by barrier.
     summaries: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,6 +51,7 @@ def sweep_slab(
     answers: Mapping[str, Any] | None = None,
     count: Callable[[SlabResult], None] | None = None,
     stop: Callable[[], None] | None = None,
+    run: RunSession | None = None,
 ) -> SlabPartials:
     """Sweep a slab and record it, or read what its record says.
 
@@ -67,6 +67,8 @@ def sweep_slab(
         Told of every slab that was swept.
     stop : callable, optional
         Called now and then; raises to stop the sweep.
+    run : callable, optional
+        Runs the session of a point in time, if slabs are points: `session.local.run_local`.
 
     Raises
     ------
@@ -85,7 +87,7 @@ def sweep_slab(
     under_way = reported(session.parts, session.journal, pass_index, index, stop)
     with noted, error_context(where), compilation_told(session.journal), under_way as on_progress:
         try:
-            return _swept(session, pass_index, index, known, answers, count, on_progress)
+            return _swept(session, pass_index, index, known, answers, count, on_progress, run)
         except OSError:
             # What it reads or writes may be gone because the run has ended, or is another's by now.
             record = _finished_meanwhile(session, pass_index, index)
@@ -115,6 +117,7 @@ def _swept(
     answers: Mapping[str, Any] | None,
     count: Callable[[SlabResult], None] | None,
     on_progress: OnPart,
+    run: RunSession | None,
 ) -> SlabPartials:
     p = session.plan.passes[pass_index]
     sinks = [output.sink for output in p.program.outputs]
@@ -124,7 +127,9 @@ def _swept(
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
         near = resolve_numbers(known, p.values, session.journal)
-        result, states = compute_point(session, p, index, near, on_progress)
+        assert run is not None, "a slab that is a point in time is given what runs it"
+        run_plan = partial(_run_point, session, near, run)
+        result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
         result = _one_sweep(session, p, index, known, answers, sinks, on_progress)
         states = dict(result.states)
@@ -152,6 +157,26 @@ def _swept(
         )
         session.journal.write_record(pass_index, index, record, lambda: session.flush(sinks))
     return emission
+
+
+def _run_point(
+    session: Session,
+    known: dict[str, Any],
+    run: RunSession,
+    plan: Plan,
+    count: Callable[[SlabResult], None],
+) -> dict[str, Any]:
+    """Run the plan of a point in time, which is a slab of this session."""
+    own = replace(
+        session,
+        plan=plan,
+        journal=None,
+        parts=None,
+        inputs={},
+        sweeps=session.sweeps or session.plan.sweeps_a_process,
+        meters=(),
+    )
+    return run(own, count=count, known=known)
 
 
 def _one_sweep(

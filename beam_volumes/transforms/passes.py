@@ -20,6 +20,7 @@ from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.session import merging, slabs
+from beam_volumes.session.local import run_local
 from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.reduction import Reduction
@@ -360,7 +361,9 @@ class _Sweep(beam.DoFn):
             for answer in whole(own)
         }
         swept: list[SlabResult] = []
-        emission = slabs.sweep_slab(session, index, slab[0], known, answers, swept.append)
+        emission = slabs.sweep_slab(
+            session, index, slab[0], known, answers, swept.append, None, run_local
+        )
         self.count(slab[0], swept)
         reductions = merging.reductions_of(session.plan, index) if emission.states else {}
         for token, state in emission.states.items():

@@ -114,11 +114,11 @@ def test_a_run_goes_on_with_the_points_that_are_left(tmp_path, monkeypatch):
     target = (v * 2).to(tmp_path / "out.zarr")
     real, seen = slabs.compute_point, []
 
-    def failing(session, p, k, known, on_progress):
+    def failing(plan, p, k, *rest):
         seen.append(k)
         if k == 3 and seen.count(3) == 1:
             raise OSError("a disk that fails")
-        return real(session, p, k, known, on_progress)
+        return real(plan, p, k, *rest)
 
     monkeypatch.setattr(slabs, "compute_point", failing)
     with pytest.raises(OSError, match="a disk that fails"):
@@ -244,11 +244,11 @@ def test_numbers_of_all_points_on_a_runner_and_resumed(tmp_path, monkeypatch):
     assert by_beam[1] == computed(limit) and bv.verify(tmp_path / "m.zarr") == []
     real, seen = slabs.compute_point, []
 
-    def failing(session, p, k, known, on_progress):
+    def failing(plan, p, k, *rest):
         seen.append((p.index, k))
         if seen.count((1, 2)) == 1 and (p.index, k) == (1, 2):
             raise OSError("a disk that fails")
-        return real(session, p, k, known, on_progress)
+        return real(plan, p, k, *rest)
 
     monkeypatch.setattr(slabs, "compute_point", failing)
     target = (v > limit).to(tmp_path / "again.zarr", chunks=(1, 4, 10, 16))
@@ -379,10 +379,10 @@ def test_a_table_above_a_number_of_all_points_on_a_runner_and_resumed(tmp_path, 
     assert bv.compute(table, runner="FnApiRunner", progress=False).to_pydict() == wanted
     real = slabs.compute_point
 
-    def failing(session, p, k, known, on_progress):
+    def failing(plan, p, k, *rest):
         if (p.index, k) == (1, 2):
             raise OSError("a disk that fails")
-        return real(session, p, k, known, on_progress)
+        return real(plan, p, k, *rest)
 
     with monkeypatch.context() as m, pytest.raises(OSError, match="a disk that fails"):
         m.setattr(slabs, "compute_point", failing)

@@ -1,0 +1,114 @@
+"""A point in time, computed as a run by itself in the process that has its slab."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from beam_volumes.graph.nodes import Value, evaluate
+from beam_volumes.plan.estimate.scratch import with_scratch
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.points import PerPoint, PointsPass, at_point, found_here, rows_token
+from beam_volumes.session.points.outputs import PartOfTable, TimePointSink, tables_of
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.place import Place, join
+from beam_volumes.sweep.writing import SlabResult
+
+#: By token.
+Numbers = dict[str, Any]
+#: Runs the plan of a point, calls a function with the result of each slab, and gives the numbers found.
+RunPlan = Callable[[Plan, Callable[[SlabResult], None]], Numbers]
+
+
+def compute_point(
+    plan: Plan,
+    p: PointsPass,
+    k: int,
+    known: Numbers,
+    on_progress: Callable[[float], None],
+    run: RunPlan,
+) -> tuple[SlabResult, dict[str, Any]]:
+    """Compute point ``k`` by ``run``: what was written, and what was found by token.
+
+    ``known`` has the numbers of all points that earlier passes found. After each slab, ``on_progress`` is
+    called with the finished share of the point.
+    """
+    place = plan.scratch_place
+    own = at_point(p.point, k, lambda part: _sink_of(p, part, k))
+    if place is not None:
+        place = join(place, f"pass-{p.index}-point-{k}", directory=True)
+        own = with_scratch(own, place)
+    tables: dict[str, Any] = {
+        token: tuple(PartOfTable(sink, k) for sink in sinks)
+        for token, sinks in tables_of(plan, p).items()
+    }
+    results = _Results({o.sink.name: o.sink for o in p.program.outputs}, k)
+    swept, slabs = itertools.count(1), sum(len(q.grid) for q in own.passes)
+
+    def count(result: SlabResult) -> None:
+        on_progress(next(swept) / slabs)
+        results.add(result)
+
+    try:
+        found = run(replace(own, tables=tables), count)
+    finally:
+        if place is not None:
+            with suppress(OSError):
+                Place.of(place).remove()
+    states: dict[str, Any] = {}
+    values = [v for v in p.point.results if isinstance(v, Value) and found_here(v, known)]
+    # In the order in which they were planned
+    for value, fold in zip(values, p.program.folds, strict=False):
+        number = evaluate(value, found)
+        states[fold.token] = {k: number} if isinstance(fold.reduction, PerPoint) else number
+    for token, sinks in tables.items():
+        states[rows_token(token)] = {k: sinks[0].shards if sinks else 0}
+    return results.total(), states
+
+
+def _sink_of(p: PointsPass, part: Sink, k: int) -> Sink:
+    """The part of an output that point ``k`` writes, where the output is now: it may have been moved."""
+    assert part.at is not None
+    planned = [s for s in p.point.results if isinstance(s, Sink)]
+    now = [o.sink for o in p.program.outputs]
+    whole = next(n for n, s in zip(now, planned, strict=True) if s.kvstore == part.kvstore)
+    like = next(
+        own
+        for own in whole.parts
+        if own.at is not None and (own.level, own.at[1:]) == (part.level, part.at[1:])
+    )
+    made: Sink = TimePointSink.of(like.at_time(k))
+    return made
+
+
+class _Results:
+    """The results of a point's slabs, as those of one slab of the run of all points."""
+
+    def __init__(self, outputs: Mapping[str, Sink], k: int) -> None:
+        self.outputs, self.k, self.sum = outputs, k, SlabResult()
+        #: By output and unit, whether the unit is stored, and its checksum.
+        self.units: dict[str, dict[int, tuple[bool, int]]] = {name: {} for name in outputs}
+
+    def add(self, result: SlabResult) -> None:
+        self.sum.seconds += result.seconds
+        self.sum.bytes_read += result.bytes_read
+        self.sum.bytes_written += result.bytes_written
+        for name, sink in self.outputs.items():
+            for part in sink.parts:
+                part = part.at_time(self.k)
+                sums = iter(result.sums.get(part.name, ()))
+                for unit in result.written.get(part.name, ()):
+                    self.units[name][sink.unit_of(part, unit)] = (True, next(sums))
+                for unit in result.empty.get(part.name, ()):
+                    self.units[name][sink.unit_of(part, unit)] = (False, 0)
+
+    def total(self) -> SlabResult:
+        for name, units in self.units.items():
+            ordered = sorted(units.items())
+            self.sum.written[name] = [unit for unit, (stored, _) in ordered if stored]
+            self.sum.sums[name] = [total for _, (stored, total) in ordered if stored]
+            self.sum.empty[name] = [unit for unit, (stored, _) in ordered if not stored]
+        return self.sum
