@@ -181,6 +181,28 @@ def test_no_circle_stands():
     assert len(list(graphlib.TopologicalSorter(needed).static_order())) == len(files)
 
 
+def test_no_circle_of_rooms_stands():
+    """Packages stand one above the other, imports in functions and for type checkers included."""
+    rooms = {}
+    for file in (ROOT / "beam_volumes").rglob("*.py"):
+        rooms.setdefault(".".join(file.relative_to(ROOT).parent.parts), []).append(file)
+    rooms.pop("beam_volumes")
+
+    def room_of(name):
+        while name and name not in rooms:
+            name = name.rpartition(".")[0]
+        return name
+
+    needed = {
+        room: {room_of(name) for f in files if f.name != "__init__.py" for name in imports(f)}
+        for room, files in rooms.items()
+    }
+    for room, others in needed.items():
+        others.difference_update({room, ""})
+    assert list(graphlib.TopologicalSorter(needed).static_order())
+    assert {room for room, files in rooms.items() if len(files) > 20} <= {"beam_volumes.cli"}
+
+
 def test_pictures_are_current():
     script = ROOT / "docs/pictures.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)

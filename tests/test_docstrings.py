@@ -13,6 +13,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes import transforms, yaml
 from beam_volumes.base.docstrings import filled
+from beam_volumes.graph.core import VolumeCore
 
 NAMES = {**{n: getattr(bv, n) for n in bv.__all__}, "SlabKey": transforms.SlabKey}
 FUNCTIONS = {n: o for n, o in NAMES.items() if inspect.isfunction(o)}
@@ -20,7 +21,9 @@ CLASSES = {n: o for n, o in NAMES.items() if inspect.isclass(o)}
 MEMBERS = {
     f"{name}.{member}": value
     for name, owner in CLASSES.items()
-    for member, value in vars(owner).items()
+    for part in reversed(owner.__mro__)
+    if part in (owner, VolumeCore)
+    for member, value in vars(part).items()
     if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
 }
 METHODS = {n: m for n, m in MEMBERS.items() if inspect.isfunction(m)}

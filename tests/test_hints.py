@@ -19,7 +19,7 @@ from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.base.hints import INSTEAD, hint
-from beam_volumes.graph.array_methods import _INSTEAD as OF_VOLUMES
+from beam_volumes.base.hints import INSTEAD_OF_METHODS as OF_VOLUMES
 
 random = np.random.default_rng(0)
 V = ndi.gaussian_filter(random.random((6, 10, 12)), 1.2)

@@ -33,17 +33,24 @@ def public(name: str) -> Any:
     return getattr(import_module(EXPORTS[name], _PACKAGE), name)
 
 
-#: The module that draws what notebooks show. It lies above all that is drawn.
-_DRAWING = ".show.notebook"
+#: The modules that methods of expressions call although they lie above them, by what they do. This is the one
+#: place where a name leads upward: opening a volume imports neither operations nor runners.
+_ABOVE = {
+    "array_api": ".ops.array_api.methods",
+    "compute": ".drive.compute",
+    "notebook": ".show.notebook",
+}
+
+
+def above(what: str) -> Any:
+    """Return a module that lies above all rooms that call it, importing it if need be."""
+    return import_module(_ABOVE[what], _PACKAGE)
 
 
 def pictured(item: Any) -> str | None:
-    """Return what notebooks show of a volume, a plan or a table, as HTML; None if that cannot be had.
-
-    It is asked for by whatever displays an object, so that it never fails. What draws is imported only now.
-    """
+    """Return what notebooks show of a volume, a plan or a table, as HTML; None if it cannot be drawn."""
     try:
-        html: str = import_module(_DRAWING, _PACKAGE).html(item)
+        html: str = above("notebook").html(item)
     except Exception:
         return None
     return html

@@ -254,3 +254,43 @@ def hint(name: str, known: Collection[str]) -> str:
         words = set(name.lower().split("_"))
         close = sorted((k for k in known if words <= set(k.lower().split("_"))), key=len)
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+#: What arrays of other libraries have, and what does it here.
+INSTEAD_OF_METHODS = {
+    "values": "np.asarray(v) computes the array",
+    "to_numpy": "np.asarray(v) computes the array",
+    "data": "np.asarray(v) computes the array",
+    "numpy": "np.asarray(v) computes the array",
+    "tolist": "np.asarray(v).tolist() computes the voxels",
+    "reshape": "a volume keeps its axes; np.asarray(v).reshape(...) computes an array first",
+    "ravel": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
+    "flatten": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
+    "rechunk": "v.to(path, chunks=...) stores other chunks",
+    "numblocks": "v.chunks is the shape of a chunk of what is stored",
+    "fill": "a volume is never changed; bv.where(mask, v, 0) makes a new one",
+    "view": "v.astype(dtype) converts; bv.view(v) shows the volume",
+    "coords": "v.origin and v.voxel_size say where voxels lie",
+    "persist": "v.to(path) and bv.compute store it, and give a volume that reads it",
+    "save": "bv.compute(v.to(path)) writes it",
+    "to_zarr": "bv.compute(v.to('out.zarr')) writes it",
+    "plot": "np.asarray(v[0]) is an array to be shown",
+    "isel": "v.sel(c=...) chooses channels, and v[10:20] slices",
+    "dims": "v.axes are the names of the axes",
+    "name": "v.to(path) gives it a place; it has no name",
+}
+
+
+def method_hint(name: str, methods: Collection[str], exports: Collection[str]) -> str:
+    """What to write instead of an attribute that a volume has not; "" if nothing is like it."""
+    if name in INSTEAD_OF_METHODS:
+        return f": {INSTEAD_OF_METHODS[name]}"
+    if name in exports:
+        return f": write bv.{name}(v, ...)"
+    if name in INSTEAD:
+        return f": {INSTEAD[name]}"
+    if close := difflib.get_close_matches(name, methods, 1, 0.7):
+        return f"; did you mean {close[0]!r}?"
+    if close := difflib.get_close_matches(name, exports, 1, 0.75):
+        return f"; did you mean bv.{close[0]}(v, ...)?"
+    return ""

@@ -18,8 +18,7 @@ from beam_volumes.cli.error_remedies import worded
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
-from beam_volumes.graph.opening import of_source
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.kernels import cache
 from beam_volumes.kernels.jit import processor
 from beam_volumes.plan.cost.machine import cores, machine_memory

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes.base.exports import public
 from beam_volumes.drive import compute
 from beam_volumes.graph.keywords import checked_keywords
-from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.storage.added_levels import Added, HasLevels
 from beam_volumes.storage.added_levels import added as added_to
@@ -48,7 +47,7 @@ class Adding:
         how = METHODS[self.added.pyramid.method]
         for factors in self.added.pyramid.factors:
             by = [factors[a] for a in made[0].space.visible]
-            made.append(public("downsample")(made[-1], by, how))
+            made.append(downsample(made[-1], by, how))
         return [Target(v, sink) for v, sink in zip(made[1:], self.added.sinks, strict=True)]
 
     @property

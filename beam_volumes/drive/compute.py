@@ -17,15 +17,13 @@ from beam_volumes.drive.fork_server import start_ahead
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.drive.local_pipeline import local_launcher
 from beam_volumes.drive.runner_names import is_local
-from beam_volumes.graph.computing import computes
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.plan.cost.machine import check_crowds
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
@@ -404,7 +402,6 @@ def _array(dtype: np.dtype, sink: Any) -> np.ndarray:
     return array.astype(dtype, copy=False)
 
 
-@computes
 def in_process(item: Volume | Table | Scalar) -> Any:
     """Compute for ``np.asarray``, ``float`` and the like: in this process, without pipeline and journal."""
     return compute(item, runner=None, progress=False)

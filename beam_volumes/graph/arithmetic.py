@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.space import Space
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, LEADING, METRES, Space
 from beam_volumes.graph import elementwise
-from beam_volumes.graph.array_stage import volume_of
-from beam_volumes.graph.broadcasting import aligned_volume, together
 from beam_volumes.graph.nodes import Formula, FormulaValue, Node, StageNode, Value
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.stages import Repeated
+from beam_volumes.graph.volume import Volume, of_source, volume_of
 from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.inputs.objects import is_array_object
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.inputs.renaming import renamed
+from beam_volumes.storage.sources.axes import DEFAULT_AXES
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ def _with_most_axes(operands: Sequence[Any]) -> Space | None:
     return max(spaces, key=lambda s: len(s.all_axes), default=None)
 
 
-def _as_beside(numbers: Scalar, most: Space | None) -> Volume:
+def _last_axes_volume(numbers: Scalar, most: Space | None) -> Volume:
     """A lazy array as a volume whose axes are the last ones of another."""
     axes = () if most is None else tuple(a for a in most.all_axes if a != "t")
     return volume_of(numbers, axes[-numbers.ndim :] if numbers.ndim <= len(axes) else None)
@@ -96,7 +99,9 @@ def elementwise_volume(
     values: list[Value] = []
     arguments: list[tuple[str, Any]] = []
     most = _with_most_axes(operands)
-    operands = [_as_beside(o, most) if isinstance(o, Scalar) and o.shape else o for o in operands]
+    operands = [
+        _last_axes_volume(o, most) if isinstance(o, Scalar) and o.shape else o for o in operands
+    ]
     given = [o for o in operands if isinstance(o, Volume)]
     volumes = together(given) or given
     like = next((v for v in volumes if v.space.has_channels), volumes[0])
@@ -142,8 +147,75 @@ def channels_of(volume: Volume, like: Volume) -> tuple[Node, ...]:
     return volume.nodes * len(like.nodes)
 
 
-def rounded(volume: Volume, dtype: np.dtype) -> Volume:
-    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
-    if dtype == volume.dtype:
-        return volume
-    return elementwise_volume("round", "round", dtype, [volume])
+# Operands of other shapes go together as numpy's arrays do: extents of 1 are repeated.
+
+
+def aligned_volume(array: Any, like: Space | None) -> Volume:
+    """An array as a volume, whose axes are the last ones of another, as numpy has it."""
+    if isinstance(array, np.ndarray) and array.ndim == 1:
+        array = array[None]
+    source = open_source(array)
+    ndim = len(array.shape)
+    if like is None or ndim > len(like.all_axes) or ndim not in DEFAULT_AXES:
+        return of_source(source)
+    by_itself = zip(DEFAULT_AXES[ndim], array.shape, like.all_axes[-ndim:], strict=True)
+    letters = [name for axis, n, name in by_itself if not (axis in LEADING and n == 1)]
+    return of_source(
+        renamed(source, letters) if len(letters) == len(source.space.all_axes) else source
+    )
+
+
+def together(volumes: Sequence[Volume]) -> list[Volume] | None:
+    """Volumes as they are of one shape, with what has an extent of 1 repeated; None if that cannot be.
+
+    Channels and points in time are not repeated: a volume without them goes with each.
+    """
+    try:
+        grid = np.broadcast_shapes(*(v.grid_shape for v in volumes))
+    except ValueError:
+        return None
+    axes = tuple(a for a in AXES if any(a in v.space.axes for v in volumes))
+    many = max(len(v.nodes) for v in volumes)
+    return [_repeated(v, (grid[0], grid[1], grid[2]), axes, many, volumes) for v in volumes]
+
+
+def _repeated(
+    v: Volume, grid: Triple, axes: tuple[str, ...], channels: int, among: Sequence[Volume]
+) -> Volume:
+    if v.space.has_channels and len(v.nodes) == 1 < channels:
+        v = Volume(v.nodes, v.space.of_one("c"))
+    if v.grid_shape == grid and v.space.axes == axes:
+        return v
+    space = v.space
+    for axis, name in enumerate(AXES):
+        if v.grid_shape[axis] != grid[axis] or (name in axes and name not in space.axes):
+            full = next(
+                w for w in among if w.grid_shape[axis] == grid[axis] and name in w.space.axes
+            )
+            space = _along(space, full.space, axis)
+    space = replace(space, axes=axes)
+    if v.grid_shape == grid:
+        return Volume(v.nodes, space)
+    stage = Repeated("broadcast", v.dtype, v.grid_shape, grid)
+    return v.map_channels(lambda node: StageNode.of(stage, (node,)), space)
+
+
+def _along(space: Space, other: Space, axis: int) -> Space:
+    """A space with the place and size of another's voxels along an axis that it has but one of."""
+    if {space.unit, other.unit} <= set(METRES):
+        other = other.in_unit(space.unit)
+
+    def taken(own: tuple[float, float, float], its: tuple[float, float, float]) -> Any:
+        return (*own[:axis], its[axis], *own[axis + 1 :])
+
+    size = space.voxel_size
+    if size is not None and other.voxel_size is not None:
+        size = taken(size, other.voxel_size)
+    return replace(
+        space,
+        voxel_size=size,
+        origin=taken(space.origin, other.origin),
+        sliced_from=None
+        if space.sliced_from is None and other.sliced_from is None
+        else taken(space.grid_origin, other.grid_origin),
+    )

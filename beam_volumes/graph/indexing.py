@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import public
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.space import AXES
+from beam_volumes.graph.core import V, VolumeCore
 from beam_volumes.graph.nodes import CropNode, with_sources
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.storage.sources.source import Source
 
-if TYPE_CHECKING:
-    from beam_volumes.graph.volume import Volume
 
-
-def indexed(volume: Volume, key: Any) -> Volume:
-    """Return what a key chooses of a volume."""
+def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
+    """Crop a volume to what a key chooses; return the steps to take in it along its axes, [] if all are 1."""
     keys = list(key) if isinstance(key, tuple) else [key]
     for k in keys:
         _refuse_key(k)
@@ -36,12 +32,12 @@ def indexed(volume: Volume, key: Any) -> Volume:
     if volume.space.times:
         key = _start_and_stop("t", keys.pop(0), volume.space.times)
         if isinstance(key, int):
-            return at_points(volume, key)[tuple(keys)]
+            return indexed(at_points(volume, key), tuple(keys))
         if not range(*key):
             raise IndexError("axis t: no point in time is left")
         if key != (0, volume.space.times):
             keys.insert(0, slice(None))
-            return at_points(volume, key)[tuple(keys)]
+            return indexed(at_points(volume, key), tuple(keys))
     if volume.space.has_channels:
         key = keys.pop(0)
         if isinstance(key, slice) and key.step not in (None, 1):
@@ -49,11 +45,11 @@ def indexed(volume: Volume, key: Any) -> Volume:
             rest = [slice(None)] * bool(volume.space.times) + [slice(None), *keys]
             if not chosen_c:
                 raise IndexError("axis c: no channel is left")
-            return volume.sel(c=list(chosen_c))[tuple(rest)]
+            return indexed(volume.sel(c=list(chosen_c)), tuple(rest))
         key = _start_and_stop("c", key, len(volume.nodes))
         if isinstance(key, int):
             keys = [slice(None)] * bool(volume.space.times) + keys
-            return volume.sel(c=key)[tuple(keys)]
+            return indexed(volume.sel(c=key), tuple(keys))
         if not range(*key):
             raise IndexError("axis c: no channel is left")
         chosen = volume.sel(c=list(range(*key)))
@@ -73,10 +69,11 @@ def indexed(volume: Volume, key: Any) -> Volume:
     box = Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
     space = replace(chosen.space.shifted(box.start), axes=tuple(kept))
     cropped = chosen.map_channels(lambda node: CropNode.of(node, box), space)
-    return _stepped(cropped, [steps[i] for i in space.visible])
+    taken = [steps[i] for i in space.visible]
+    return cropped, taken if set(taken) - {1} else []
 
 
-def at_points(volume: Volume, at: int | tuple[int, int]) -> Volume:
+def at_points(volume: V, at: int | tuple[int, int]) -> V:
     """Return a point in time of a volume, or a range of them."""
 
     def taken(source: Source) -> Source:
@@ -97,8 +94,7 @@ def _refuse_key(key: Any) -> None:
             "v[None]: a volume has the axes t, c, z, y, x and no others; bv.stack([v]) gives it an axis of "
             "channels, and np.asarray(v)[None] an array with one more"
         )
-    arrays = Scalar | np.ndarray | list | tuple | bool | np.bool_
-    if isinstance(key, arrays) or hasattr(key, "grid_shape"):
+    if isinstance(key, VolumeCore | Scalar | np.ndarray | list | tuple | bool | np.bool_):
         if (
             getattr(key, "dtype", np.dtype(type(key) if isinstance(key, bool) else object)).kind
             == "b"
@@ -121,17 +117,6 @@ def _forwards(key: Any, n: int) -> tuple[Any, int]:
     if not chosen:
         return slice(0, 0), 1
     return slice(min(chosen), max(chosen) + 1), chosen.step
-
-
-def _stepped(volume: Volume, steps: Sequence[int]) -> Volume:
-    """Take every so many-th voxel, backwards where a step is less than 0."""
-    first = volume.ndim - len(steps)
-    back = [first + i for i, step in enumerate(steps) if step < 0]
-    if back:
-        volume = public("flip")(volume, back)
-    if any(abs(step) > 1 for step in steps) and volume.size:
-        volume = public("downsample")(volume, [abs(step) for step in steps], "stride")
-    return volume
 
 
 def _start_and_stop(axis: str, key: Any, n: int) -> int | tuple[int, int]:

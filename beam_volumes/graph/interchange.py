@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import public
+from beam_volumes.base.exports import above
 from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.core import VolumeCore
 from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode
 from beam_volumes.graph.options import options
-
-if TYPE_CHECKING:
-    from beam_volumes.graph.volume import Volume
 
 
 class Blocks:
@@ -25,21 +23,21 @@ class Blocks:
     array([3, 5])
     """
 
-    def __init__(self, volume: Volume) -> None:
+    def __init__(self, volume: VolumeCore) -> None:
         self.volume = volume
         self.shape, self.dtype, self.ndim = volume.shape, volume.dtype, volume.ndim
 
     def __getitem__(self, key: Any) -> np.ndarray:
-        part = self.volume[key]
+        part: Any = self.volume[key]  # type: ignore[index]
         if not part.size:
             return np.empty(part.shape, part.dtype)
-        return public("compute")(part, runner=None, progress=False)
+        return above("compute").compute(part, runner=None, progress=False)
 
     def __dask_tokenize__(self) -> Any:
         return ("beam-volumes", *(node.token for node in self.volume.nodes), self.shape)
 
 
-def to_dask(volume: Volume, chunks: Any = "auto") -> Any:
+def to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
     """Make a dask array of a volume: see `Volume.to_dask`."""
     try:
         import dask.array as da
@@ -58,7 +56,7 @@ def to_dask(volume: Volume, chunks: Any = "auto") -> Any:
     return da.from_array(Blocks(volume), chunks=chunks, fancy=False, asarray=True)
 
 
-def _multiples(volume: Volume) -> tuple[int, ...]:
+def _multiples(volume: VolumeCore) -> tuple[int, ...]:
     """Blocks of about 64 MiB of whole chunks of an opened volume, along the first axes."""
     block = [min(c, n) or 1 for c, n in zip(volume.chunks or (), volume.shape, strict=True)]
     for axis in reversed(range(volume.ndim)):
@@ -68,7 +66,7 @@ def _multiples(volume: Volume) -> tuple[int, ...]:
     return tuple(block)
 
 
-def _has_blocks(volume: Volume) -> bool:
+def _has_blocks(volume: VolumeCore) -> bool:
     """Whether a part of a volume needs only what lies around it."""
     seen: set[str] = set()
     left = list(volume.nodes)
@@ -85,7 +83,7 @@ def _has_blocks(volume: Volume) -> bool:
     return True
 
 
-def to_xarray(volume: Volume, chunks: Any = "auto") -> Any:
+def to_xarray(volume: VolumeCore, chunks: Any = "auto") -> Any:
     """Make an array of xarray of a volume: see `Volume.to_xarray`."""
     try:
         import xarray

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from beam_volumes.base.docstrings import filled
-from beam_volumes.graph.array_stage import volume_of
 from beam_volumes.graph.keywords import checked_keywords
-from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, of_source, volume_of
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.inputs.renaming import letters_of
 from beam_volumes.storage.sources.axes import space_said
-from beam_volumes.storage.sources.source import Source
-
-#: Each channel is a part of the plan.
-MAX_CHANNELS = 4096
 
 
 @checked_keywords
@@ -124,21 +117,6 @@ def open(
         **options,
     )
     return of_source(source)
-
-
-def of_source(source: Source) -> Volume:
-    """Return the volume of a source: a node for each channel, which is one of all points in time."""
-    extents = dict(zip(source.space.leading, source.leading, strict=True))
-    space = replace(source.space, times=extents.get("t", 0))
-    if "c" not in extents:
-        return Volume(SourceNode.of(source), space)
-    if extents["c"] > MAX_CHANNELS:
-        raise ValueError(
-            f"{source.name} has {extents['c']:,} channels, and {MAX_CHANNELS:,} are the most: choose one by "
-            "index={'c': 0}, or say axes='tzyx' if they are points in time"
-        )
-    channels = (source.point("c", k) for k in range(extents["c"]))
-    return Volume(tuple(map(SourceNode.of, channels)), space)
 
 
 @checked_keywords

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import public
-from beam_volumes.graph.computing import computed
+from beam_volumes.base.exports import above
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
-from beam_volumes.graph.numpy_functions import OnClass, apply_function, loaded
-from beam_volumes.graph.operators import LazyOperators
+from beam_volumes.graph.protocols import LazyOperators, computed
 from beam_volumes.sweep.stage import digest
 
 
@@ -126,26 +124,11 @@ class Scalar(LazyOperators):
         >>> bv.mean(bv.open(np.array([[1, 2, 6]]))).compute()
         np.float64(3.0)
         """
-        return public("compute")(self, **options)
+        return above("compute").compute(self, **options)
 
     def __getitem__(self, key: Any) -> Scalar:
         result = np.zeros(self.shape, self.dtype)[key]
         return Scalar(FormulaValue.of(Item("item", key), (self.value,), result.dtype, result.shape))
-
-    def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from beam_volumes.graph.arithmetic import apply_ufunc
-
-        if any(hasattr(i, "grid_shape") for i in inputs):  # a volume, which knows what to do
-            return NotImplemented
-        if method != "__call__" or kwargs:
-            return loaded(f"np.{ufunc.__name__}", getattr(ufunc, method), inputs, kwargs)
-        return apply_ufunc(ufunc.__name__, *inputs)
-
-    def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(function, types, args, kwargs)
-
-    __array_ufunc__ = OnClass(_array_ufunc)  # type: ignore[assignment]
-    __array_function__ = OnClass(_array_function)
 
 
 @dataclass(frozen=True, eq=False)

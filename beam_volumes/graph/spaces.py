@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from beam_volumes.base.space import DifferentSpaces, Space
+from beam_volumes.graph.core import VolumeCore
 from beam_volumes.graph.nodes import Node, SourceNode
 from beam_volumes.storage.sources.axes import space_said
 
-if TYPE_CHECKING:
-    from beam_volumes.graph.volume import Volume
 
-
-def shared_space(name: str, first: Volume, *others: Volume) -> Space:
+def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
     """The space of what an operation makes of volumes of one shape: all that any of them knows.
 
     Parameters
@@ -50,7 +48,7 @@ def shared_space(name: str, first: Volume, *others: Volume) -> Space:
 
 
 def space_of(
-    volume: Volume,
+    volume: VolumeCore,
     other: Any,
     voxel_size: float | Sequence[float] | None,
     unit: str | None,
@@ -61,7 +59,7 @@ def space_of(
     if other is None and voxel_size is None and unit is None and origin is None:
         raise TypeError("with_space: give a volume, or voxel_size=, unit= or origin=")
     if other is not None:
-        if not isinstance(other, type(volume)):
+        if not isinstance(other, VolumeCore):
             raise TypeError(f"with_space: expected a Volume, not {type(other).__name__} {other!r}")
         missing = [a for a in volume.space.axes if a not in other.space.axes]
         if missing:
@@ -69,18 +67,17 @@ def space_of(
                 f"with_space: {called(other)} has the axes {' '.join(other.axes)}, and no {missing[0]} as "
                 f"{called(volume)} has"
             )
-        its = other.space
         space = replace(
             space,
-            voxel_size=its.voxel_size,
-            unit=its.unit,
-            origin=its.origin,
-            sliced_from=its.sliced_from,
+            voxel_size=other.space.voxel_size,
+            unit=other.space.unit,
+            origin=other.space.origin,
+            sliced_from=other.space.sliced_from,
         )
     return space_said(space, called(volume), voxel_size, unit, origin)
 
 
-def called(volume: Volume) -> str:
+def called(volume: VolumeCore) -> str:
     """How messages call a volume: by where it lies, or what it was computed from.
 
     Examples

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import pictured, public
-from beam_volumes.graph.computing import computed
+from beam_volumes.base.exports import above, pictured
 from beam_volumes.graph.nodes import Barrier
+from beam_volumes.graph.protocols import computed
 from beam_volumes.storage.inputs.arrays import exact_array
 from beam_volumes.storage.outputs.table_sink import TableSink
 
@@ -260,7 +260,7 @@ class Table(dict[str, np.ndarray]):
         >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).compute().num_rows
         2
         """
-        result: ComputedTable = public("compute")(self, **options)
+        result: ComputedTable = above("compute").compute(self, **options)
         return result
 
     @property

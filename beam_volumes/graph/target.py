@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beam_volumes.base.exports import public
-from beam_volumes.graph.labelled import holds_labels
+from beam_volumes.base.exports import above
+from beam_volumes.graph.traversal import holds_labels
 from beam_volumes.storage.outputs.sink import Sink, make_sink
 from beam_volumes.storage.sources.pyramid import METHODS
 
@@ -74,5 +74,5 @@ def target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[st
     for factors in () if pyramid is None else pyramid.factors:
         by = [factors[a] for a in volume.space.visible]
         how = METHODS[pyramid.method]  # type: ignore[union-attr]
-        made.append(public("downsample")(made[-1], by, how))
+        made.append(above("array_api").downsample(made[-1], by, how))
     return Target(volume, sink, tuple(made[1:]))

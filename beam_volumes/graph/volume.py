@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.base.docstrings import filled
-from beam_volumes.base.exports import pictured, public
-from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import Space
+from beam_volumes.base.exports import above, pictured
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
-from beam_volumes.graph.computing import computed
-from beam_volumes.graph.elementwise import Elementwise, checked_dtype
+from beam_volumes.graph.core import VolumeCore, cast, rounded
+from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.indexing import indexed
-from beam_volumes.graph.nodes import AcrossNode, BarrierValue, Node, SourceNode, StageNode
-from beam_volumes.graph.numpy_functions import OnClass, apply_function, reduced_by
-from beam_volumes.graph.operators import LazyOperators
-from beam_volumes.graph.options import options
+from beam_volumes.graph.nodes import AcrossNode, BarrierValue, SourceNode
+from beam_volumes.graph.options import options as settings
+from beam_volumes.graph.protocols import LazyOperators, computed
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import space_of
+from beam_volumes.graph.stages import array_nodes
 from beam_volumes.graph.target import Target, target_of
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.inputs.objects import is_array_object
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.sources.source import Source
 
 #: The codec that a format has by itself; None is none.
 DEFAULT_CODEC = "default"
+#: Each channel is a part of the plan.
+MAX_CHANNELS = 4096
 
 
-class Volume(ArrayMethods, LazyOperators):
+class Volume(VolumeCore, ArrayMethods, LazyOperators):
     """A lazy volume: opened, or computed from others. Nothing is read before it is computed.
 
     Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting; so do
@@ -71,10 +72,10 @@ class Volume(ArrayMethods, LazyOperators):
         Unit of length, by its OME-NGFF name.
     origin : tuple of float
         Position of the first voxel's centre along each axis of space, in ``unit``.
-    num_labels : Scalar
-        Number of labels, of a result of `label`.
     chunks : tuple of int or None
         Shape of chunks of an opened volume; None for a computed one.
+    num_labels : Scalar
+        Number of labels, of a result of `label`.
 
     Examples
     --------
@@ -88,83 +89,8 @@ class Volume(ArrayMethods, LazyOperators):
     12
     """
 
-    __slots__ = ("nodes", "space")
+    __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]
-
-    def __init__(self, node: Node | tuple[Node, ...], space: Space):
-        self.nodes = (node,) if isinstance(node, Node) else node
-        self.space = space
-
-    @property
-    def node(self) -> Node:
-        """The expression of its voxels; an error if there is one for each channel."""
-        if self.space.has_channels:
-            names = self.channels
-            raise ValueError(
-                f"one channel is needed, and there are {len(self.nodes)} ({', '.join(names[:4])}"
-                f"{', ...' if len(names) > 4 else ''}): choose one, as v[0] or v.sel(c={names[0]!r})"
-            )
-        return self.nodes[0]
-
-    @property
-    def grid_shape(self) -> Triple:
-        """Number of voxels along z, y and x; 1 for those that the user does not see."""
-        return self.nodes[0].shape
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of voxels along each axis."""
-        extents = {"t": self.space.times, "c": len(self.nodes)}
-        leading = tuple(extents[a] for a in self.space.leading)
-        return leading + tuple(self.grid_shape[i] for i in self.space.visible)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the voxels."""
-        return self.nodes[0].dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.axes)
-
-    @property
-    def size(self) -> int:
-        """Number of voxels."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all voxels."""
-        return self.size * self.dtype.itemsize
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Names of the axes, as ``("z", "y", "x")``."""
-        return self.space.all_axes
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Names of the channels; their numbers where they have none, and nothing without such an axis."""
-        if not self.space.has_channels:
-            return ()
-        return self.space.channels or tuple(map(str, range(len(self.nodes))))
-
-    @property
-    def voxel_size(self) -> tuple[float, ...] | None:
-        """Extent of a voxel along each axis of space, in `unit`; None if it is not known."""
-        size = self.space.voxel_size
-        return None if size is None else tuple(size[i] for i in self.space.visible)
-
-    @property
-    def unit(self) -> str | None:
-        """Unit of length, by its OME-NGFF name; None if it is not known."""
-        return self.space.unit
-
-    @property
-    def origin(self) -> tuple[float, ...]:
-        """Position of the first voxel's centre along each axis of space, in `unit`."""
-        return tuple(self.space.origin[i] for i in self.space.visible)
 
     @property
     def num_labels(self) -> Scalar:
@@ -174,51 +100,8 @@ class Volume(ArrayMethods, LazyOperators):
             raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
         return Scalar(BarrierValue.of(node.barrier, "count", np.dtype(np.int64)))
 
-    @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """Shape of chunks of an opened volume; None for a computed one."""
-        node = self.nodes[0]
-        if not isinstance(node, SourceNode):
-            return None
-        return tuple(node.source.chunk[i] for i in self.space.visible)
-
-    def __repr__(self) -> str:
-        axes = " ".join(f"{a}={n}" for a, n in zip(self.axes, self.shape, strict=True)) or "1 voxel"
-        size = f", {format_bytes(self.nbytes)}"
-        chunks = f", chunks {'x'.join(map(str, self.chunks))}" if self.chunks else ""
-        spacing = ""
-        if self.voxel_size:
-            spacing = (
-                f", voxel {'x'.join(f'{v:g}' for v in self.voxel_size)} {self.unit or ''}".rstrip()
-            )
-        name = self.nodes[0].name
-        if self.space.has_channels:
-            name = name.removesuffix("[c=0]")
-        return f"<Volume {name}: {axes}, {self.dtype}{size}{chunks}{spacing}>"
-
     def _repr_html_(self) -> str | None:
         return pictured(self)
-
-    def derive(self, node: Node) -> Volume:
-        """Make a volume on the same grid: for operations, which know nodes.
-
-        Parameters
-        ----------
-        node : Node
-            How its voxels are computed.
-
-        Returns
-        -------
-        Volume
-            The volume of that node, with the axes, voxel size, unit and origin of this one.
-
-        Examples
-        --------
-        >>> v = bv.open(np.zeros((2, 3)), voxel_size=8)
-        >>> v.derive((v + 1).node).voxel_size
-        (8.0, 8.0)
-        """
-        return Volume(node, self.space)
 
     def with_space(
         self,
@@ -272,77 +155,9 @@ class Volume(ArrayMethods, LazyOperators):
         """
         return Volume(self.nodes, space_of(self, other, voxel_size, unit, origin))
 
-    def map_channels(self, function: Callable[[Node], Node], space: Space | None = None) -> Volume:
-        """Make a volume of what a function makes of each channel: for operations, which know nodes.
-
-        Parameters
-        ----------
-        function : callable
-            Takes a node, and gives one.
-        space : Space, optional
-            Axes, voxel size, unit and origin of the result; those of this volume by default.
-
-        Returns
-        -------
-        Volume
-            The volume of those nodes, with the channels of this one.
-
-        Examples
-        --------
-        >>> v = bv.open(np.zeros((2, 4, 5, 6)))
-        >>> v.map_channels(lambda node: node).shape
-        (2, 4, 5, 6)
-        """
-        return Volume(tuple(map(function, self.nodes)), self.space if space is None else space)
-
-    def sel(self, *, c: str | int | Sequence[str | int]) -> Volume:
-        """Choose channels by name or number.
-
-        Parameters
-        ----------
-        c : str, int or sequence of these
-            One channel, which drops the axis, or several, which keep it.
-
-        Returns
-        -------
-        Volume
-            The channel, or the channels in the order in which they are named.
-
-        Raises
-        ------
-        ValueError
-            If there is no such channel, or no axis of channels.
-
-        Examples
-        --------
-        >>> v = bv.stack([np.zeros((2, 3)), np.ones((2, 3))], names=["DAPI", "GFP"])
-        >>> v.sel(c="GFP").shape, v.sel(c=["GFP", "DAPI"]).channels
-        ((2, 3), ('GFP', 'DAPI'))
-        """
-        if not self.space.has_channels:
-            raise ValueError(f"sel(c={c!r}): {self!r} has no axis of channels")
-        if isinstance(c, str | int | np.integer):
-            return Volume(self.nodes[self._channel(c)], self.space.of_one("c"))
-        at = [self._channel(item) for item in c]
-        nodes = tuple(self.nodes[k] for k in at)
-        if not at:
-            raise ValueError("sel(c=[]) leaves no channel")
-        names = tuple(self.space.channels[k] for k in at) if self.space.channels else ()
-        return Volume(nodes, replace(self.space, channels=names if len({*at}) == len(at) else ()))
-
-    def _channel(self, item: str | int) -> int:
-        """Return the position of a channel."""
-        names = self.channels
-        if isinstance(item, str):
-            if item not in names:
-                raise ValueError(f"there is no channel {item!r}; there are {', '.join(names)}")
-            return names.index(item)
-        if not -len(names) <= item < len(names):
-            raise IndexError(f"axis c: index {item} is out of range for extent {len(names)}")
-        return int(item) % len(names)
-
     def __getitem__(self, key: Any) -> Volume:
-        return indexed(self, key)
+        cropped, steps = indexed(self, key)
+        return above("array_api").stepped(cropped, steps) if steps else cropped
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(
@@ -354,11 +169,6 @@ class Volume(ArrayMethods, LazyOperators):
         raise ValueError(
             "the truth of a lazy volume is not known; compare it, then use bv.max or bv.sum"
         )
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a volume without axes")
-        return self.shape[0]
 
     def __iter__(self) -> Any:
         raise TypeError("a lazy volume is not iterable; slice it, or compute it with numpy.asarray")
@@ -384,28 +194,13 @@ class Volume(ArrayMethods, LazyOperators):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("a lazy volume has no array to share; numpy.asarray computes one")
-        if self.nbytes > options.max_inmemory:
+        if self.nbytes > settings.max_inmemory:
             raise ValueError(
-                f"{self!r} is larger than options.max_inmemory, {format_bytes(options.max_inmemory)}; "
+                f"{self!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
         array = np.asarray(computed(self))
         return array if dtype is None else array.astype(dtype, copy=False)
-
-    def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method != "__call__":
-            return reduced_by(ufunc, method, inputs, kwargs)
-        if kwargs:
-            raise TypeError(f"{', '.join(kwargs)}= of a ufunc is not offered on lazy volumes")
-        from beam_volumes.graph.arithmetic import apply_ufunc
-
-        return apply_ufunc(ufunc.__name__, *inputs)
-
-    def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return apply_function(function, types, args, kwargs)
-
-    __array_ufunc__ = OnClass(_array_ufunc)  # type: ignore[assignment]
-    __array_function__ = OnClass(_array_function)
 
     def astype(self, dtype: Any, copy: bool = True) -> Volume:
         """Cast voxels to another dtype.
@@ -435,11 +230,7 @@ class Volume(ArrayMethods, LazyOperators):
         >>> np.asarray(bv.open(np.array([[1.9, -3.0, 300.0]])).astype("u1"))
         array([[  1,   0, 255]], dtype=uint8)
         """
-        target = checked_dtype(dtype)
-        if target == self.dtype:
-            return self
-        stage = Elementwise("astype", target, "astype", (("input", 0),))
-        return self.map_channels(lambda node: StageNode.of(stage, (node,)))
+        return cast(self, checked_dtype(dtype), "astype")
 
     def clip(self, min: Any = None, max: Any = None) -> Volume:
         """Limit the values of voxels to a range, as `beam_volumes.clip` does.
@@ -530,7 +321,7 @@ class Volume(ArrayMethods, LazyOperators):
                 f"cannot write {self!r}: a stored volume has two axes or three; keep an axis by a slice "
                 "(v[4:5]), or compute the array"
             )
-        said = {
+        options = {
             "chunks": chunks,
             "shards": shards,
             "zarr_version": zarr_version,
@@ -543,11 +334,9 @@ class Volume(ArrayMethods, LazyOperators):
             "names": names,
             "mask_value": mask_value,
         }
-        storage = {**{name: value for name, value in said.items() if value is not None}, **others}
+        storage = {name: value for name, value in options.items() if value is not None} | others
         if codec != DEFAULT_CODEC:
             storage["codec"] = codec
-        from beam_volumes.graph.arithmetic import rounded
-
         volume = self if dtype is None else rounded(self, checked_dtype(dtype))
         return target_of(volume, path, format, storage)
 
@@ -556,8 +345,10 @@ def as_volume(item: Any) -> Volume:
     """Return a volume, or open an array."""
     if isinstance(item, Volume):
         return item
-    if isinstance(item, np.ndarray | Scalar) or is_array_object(item):
-        return public("open")(item)
+    if isinstance(item, Scalar):
+        return volume_of(item)
+    if isinstance(item, np.ndarray) or is_array_object(item):
+        return of_source(open_source(item))
     if isinstance(item, str | os.PathLike):
         raise TypeError(f"expected a Volume or an array, not a path: write bv.open({str(item)!r})")
     raise TypeError(f"expected a Volume or an array, not {type(item).__name__} {item!r}")
@@ -568,3 +359,23 @@ def one_channel(item: Any) -> Volume:
     volume = as_volume(item)
     _ = volume.node
     return volume
+
+
+def volume_of(numbers: Scalar, axes: Sequence[str] | None = None) -> Volume:
+    """Return a lazy array as a volume; ``axes`` names its dimensions, by default the last of c, z, y, x."""
+    return Volume(*array_nodes(numbers, axes))
+
+
+def of_source(source: Source) -> Volume:
+    """Return the volume of a source: a node for each channel, which is one of all points in time."""
+    extents = dict(zip(source.space.leading, source.leading, strict=True))
+    space = replace(source.space, times=extents.get("t", 0))
+    if "c" not in extents:
+        return Volume(SourceNode.of(source), space)
+    if extents["c"] > MAX_CHANNELS:
+        raise ValueError(
+            f"{source.name} has {extents['c']:,} channels, and {MAX_CHANNELS:,} are the most: choose one by "
+            "index={'c': 0}, or say axes='tzyx' if they are points in time"
+        )
+    channels = (source.point("c", k) for k in range(extents["c"]))
+    return Volume(tuple(map(SourceNode.of, channels)), space)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
@@ -10,9 +10,19 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
 
 
-@documented
-def log10(volume: Volume | Scalar) -> Any:
-    """Take logarithms to base 10.
+class _Elementary(Protocol):
+    def __call__(self, volume: Volume | Scalar) -> Any: ...
+
+
+def _elementary(name: str, summary: str, example: str, exceptions: str = "") -> _Elementary:
+    """Make the function of a ufunc's name; its documentation shows ``example``, an input and its result."""
+
+    def function(volume: Volume | Scalar) -> Any:
+        return apply_ufunc(name, volume)
+
+    given, _, result = example.partition(" -> ")
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{summary}
 
     Parameters
     ----------
@@ -21,8 +31,7 @@ def log10(volume: Volume | Scalar) -> Any:
     Returns
     -------
     Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for negative
-        numbers, -inf for 0.
+        A result of the same kind, with the dtype that numpy gives{exceptions}.
 
     Raises
     ------
@@ -36,439 +45,67 @@ def log10(volume: Volume | Scalar) -> Any:
 
     References
     ----------
-    `numpy.log10`; fdlibm, Sun Microsystems (1993).
+    `numpy.{name}`; fdlibm, Sun Microsystems (1993).
 
     Examples
     --------
-    >>> np.asarray(bv.log10(bv.open(np.array([[1.0, 1000.0]])))).round(4)
-    array([[0., 3.]])
+    >>> np.asarray(bv.{name}(bv.open(np.array([[{given}]])))).round(4)
+    array([[{result}]])
     """
-    return apply_ufunc("log10", volume)
-
-
-@documented
-def log2(volume: Volume | Scalar) -> Any:
-    """Take logarithms to base 2.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for negative
-        numbers, -inf for 0.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.log2`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.log2(bv.open(np.array([[1.0, 8.0]])))).round(4)
-    array([[0., 3.]])
-    """
-    return apply_ufunc("log2", volume)
-
-
-@documented
-def log1p(volume: Volume | Scalar) -> Any:
-    """Take natural logarithms of one plus each voxel, exact for small ones.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN below -1, -inf for
-        -1.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.log1p`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.log1p(bv.open(np.array([[0.0, 1e-9]]))))
-    array([[0.00000000e+00, 9.99999999e-10]])
-    """
-    return apply_ufunc("log1p", volume)
-
-
-@documented
-def expm1(volume: Volume | Scalar) -> Any:
-    """Take exponentials less one, exact for small voxels.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.expm1`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.expm1(bv.open(np.array([[0.0, 1e-9]]))))
-    array([[0.e+00, 1.e-09]])
-    """
-    return apply_ufunc("expm1", volume)
-
-
-@documented
-def sin(volume: Volume | Scalar) -> Any:
-    """Take sines of angles in radians.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for what is
-        infinite.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.sin`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.sin(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 0.8415]])
-    """
-    return apply_ufunc("sin", volume)
-
-
-@documented
-def cos(volume: Volume | Scalar) -> Any:
-    """Take cosines of angles in radians.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for what is
-        infinite.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.cos`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.cos(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[1.    , 0.5403]])
-    """
-    return apply_ufunc("cos", volume)
-
-
-@documented
-def tan(volume: Volume | Scalar) -> Any:
-    """Take tangents of angles in radians.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for what is
-        infinite.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.tan`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.tan(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 1.5574]])
-    """
-    return apply_ufunc("tan", volume)
-
-
-@documented
-def arcsin(volume: Volume | Scalar) -> Any:
-    """Take inverse sines, from -pi/2 to pi/2.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN beyond -1 and 1.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.arcsin`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.arcsin(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 1.5708]])
-    """
-    return apply_ufunc("arcsin", volume)
-
-
-@documented
-def arccos(volume: Volume | Scalar) -> Any:
-    """Take inverse cosines, from 0 to pi.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN beyond -1 and 1.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.arccos`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.arccos(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[1.5708, 0.    ]])
-    """
-    return apply_ufunc("arccos", volume)
-
-
-@documented
-def arctan(volume: Volume | Scalar) -> Any:
-    """Take inverse tangents, from -pi/2 to pi/2.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.arctan`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.arctan(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 0.7854]])
-    """
-    return apply_ufunc("arctan", volume)
-
-
-@documented
-def sinh(volume: Volume | Scalar) -> Any:
-    """Take hyperbolic sines.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.sinh`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.sinh(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 1.1752]])
-    """
-    return apply_ufunc("sinh", volume)
-
-
-@documented
-def cosh(volume: Volume | Scalar) -> Any:
-    """Take hyperbolic cosines.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.cosh`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.cosh(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[1.    , 1.5431]])
-    """
-    return apply_ufunc("cosh", volume)
-
-
-@documented
-def tanh(volume: Volume | Scalar) -> Any:
-    """Take hyperbolic tangents.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    %(number_errors)s
-
-    Notes
-    -----
-    %(pointwise)s
-
-    %(own_bits)s
-
-    References
-    ----------
-    `numpy.tanh`; fdlibm, Sun Microsystems (1993).
-
-    Examples
-    --------
-    >>> np.asarray(bv.tanh(bv.open(np.array([[0.0, 1.0]])))).round(4)
-    array([[0.    , 0.7616]])
-    """
-    return apply_ufunc("tanh", volume)
+    return documented(function)
+
+
+_OF_INFINITY = "; NaN for infinity"
+log10 = _elementary(
+    "log10",
+    "Take logarithms to base 10.",
+    "1.0, 1000.0 -> 0., 3.",
+    "; NaN for negative numbers, -inf for 0",
+)
+log2 = _elementary(
+    "log2",
+    "Take logarithms to base 2.",
+    "1.0, 8.0 -> 0., 3.",
+    "; NaN for negative numbers, -inf for 0",
+)
+log1p = _elementary(
+    "log1p",
+    "Take natural logarithms of one plus each voxel, exact for small ones.",
+    "0.0, 1.0 -> 0.    , 0.6931",
+    "; NaN below -1, -inf for -1",
+)
+expm1 = _elementary(
+    "expm1",
+    "Take exponentials less one, exact for small voxels.",
+    "0.0, 1.0 -> 0.    , 1.7183",
+)
+sin = _elementary(
+    "sin", "Take sines of angles in radians.", "0.0, 1.0 -> 0.    , 0.8415", _OF_INFINITY
+)
+cos = _elementary(
+    "cos", "Take cosines of angles in radians.", "0.0, 1.0 -> 1.    , 0.5403", _OF_INFINITY
+)
+tan = _elementary(
+    "tan", "Take tangents of angles in radians.", "0.0, 1.0 -> 0.    , 1.5574", _OF_INFINITY
+)
+arcsin = _elementary(
+    "arcsin",
+    "Take inverse sines, from -pi/2 to pi/2.",
+    "0.0, 1.0 -> 0.    , 1.5708",
+    "; NaN beyond -1 and 1",
+)
+arccos = _elementary(
+    "arccos",
+    "Take inverse cosines, from 0 to pi.",
+    "0.0, 1.0 -> 1.5708, 0.    ",
+    "; NaN beyond -1 and 1",
+)
+arctan = _elementary(
+    "arctan", "Take inverse tangents, from -pi/2 to pi/2.", "0.0, 1.0 -> 0.    , 0.7854"
+)
+sinh = _elementary("sinh", "Take hyperbolic sines.", "0.0, 1.0 -> 0.    , 1.1752")
+cosh = _elementary("cosh", "Take hyperbolic cosines.", "0.0, 1.0 -> 1.    , 1.5431")
+tanh = _elementary("tanh", "Take hyperbolic tangents.", "0.0, 1.0 -> 0.    , 0.7616")
 
 
 @documented

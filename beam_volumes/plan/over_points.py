@@ -21,8 +21,8 @@ from beam_volumes.graph.nodes import (
     with_sources,
     without_voxels,
 )
-from beam_volumes.graph.points import numbers_across
 from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.traversal import numbers_across
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import roots_of
 from beam_volumes.plan.run_options import RunOptions

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import format_bytes
-from beam_volumes.graph.channels import interleaved
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import (
     AcrossNode,
@@ -28,6 +27,7 @@ from beam_volumes.graph.nodes import (
     without_voxels,
 )
 from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.stages import interleaved
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume

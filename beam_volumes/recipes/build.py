@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.graph.computing import nothing_computed
+from beam_volumes.graph.protocols import nothing_computed
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.planner import Wanted

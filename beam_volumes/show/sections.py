@@ -25,7 +25,7 @@ from beam_volumes.graph.nodes import (
     below,
     with_sources,
 )
-from beam_volumes.graph.points import numbers_across
+from beam_volumes.graph.traversal import numbers_across
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.graph.computing import computed, nothing_computed
+from beam_volumes.graph.protocols import computed, nothing_computed
 
 X = (np.arange(8 * 96 * 96, dtype="f4") % 4).reshape(8, 96, 96)
 

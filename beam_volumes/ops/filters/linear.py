@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from beam_volumes.graph.arithmetic import rounded
+from beam_volumes.graph.core import rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.exp_log import gaussian_weights

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import check_alike
-from beam_volumes.graph.channels import beside, separated
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.stages import interleaved_dtype, separated
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
@@ -129,7 +129,7 @@ def map_overlap(
     names, count = _names(channels, first)
     sizes = tuple(len(v.nodes) for v in opened)
     who = (sum(sizes), deterministic, identity(name, version))
-    stage = stages.Overlap(what, beside(of, count), *how, *who, sizes)
+    stage = stages.Overlap(what, interleaved_dtype(of, count), *how, *who, sizes)
     mixed = StageNode.of(stage, tuple(n for v in opened for n in v.nodes))
     shared = shared_space(what, *opened)
     return Volume(separated(mixed, what), shared.with_leading(shared.times, True, names))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from beam_volumes.graph.arithmetic import apply_ufunc, rounded
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.core import rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume

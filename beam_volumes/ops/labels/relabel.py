@@ -13,9 +13,9 @@ from numpy.typing import DTypeLike
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.lookup import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.graph.keywords import named_checked
-from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.stored_tables import column_values
 from beam_volumes.ops.labels.surveys.chain_survey import Chain, then

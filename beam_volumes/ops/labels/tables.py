@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 
 from beam_volumes.across.tables import EXTREMES
-from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from beam_volumes.ops.parameters import checks as par

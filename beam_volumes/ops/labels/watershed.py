@@ -8,10 +8,10 @@ import numpy as np
 
 from beam_volumes.across.rounds.agglomeration import Agglomeration, Marking
 from beam_volumes.across.tables import EXTREMES
-from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.agglomerate import cut
 from beam_volumes.ops.labels.relabel import relabel

@@ -12,11 +12,11 @@ from numpy.typing import DTypeLike
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.graph.arithmetic import check_alike
-from beam_volumes.graph.channels import beside, separated
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.stages import interleaved_dtype, separated
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure.distributions import percentile
 from beam_volumes.ops.networks.given import model_of, of_slices
@@ -195,7 +195,7 @@ def predict(
         )
     names, made = _names(channels_out, laid.trial.channels, network)
     masked = [] if mask is None else [_checked_mask(v, as_volume(mask))]
-    voxels = beside(_at_least_single(laid.trial.dtype), made)
+    voxels = interleaved_dtype(_at_least_single(laid.trial.dtype), made)
     stage = Predict(
         f"{what} {network.name}", voxels, shape, laid.patches.grid, laid.model, laid.patches,
         len(v.nodes), laid.batch, blend if laid.patches.blended else "", asked.turns,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.opening import open as open_volume
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.pages.page import Page
 from beam_volumes.show.pages.run_page import add_run

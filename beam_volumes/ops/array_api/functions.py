@@ -1,8 +1,4 @@
-"""numpy's functions of volumes and lazy numbers: each with a twin here is lazy; others load the voxels.
-
-numpy asks a class for ``__array_function__`` and ``__array_ufunc__``. `OnClass` shows these to numpy alone:
-dask, xarray and others that look for them on an object take what has them for an array in memory.
-"""
+"""numpy's functions of volumes and lazy numbers: each with a twin here is lazy; others load the voxels."""
 
 from __future__ import annotations
 
@@ -13,28 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import public
 from beam_volumes.base.text import format_bytes
-
-
-class OnClass:
-    """A method that a class has, and none of its objects.
-
-    Examples
-    --------
-    >>> class Example:
-    ...     method = OnClass(lambda self: 1)
-    >>> hasattr(Example, "method"), hasattr(Example(), "method")
-    (True, False)
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-    def __get__(self, item: Any, owner: type) -> Callable[..., Any]:
-        if item is not None:
-            raise AttributeError(f"{owner.__name__} has {self.function.__name__} for numpy alone")
-        return self.function
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops import pointwise
+from beam_volumes.ops.geometry.channels import stack
+from beam_volumes.ops.geometry.joining import concatenate
+from beam_volumes.ops.geometry.rearrange import flip, pad, transpose
+from beam_volumes.ops.measure import reductions, statistics
+from beam_volumes.ops.measure.distributions import histogram, percentile
+from beam_volumes.ops.morphology.distance import cumsum
 
 
 class NoTwin(Exception):
@@ -53,12 +38,12 @@ def _twin_of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def apply_function(
-    function: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+def call_function(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a function of numpy's with volumes and lazy numbers among its arguments."""
     twin = TWINS.get(function)
-    if twin is not None and any(hasattr(item, "grid_shape") for item in _flat([args, kwargs])):
+    if twin is not None and any(isinstance(item, Volume) for item in _flat([args, kwargs])):
         try:
             return twin(*args, **kwargs)
         except NoTwin:
@@ -69,7 +54,7 @@ def apply_function(
 
 def loaded(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Call a function with arrays instead of volumes; large ones are warned of."""
-    large = [v for v in _flat([args, kwargs]) if hasattr(v, "grid_shape") and v.size]
+    large = [v for v in _flat([args, kwargs]) if isinstance(v, Volume) and v.size]
     if large:
         total = sum(v.nbytes for v in large)
         warnings.warn(
@@ -91,7 +76,7 @@ def _flat(item: Any) -> Iterator[Any]:
 
 
 def _arrays(item: Any) -> Any:
-    """The same with arrays in place of all that is lazy."""
+    """Replace all that is lazy by arrays."""
     if isinstance(item, list | tuple):
         return type(item)([_arrays(part) for part in item])
     if isinstance(item, dict):
@@ -114,14 +99,14 @@ def _without(**kwargs: Any) -> None:
 
 
 def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
-    """What a reduction along some axes gave, with these as axes of extent 1."""
-    if hasattr(result, "grid_shape"):  # a volume: points in time or channels were reduced alone
+    """Add the axes along which a volume was reduced to the result, with extent 1."""
+    if isinstance(result, Volume):  # points in time or channels were reduced alone
         if result.space.times != volume.space.times:
             raise ValueError(
                 f"keepdims=True: axis={axis!r}: no volume has one point in time; leave keepdims out"
             )
         space = result.space.with_leading(result.space.times, True, ())
-        return type(result)(result.nodes, space)
+        return Volume(result.nodes, space)
     names = [a for a in volume.axes if a != "t"]  # points in time are reduced one by one
     items = (
         names
@@ -134,7 +119,7 @@ def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
     return result[tuple(np.newaxis if a in gone else slice(None) for a in names)]
 
 
-def _reduction(name: str, *, nan: str | None = None) -> Callable[..., Any]:
+def _reduction(ours: Callable[..., Any], *, nan: str | None = None) -> Callable[..., Any]:
     def reduced(
         a: Any,
         axis: Any = None,
@@ -154,7 +139,7 @@ def _reduction(name: str, *, nan: str | None = None) -> Callable[..., Any]:
             how["nan"] = nan
         if ddof:
             how["ddof"] = ddof
-        result = public(name)(a, axis, **how)
+        result = ours(a, axis, **how)
         return with_kept_axes(result, a, axis) if keepdims else result
 
     return reduced
@@ -165,20 +150,25 @@ def _without_dtype(reduced: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, axis=None, out=None, **kwargs: reduced(a, axis, None, out, **kwargs)
 
 
-for _ours, *_names in (("mean", "mean"), ("sum", "sum"), ("std", "std"), ("variance", "var")):
-    _twin_of(*_names)(_reduction(_ours))
-    _twin_of(*(f"nan{name}" for name in _names))(_reduction(_ours, nan="omit"))
-for _ours, *_names in (("max", "max", "amax"), ("min", "min", "amin")):
-    _twin_of(*_names)(_without_dtype(_reduction(_ours)))
-    _twin_of(f"nan{_ours}")(_without_dtype(_reduction(_ours, nan="omit")))
-for _ours in ("all", "any"):
-    _twin_of(_ours)(_without_dtype(_reduction(_ours)))
+for _name, _ours in {
+    "mean": reductions.mean,
+    "sum": reductions.sum,
+    "std": reductions.std,
+    "var": reductions.variance,
+}.items():
+    _twin_of(_name)(_reduction(_ours))
+    _twin_of(f"nan{_name}")(_reduction(_ours, nan="omit"))
+for _name, _ours in {"max": reductions.max, "min": reductions.min}.items():
+    _twin_of(_name, f"a{_name}")(_without_dtype(_reduction(_ours)))
+    _twin_of(f"nan{_name}")(_without_dtype(_reduction(_ours, nan="omit")))
+for _name, _ours in {"all": statistics.all, "any": statistics.any}.items():
+    _twin_of(_name)(_without_dtype(_reduction(_ours)))
 
 
 @_twin_of("count_nonzero")
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     _without(keepdims=keepdims or None)
-    return public("count_nonzero")(a, axis)
+    return statistics.count_nonzero(a, axis)
 
 
 @_twin_of("percentile")
@@ -189,7 +179,7 @@ def _percentile(
     _without(out=out, method=None if method == "linear" else method)
     if kwargs.pop("keepdims", False) or any(value is not None for value in kwargs.values()):
         raise NoTwin
-    return public("percentile")(a, q, axis)
+    return percentile(a, q, axis)
 
 
 @_twin_of("quantile")
@@ -209,13 +199,13 @@ def _average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, **kw: Any
 ) -> Any:
     _without(weights=weights, returned=returned or None, **kw)
-    return public("mean")(a, axis)
+    return reductions.mean(a, axis)
 
 
 @_twin_of("ptp")
 def _ptp(a: Any, axis: Any = None, out: Any = None, **kwargs: Any) -> Any:
     _without(out=out, **kwargs)
-    return public("max")(a, axis) - public("min")(a, axis)
+    return reductions.max(a, axis) - reductions.min(a, axis)
 
 
 @_twin_of("histogram")
@@ -225,7 +215,7 @@ def _histogram(
     _without(density=density, weights=weights)
     if not isinstance(bins, int):
         raise NoTwin
-    return public("histogram")(a, bins, range)
+    return histogram(a, bins, range)
 
 
 @_twin_of("isclose")
@@ -240,14 +230,14 @@ def _isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 @_twin_of("allclose")
 def _allclose(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
-    return bool(np.asarray(public("all")(_isclose(a, b, *args, **kwargs))))
+    return bool(np.asarray(statistics.all(_isclose(a, b, *args, **kwargs))))
 
 
 @_twin_of("array_equal")
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     if equal_nan:
         raise NoTwin
-    return np.shape(a1) == np.shape(a2) and bool(np.asarray(public("all")(a1 == a2)))
+    return np.shape(a1) == np.shape(a2) and bool(np.asarray(statistics.all(a1 == a2)))
 
 
 # Voxel by voxel.
@@ -267,14 +257,14 @@ def _clip(
     _without(out=out, **kw)
     low = min if a_min is None or a_min is np._NoValue else a_min
     high = max if a_max is None or a_max is np._NoValue else a_max
-    return public("clip")(a, *(None if x is np._NoValue else x for x in (low, high)))
+    return pointwise.clip(a, *(None if x is np._NoValue else x for x in (low, high)))
 
 
 @_twin_of("where")
 def _where(condition: Any, *choices: Any) -> Any:
     if len(choices) != 2:
         raise NoTwin
-    return public("where")(condition, *choices)
+    return pointwise.where(condition, *choices)
 
 
 @_twin_of("round", "around")
@@ -300,7 +290,7 @@ def _nan_to_num(
     if x.dtype.kind != "f":
         return x
     limits = np.finfo(x.dtype)
-    where, number = public("where"), x.dtype.type
+    where, number = pointwise.where, x.dtype.type
     x = where(np.isnan(x), number(nan), x)
     x = where(x == number(np.inf), number(limits.max if posinf is None else posinf), x)
     return where(x == number(-np.inf), number(limits.min if neginf is None else neginf), x)
@@ -314,30 +304,26 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> A
     value = kwargs.pop("constant_values", 0)
     if kwargs or not isinstance(mode, str) or np.ndim(value):
         raise NoTwin
-    return public("pad")(array, pad_width, mode, value)
+    return pad(array, pad_width, mode, value)
 
 
-@_twin_of("transpose", "permute_dims")
-def _transpose(a: Any, axes: Any = None) -> Any:
-    return public("transpose")(a, axes)
+_twin_of("transpose", "permute_dims")(lambda a, axes=None: transpose(a, axes))
+_twin_of("flip")(lambda m, axis=None: flip(m, axis))
+_twin_of("flipud")(lambda m: flip(m, 0))
+_twin_of("fliplr")(lambda m: flip(m, 1))
 
 
 @_twin_of("swapaxes")
 def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     order = list(range(a.ndim))
     order[axis1], order[axis2] = order[axis2], order[axis1]
-    return public("transpose")(a, order)
+    return transpose(a, order)
 
 
 @_twin_of("moveaxis")
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     stand_in = np.moveaxis(np.empty(tuple(range(a.ndim))), source, destination)
-    return public("transpose")(a, stand_in.shape)
-
-
-@_twin_of("flip")
-def _flip(m: Any, axis: Any = None) -> Any:
-    return public("flip")(m, axis)
+    return transpose(a, stand_in.shape)
 
 
 @_twin_of("rot90")
@@ -346,20 +332,10 @@ def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     if first == second:
         raise NoTwin  # numpy says what is wrong
     if k % 2 == 0:
-        return m if k % 4 == 0 else public("flip")(m, (first, second))
+        return m if k % 4 == 0 else flip(m, (first, second))
     if k % 4 == 1:
-        return _swapaxes(public("flip")(m, second), first, second)
-    return public("flip")(_swapaxes(m, first, second), second)
-
-
-@_twin_of("flipud")
-def _flipud(m: Any) -> Any:
-    return public("flip")(m, 0)
-
-
-@_twin_of("fliplr")
-def _fliplr(m: Any) -> Any:
-    return public("flip")(m, 1)
+        return _swapaxes(flip(m, second), first, second)
+    return flip(_swapaxes(m, first, second), second)
 
 
 @_twin_of("squeeze")
@@ -376,7 +352,7 @@ def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any
     _without(dtype=dtype, out=out)
     if axis is None:
         raise NoTwin
-    return public("cumsum")(a, axis)
+    return cumsum(a, axis)
 
 
 @_twin_of("diff")
@@ -400,7 +376,7 @@ def _concatenate(
     _without(out=out, dtype=dtype, **kwargs)
     if axis is None:
         raise NoTwin
-    return public("concatenate")(arrays, axis)
+    return concatenate(arrays, axis)
 
 
 def _stacked_along(axis: int) -> Callable[..., Any]:
@@ -412,8 +388,8 @@ def _stacked_along(axis: int) -> Callable[..., Any]:
     return stacked
 
 
-for _axis, _ours in enumerate(("vstack", "hstack", "dstack")):
-    _twin_of(_ours)(_stacked_along(_axis))
+for _axis, _name in enumerate(("vstack", "hstack", "dstack")):
+    _twin_of(_name)(_stacked_along(_axis))
 
 
 def _along(axis: int, start: int, stop: int) -> tuple[slice, ...]:
@@ -430,7 +406,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if not k:
         return a
     last, first = a[_along(axis, n - k, n)], a[_along(axis, 0, n - k)]
-    return public("concatenate")([last, first], axis).with_space(a)
+    return concatenate([last, first], axis).with_space(a)
 
 
 def _split_by(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -452,7 +428,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     _without(out=out, **kwargs)
     if axis != 0:
         raise NoTwin
-    return public("stack")(arrays)
+    return stack(arrays)
 
 
 # What needs shape and dtype alone.
@@ -481,8 +457,20 @@ for _name in ("result_type", "can_cast"):
     TWINS[getattr(np, _name)] = _of_its_dtype(getattr(np, _name))
 
 
-def reduced_by(ufunc: np.ufunc, method: str, args: Any, kwargs: Any) -> Any:
-    """Call a method of a ufunc with arrays; those that make larger results are refused."""
-    if method not in ("reduce", "accumulate", "reduceat"):
-        raise TypeError(f"np.{ufunc.__name__}.{method} is not offered on lazy volumes")
-    return loaded(f"np.{ufunc.__name__}.{method}", getattr(ufunc, method), args, kwargs)
+def call_ufunc(
+    item: Volume | Scalar, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any
+) -> Any:
+    """Call a ufunc, or a method of one, with a volume or a lazy number among its inputs."""
+    name = f"np.{ufunc.__name__}" if method == "__call__" else f"np.{ufunc.__name__}.{method}"
+    if isinstance(item, Scalar):
+        if any(isinstance(i, Volume) for i in inputs):  # which answers itself
+            return NotImplemented
+        if method != "__call__" or kwargs:
+            return loaded(name, getattr(ufunc, method), inputs, kwargs)
+    elif method in ("reduce", "accumulate", "reduceat"):
+        return loaded(name, getattr(ufunc, method), inputs, kwargs)
+    elif method != "__call__":
+        raise TypeError(f"{name} is not offered on lazy volumes")
+    elif kwargs:
+        raise TypeError(f"{', '.join(kwargs)}= of a ufunc is not offered on lazy volumes")
+    return apply_ufunc(ufunc.__name__, *inputs)

@@ -1,0 +1,231 @@
+"""What all of this room knows of a volume: its nodes and its space, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.elementwise import Elementwise
+from beam_volumes.graph.nodes import Node, SourceNode, StageNode
+
+V = TypeVar("V", bound="VolumeCore")
+
+
+class VolumeCore:
+    """The nodes and the space of a `Volume`, without what computes or changes it."""
+
+    __slots__ = ("nodes", "space")
+
+    def __init__(self, node: Node | tuple[Node, ...], space: Space):
+        self.nodes = (node,) if isinstance(node, Node) else node
+        self.space = space
+
+    @property
+    def node(self) -> Node:
+        """The expression of its voxels; an error if there is one for each channel."""
+        if self.space.has_channels:
+            names = self.channels
+            raise ValueError(
+                f"one channel is needed, and there are {len(self.nodes)} ({', '.join(names[:4])}"
+                f"{', ...' if len(names) > 4 else ''}): choose one, as v[0] or v.sel(c={names[0]!r})"
+            )
+        return self.nodes[0]
+
+    @property
+    def grid_shape(self) -> Triple:
+        """Number of voxels along z, y and x; 1 for those that the user does not see."""
+        return self.nodes[0].shape
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of voxels along each axis."""
+        extents = {"t": self.space.times, "c": len(self.nodes)}
+        leading = tuple(extents[a] for a in self.space.leading)
+        return leading + tuple(self.grid_shape[i] for i in self.space.visible)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the voxels."""
+        return self.nodes[0].dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of voxels."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all voxels."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the axes, as ``("z", "y", "x")``."""
+        return self.space.all_axes
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels; their numbers where they have none, and nothing without such an axis."""
+        if not self.space.has_channels:
+            return ()
+        return self.space.channels or tuple(map(str, range(len(self.nodes))))
+
+    @property
+    def voxel_size(self) -> tuple[float, ...] | None:
+        """Extent of a voxel along each axis of space, in `unit`; None if it is not known."""
+        size = self.space.voxel_size
+        return None if size is None else tuple(size[i] for i in self.space.visible)
+
+    @property
+    def unit(self) -> str | None:
+        """Unit of length, by its OME-NGFF name; None if it is not known."""
+        return self.space.unit
+
+    @property
+    def origin(self) -> tuple[float, ...]:
+        """Position of the first voxel's centre along each axis of space, in `unit`."""
+        return tuple(self.space.origin[i] for i in self.space.visible)
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Shape of chunks of an opened volume; None for a computed one."""
+        node = self.nodes[0]
+        if not isinstance(node, SourceNode):
+            return None
+        return tuple(node.source.chunk[i] for i in self.space.visible)
+
+    def __repr__(self) -> str:
+        axes = " ".join(f"{a}={n}" for a, n in zip(self.axes, self.shape, strict=True)) or "1 voxel"
+        size = f", {format_bytes(self.nbytes)}"
+        chunks = f", chunks {'x'.join(map(str, self.chunks))}" if self.chunks else ""
+        spacing = ""
+        if self.voxel_size:
+            spacing = (
+                f", voxel {'x'.join(f'{v:g}' for v in self.voxel_size)} {self.unit or ''}".rstrip()
+            )
+        name = self.nodes[0].name
+        if self.space.has_channels:
+            name = name.removesuffix("[c=0]")
+        return f"<Volume {name}: {axes}, {self.dtype}{size}{chunks}{spacing}>"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a volume without axes")
+        return self.shape[0]
+
+    def derive(self: V, node: Node) -> V:
+        """Make a volume on the same grid: for operations, which know nodes.
+
+        Parameters
+        ----------
+        node : Node
+            How its voxels are computed.
+
+        Returns
+        -------
+        Volume
+            The volume of that node, with the axes, voxel size, unit and origin of this one.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((2, 3)), voxel_size=8)
+        >>> v.derive((v + 1).node).voxel_size
+        (8.0, 8.0)
+        """
+        return type(self)(node, self.space)
+
+    def map_channels(self: V, function: Callable[[Node], Node], space: Space | None = None) -> V:
+        """Make a volume of what a function makes of each channel: for operations, which know nodes.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a node, and gives one.
+        space : Space, optional
+            Axes, voxel size, unit and origin of the result; those of this volume by default.
+
+        Returns
+        -------
+        Volume
+            The volume of those nodes, with the channels of this one.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((2, 4, 5, 6)))
+        >>> v.map_channels(lambda node: node).shape
+        (2, 4, 5, 6)
+        """
+        return type(self)(tuple(map(function, self.nodes)), self.space if space is None else space)
+
+    def sel(self: V, *, c: str | int | Sequence[str | int]) -> V:
+        """Choose channels by name or number.
+
+        Parameters
+        ----------
+        c : str, int or sequence of these
+            One channel, which drops the axis, or several, which keep it.
+
+        Returns
+        -------
+        Volume
+            The channel, or the channels in the order in which they are named.
+
+        Raises
+        ------
+        ValueError
+            If there is no such channel, or no axis of channels.
+
+        Examples
+        --------
+        >>> v = bv.stack([np.zeros((2, 3)), np.ones((2, 3))], names=["DAPI", "GFP"])
+        >>> v.sel(c="GFP").shape, v.sel(c=["GFP", "DAPI"]).channels
+        ((2, 3), ('GFP', 'DAPI'))
+        """
+        if not self.space.has_channels:
+            raise ValueError(f"sel(c={c!r}): {self!r} has no axis of channels")
+        if isinstance(c, str | int | np.integer):
+            return type(self)(self.nodes[self._channel(c)], self.space.of_one("c"))
+        at = [self._channel(item) for item in c]
+        nodes = tuple(self.nodes[k] for k in at)
+        if not at:
+            raise ValueError("sel(c=[]) leaves no channel")
+        names = tuple(self.space.channels[k] for k in at) if self.space.channels else ()
+        return type(self)(
+            nodes, replace(self.space, channels=names if len({*at}) == len(at) else ())
+        )
+
+    def _channel(self, item: str | int) -> int:
+        """Return the position of a channel."""
+        names = self.channels
+        if isinstance(item, str):
+            if item not in names:
+                raise ValueError(f"there is no channel {item!r}; there are {', '.join(names)}")
+            return names.index(item)
+        if not -len(names) <= item < len(names):
+            raise IndexError(f"axis c: index {item} is out of range for extent {len(names)}")
+        return int(item) % len(names)
+
+
+def cast(volume: V, dtype: np.dtype, function: str) -> V:
+    """Convert voxels to another dtype, by ``astype`` or ``round`` of `elementwise`."""
+    if dtype == volume.dtype:
+        return volume
+    stage = Elementwise(function, dtype, function, (("input", 0),))
+    return volume.map_channels(lambda node: StageNode.of(stage, (node,)))
+
+
+def rounded(volume: V, dtype: np.dtype) -> V:
+    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
+    return cast(volume, dtype, "round")

@@ -1,0 +1,97 @@
+"""What makes an expression lazy: numpy's operators and protocols, and the point at which it is computed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.exports import above
+
+#: Whether this thread may compute expressions.
+_allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", default=True)
+
+
+@contextmanager
+def nothing_computed() -> Iterator[None]:
+    """Refuse to compute expressions, e.g. one given where an array is needed."""
+    token = _allowed.set(False)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def computed(item: Any) -> Any:
+    """Compute an expression in this process, for numpy."""
+    if not _allowed.get():
+        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
+    return above("compute").in_process(item)
+
+
+class OnClass:
+    """A method that a class has, and none of its objects.
+
+    numpy asks the class for its protocols. dask, xarray and others ask an object, and take one that has them
+    for an array in memory.
+
+    Examples
+    --------
+    >>> class Example:
+    ...     method = OnClass(lambda self: 1)
+    >>> hasattr(Example, "method"), hasattr(Example(), "method")
+    (True, False)
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, item: Any, owner: type) -> Callable[..., Any]:
+        if item is not None:
+            raise AttributeError(f"{owner.__name__} has {self.function.__name__} for numpy alone")
+        return self.function
+
+
+def _in_place(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The operator in place of another one: ``v += 1`` is ``v = v + 1``, as expressions never change."""
+    return lambda self, other: operate(self, other)
+
+
+class LazyOperators(np.lib.mixins.NDArrayOperatorsMixin):
+    """Arithmetic, comparisons, and numpy's ufuncs and functions, as `ops.array_api` carries them out.
+
+    Examples
+    --------
+    >>> v = w = bv.open(np.array([[1, 2]]))
+    >>> v += 1
+    >>> np.asarray(v), np.asarray(w)
+    (array([[2, 3]]), array([[1, 2]]))
+    """
+
+    __slots__ = ()
+
+    def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return above("array_api").call_ufunc(self, ufunc, method, inputs, kwargs)
+
+    def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return above("array_api").call_function(function, args, kwargs)
+
+    __array_ufunc__ = OnClass(_array_ufunc)  # type: ignore[assignment]
+    __array_function__ = OnClass(_array_function)
+
+    __iadd__ = _in_place(operator.add)  # type: ignore[assignment]
+    __isub__ = _in_place(operator.sub)  # type: ignore[assignment]
+    __imul__ = _in_place(operator.mul)  # type: ignore[assignment]
+    __itruediv__ = _in_place(operator.truediv)  # type: ignore[assignment]
+    __ifloordiv__ = _in_place(operator.floordiv)  # type: ignore[assignment]
+    __imod__ = _in_place(operator.mod)  # type: ignore[assignment]
+    __ipow__ = _in_place(operator.pow)  # type: ignore[assignment,misc]
+    __iand__ = _in_place(operator.and_)  # type: ignore[assignment]
+    __ior__ = _in_place(operator.or_)  # type: ignore[assignment]
+    __ixor__ = _in_place(operator.xor)  # type: ignore[assignment]
+    __ilshift__ = _in_place(operator.lshift)  # type: ignore[assignment]
+    __irshift__ = _in_place(operator.rshift)  # type: ignore[assignment]

@@ -1,0 +1,101 @@
+"""What expressions rest on: numbers of all points in time, voxels, and labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    CropNode,
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+    ViewNode,
+    below,
+    goes_across,
+)
+from beam_volumes.sweep.stage import Regrid
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL
+
+Item = Node | Value | Barrier
+
+
+def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
+    """The numbers of all points that items rest on, in the order in which they can be found."""
+    order: dict[str, FoldValue] = {}
+    stack: list[tuple[FoldValue, bool]] = [(f, False) for f in _next_across(roots)]
+    while stack:
+        fold, done = stack.pop()
+        if done:
+            order.setdefault(fold.token, fold)
+        elif fold.token not in order:
+            stack.append((fold, True))
+            stack += [(f, False) for f in _next_across(below(fold))]
+    return list(order.values())
+
+
+def _next_across(roots: Iterable[Item]) -> list[FoldValue]:
+    """The nearest numbers of all points below items."""
+    return [item for item in _below(roots) if goes_across(item)]  # type: ignore[misc]
+
+
+def holds_voxels(roots: Iterable[Item]) -> bool:
+    """Whether items rest on voxels otherwise than by numbers of all points."""
+    return any(isinstance(item, Node) for item in _below(roots))
+
+
+def _below(roots: Iterable[Item]) -> Iterator[Item]:
+    """Items and all that they rest on, except what is below numbers of all points."""
+    seen: set[str] = set()
+    stack = list(roots)
+    while stack:
+        item = stack.pop()
+        if item.token not in seen:
+            seen.add(item.token)
+            if not goes_across(item):
+                stack += below(item)
+            yield item
+
+
+def holds_labels(nodes: Sequence[Node]) -> bool:
+    """Whether all nodes yield labels or masks."""
+    return all(map(_is_labelled, nodes))
+
+
+def _is_labelled(node: Node) -> bool:
+    """Cropped, turned, coarser and cast labels are labels, too."""
+    while True:
+        if node.dtype.kind == "b":
+            return True
+        if node.dtype.kind not in "ui":
+            return False
+        if isinstance(node, AcrossNode):
+            return node.completion.yields_labels
+        if isinstance(node, SourceNode):
+            return node.source.labels
+        if isinstance(node, StageNode):
+            if node.stage.yields_labels:
+                return True
+            keeps = isinstance(node.stage, Regrid) or node.name == "astype"
+            if not keeps or not node.operands:
+                return False
+            node = node.operands[0]
+        elif isinstance(node, CropNode | ViewNode):
+            node = node.operand
+        else:
+            return False
+
+
+def voxels_per_label(node: Node) -> int:
+    """The number of voxels for which a label is to be expected; operations with small labels declare it."""
+    while not isinstance(node, AcrossNode):
+        if isinstance(node, CropNode | ViewNode):
+            node = node.operand
+        elif isinstance(node, StageNode) and node.name == "astype" and node.operands:
+            node = node.operands[0]
+        else:
+            return VOXELS_PER_LABEL
+    return node.completion.voxels_per_label

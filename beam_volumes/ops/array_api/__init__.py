@@ -1,0 +1,1 @@
+"""What makes volumes arrays of numpy's kind: its functions, and the methods of its arrays."""
