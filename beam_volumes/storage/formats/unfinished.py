@@ -26,7 +26,7 @@ _OURS = "beam_volumes"
 _MAX_BYTES = 64 << 20
 #: Places of a volume that are looked at.
 _PLACES = 64
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class UnfinishedWarning(UserWarning):
@@ -151,6 +151,6 @@ def _first(place: str, documents: Iterable[tuple[str, bytes | None]]) -> Unfinis
 def outside() -> int:
     """Find the stack level of the user's line: the first that is not of this package."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
