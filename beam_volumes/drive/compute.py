@@ -36,11 +36,11 @@ from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watch, Work, unwatched
 from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
+from beam_volumes.session.identity import Request
 from beam_volumes.session.local import Drive, run_local
 from beam_volumes.session.masks import warn_of_masks
-from beam_volumes.session.places import check_portable
+from beam_volumes.session.requirements import check_portable
 from beam_volumes.session.resume import from_folder
-from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink

@@ -38,10 +38,9 @@ from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import RemoteTraceback, new_secret, raise_original
 from beam_volumes.runs.progress import Watching, unwatched
-from beam_volumes.session.compilation import compilation_told
+from beam_volumes.session.heartbeat import reported_compilations
 from beam_volumes.session.local import Drive
-from beam_volumes.session.places import check_remote, check_scratch
-from beam_volumes.session.requirements import ASKED, WorkerRequirements
+from beam_volumes.session.requirements import ASKED, WorkerRequirements, check_remote, check_scratch
 from beam_volumes.session.session import Session
 from beam_volumes.transforms.failures import cancelled_if_hopeless
 from beam_volumes.transforms.machines import bound, hires
@@ -271,7 +270,7 @@ def run_here(session: Session, options: PipelineOptions | None) -> None:
     """Run a session by FnApiRunner in this process."""
     options = pipeline_options(options)
     options.view_as(DirectOptions).direct_num_workers = session.plan.workers
-    with compilation_told(session.journal):
+    with reported_compilations(session.journal):
         run_pipeline(session, FnApiRunner(), options)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from beam_volumes.base.exports import EXPORTS, above
 from beam_volumes.base.hints import method_hint
 from beam_volumes.graph import interchange
-from beam_volumes.graph.core import V
+from beam_volumes.graph.core import V, VolumeCore
 from beam_volumes.graph.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _of_truth(
     raise NotImplementedError
 
 
-class ArrayMethods:
+class ArrayMethods(VolumeCore):
     """Methods of numpy's arrays, for volumes."""
 
     __slots__ = ()

@@ -42,6 +42,15 @@ class Node:
         raise NotImplementedError
 
 
+def _check_shapes(name: str, operands: Sequence[Node]) -> None:
+    for other in operands[1:]:
+        if other.shape != operands[0].shape:
+            raise ValueError(
+                f"{name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
+                "crop the volumes to one shape first"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class SourceNode(Node):
     """Voxels read from storage."""
@@ -73,12 +82,7 @@ class StageNode(Node):
         cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
     ) -> StageNode:
         shape = stage.grid if isinstance(stage, Regrid) else operands[0].shape
-        for other in operands[1:]:
-            if other.shape != operands[0].shape:
-                raise ValueError(
-                    f"{stage.name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
-                    "crop the volumes to one shape first"
-                )
+        _check_shapes(stage.name, operands)
         token = digest(
             "stage",
             stage.token(),
@@ -174,12 +178,7 @@ class Barrier:
     def of(
         cls, survey: Survey, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
     ) -> Barrier:
-        for other in operands[1:]:
-            if other.shape != operands[0].shape:
-                raise ValueError(
-                    f"{survey.name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
-                    "crop the volumes to one shape first"
-                )
+        _check_shapes(survey.name, operands)
         below = [n.token for n in operands], [v.token for v in parameters]
         token = digest("barrier", survey.token(), operands[0].shape, *below)
         return cls(survey, operands, parameters, token)
@@ -273,12 +272,7 @@ class FoldValue(Value):
     ) -> FoldValue:
         shape = fed[0].voxels.shape
         for item in fed:
-            for other in (item.voxels, *item.others):
-                if other.shape != shape:
-                    raise ValueError(
-                        f"{reduction.name}: shapes {shape} and {other.shape} differ (z, y, x); "
-                        "crop the volumes to one shape first"
-                    )
+            _check_shapes(reduction.name, (fed[0].voxels, item.voxels, *item.others))
             if item.mask is not None and item.mask.shape != shape:
                 raise ValueError(
                     f"{reduction.name}: the mask's shape {item.mask.shape} is not the volume's {shape}"
@@ -406,18 +400,27 @@ class FoundValue(Value):
         return self.label
 
 
+Item = TypeVar("Item", Node, Value, Barrier)
+T = TypeVar("T", bound=Node | Value | Barrier)
+
+
+def in_order(roots: Iterable[T], arguments: Callable[[T], Iterable[T]]) -> list[T]:
+    """Items and all that they rest on, each once and after its arguments; graphs may be thousands deep."""
+    order: dict[str, T] = {}
+    stack = [(item, False) for item in roots]
+    while stack:
+        item, done = stack.pop()
+        if done:
+            order.setdefault(item.token, item)
+        elif item.token not in order:
+            stack.append((item, True))
+            stack.extend((a, False) for a in arguments(item))
+    return list(order.values())
+
+
 def values_below(values: Iterable[Value]) -> list[Value]:
     """The distinct values that values rest on, arguments before users."""
-    order: dict[str, Value] = {}
-    stack = [(v, False) for v in values]
-    while stack:
-        value, done = stack.pop()
-        if done:
-            order.setdefault(value.token, value)
-        elif value.token not in order:
-            stack.append((value, True))
-            stack.extend((a, False) for a in value.arguments)
-    return list(order.values())
+    return in_order(values, lambda value: value.arguments)
 
 
 def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
@@ -453,9 +456,6 @@ def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
     return times
 
 
-Item = TypeVar("Item", Node, Value, Barrier)
-
-
 def with_sources(
     nodes: Iterable[Item],
     change: Callable[[Source], Source],
@@ -470,16 +470,13 @@ def with_sources(
     """
     nodes = tuple(nodes)
     made: dict[str, Any] = dict(instead or {})
-    stack: list[tuple[Any, bool]] = [(n, False) for n in nodes]
-    while stack:
-        # Arguments before users, without recursion: graphs may be thousands deep.
-        item, done = stack.pop()
-        if done:
-            made.setdefault(item.token, _with(item, made, change))
-        elif item.token not in made:
-            stack.append((item, True))
-            if not goes_across(item):
-                stack.extend((b, False) for b in below(item))
+
+    def arguments(item: Any) -> Sequence[Any]:
+        return () if item.token in made or goes_across(item) else below(item)
+
+    for item in in_order(nodes, arguments):
+        if item.token not in made:
+            made[item.token] = _with(item, made, change)
     return tuple(made[n.token] for n in nodes)
 
 

@@ -16,6 +16,7 @@ from beam_volumes.graph.nodes import (
     ViewNode,
     below,
     goes_across,
+    in_order,
 )
 from beam_volumes.sweep.stage import Regrid
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
@@ -25,16 +26,7 @@ Item = Node | Value | Barrier
 
 def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
     """The numbers of all points that items rest on, in the order in which they can be found."""
-    order: dict[str, FoldValue] = {}
-    stack: list[tuple[FoldValue, bool]] = [(f, False) for f in _next_across(roots)]
-    while stack:
-        fold, done = stack.pop()
-        if done:
-            order.setdefault(fold.token, fold)
-        elif fold.token not in order:
-            stack.append((fold, True))
-            stack += [(f, False) for f in _next_across(below(fold))]
-    return list(order.values())
+    return in_order(_next_across(roots), lambda fold: _next_across(below(fold)))
 
 
 def _next_across(roots: Iterable[Item]) -> list[FoldValue]:

@@ -13,7 +13,7 @@ from beam_volumes.base.docstrings import filled
 from beam_volumes.base.exports import above, pictured
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
-from beam_volumes.graph.core import VolumeCore, cast, rounded
+from beam_volumes.graph.core import cast, rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.indexing import indexed
 from beam_volumes.graph.nodes import AcrossNode, BarrierValue, SourceNode
@@ -34,7 +34,7 @@ DEFAULT_CODEC = "default"
 MAX_CHANNELS = 4096
 
 
-class Volume(VolumeCore, ArrayMethods, LazyOperators):
+class Volume(ArrayMethods, LazyOperators):
     """A lazy volume: opened, or computed from others. Nothing is read before it is computed.
 
     Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting; so do

@@ -14,10 +14,9 @@ from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
-from beam_volumes.session.identity import journal_place, scratch_of, stamps_of
+from beam_volumes.session.identity import Request, journal_place, scratch_of, stamps_of
 from beam_volumes.session.provenance import about
 from beam_volumes.session.resume import asked_again
-from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
@@ -35,18 +34,10 @@ def begin(
     scratch: Any = None,
     recipe: Any = None,
 ) -> Session:
-    """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
+    """Begin a run, or continue the one whose journal is there with ``resume``; nothing is written yet.
 
-    Parameters
-    ----------
-    plan : Plan
-    options : RunOptions
-        Of these what becomes of the journal and of outputs that are there, and the run's name.
-    request : Request, optional
-    scratch : path, optional
-        Where a run without a journal stores what lies between its passes; by default on this machine.
-    recipe : object, optional
-        What the plan was made from, as plain data: it is told beside the outputs.
+    A run without a journal stores its intermediate results in ``scratch``, by default on this machine.
+    ``recipe`` is what the plan was made from, as plain data, for the provenance of the outputs.
 
     Raises
     ------
@@ -104,7 +95,7 @@ def begin(
 
 
 def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool) -> str | None:
-    """The run whose journal is there, if it may be replaced by that of a run with these outputs.
+    """Return the id of the run whose journal is there, if a run with these outputs may replace it.
 
     Raises
     ------
@@ -142,7 +133,7 @@ def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool)
 
 
 def _where(sink: Any) -> str:
-    """An output's place, whatever it is called."""
+    """The place of an output, with links resolved."""
     return os.path.realpath(sink.name) if is_local(sink.kvstore) else str(sink.name)
 
 

@@ -1,20 +1,22 @@
-"""Slabs say how far they are, window by window, for those who watch the run."""
+"""What a process reports while it works: the progress of its slabs, and the kernels that it compiles."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.runs.journal import Journal
+from beam_volumes.runs.notes import Compiling
 from beam_volumes.runs.progress import Parts
 from beam_volumes.storage.places.place import is_local
 
-#: Told what part of a slab is done.
+#: Called with the finished part of a slab.
 OnPart = Callable[[float], None]
 
-#: Seconds between two words of a process in a journal; no slab that takes less is spoken of.
+#: Seconds between two reports of a process in a journal; slabs that take less are not reported.
 _PAUSE = 1.0
 
 
@@ -26,17 +28,10 @@ def reported(
     slab: int,
     stop: Callable[[], None] | None = None,
 ) -> Iterator[OnPart]:
-    """What a sweep is to call after each window; while the context lasts, the slab is under way.
+    """Report a slab as under way; gives the function that a sweep calls after each window.
 
-    Parameters
-    ----------
-    parts : Parts or None
-        Where that is kept in this process.
-    journal : Journal or None
-        Else a journal on a disk says so, once a second: in a bucket every word would be a request.
-    pass_index, slab : int
-    stop : callable, optional
-        Called with each window too; raises to stop the sweep.
+    The report goes to the parts of this process, or else once a second to a journal on a disk; in a bucket
+    each would be a request. ``stop`` is called with each window, and raises to stop the sweep.
     """
     written = None
     if parts is None and journal is not None and is_local(journal.spec):
@@ -65,7 +60,7 @@ def reported(
 
 
 class _Written:
-    """The parts of a run in this process, as its journal is told of them."""
+    """The parts of a run in this process, as they are written to its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.parts, self.users = journal, Parts(), 0
@@ -83,12 +78,12 @@ class _Written:
             self.users -= 1
 
     def write(self) -> None:
-        """Tell the journal, unless it was told just now."""
+        """Write to the journal, unless that was done less than a second ago."""
         with self._lock:
             if time.monotonic() < self._next:
                 return
             self._next = time.monotonic() + _PAUSE
-        with contextlib.suppress(OSError, ValueError):  # it is for those who watch, nothing more
+        with contextlib.suppress(OSError, ValueError):  # progress alone is lost
             self.journal.write_under_way(self.parts.all())
 
 
@@ -103,3 +98,67 @@ def _of(journal: Journal) -> _Written:
                 del _runs[run]
             _runs[journal.run_id] = _Written(journal)
         return _runs[journal.run_id]
+
+
+_reports: dict[str, _CompilationReport] = {}
+
+
+@contextlib.contextmanager
+def reported_compilations(journal: Journal | Parts | None) -> Iterator[None]:
+    """Report the kernels that this process compiles meanwhile, so that it does not seem to hang.
+
+    The report is in the journal if that is on a disk, or in the parts of a run without a journal. In a bucket
+    each report would be a request, from every worker.
+    """
+    if isinstance(journal, Parts):
+        with _compilations_in_memory(journal):
+            yield
+        return
+    if journal is None or not is_local(journal.spec):
+        yield
+        return
+    with _lock:
+        # Kept from slab to slab, so that it counts all of the run's, until there is another run.
+        for run in [r for r, t in _reports.items() if not t.users and r != journal.run_id]:
+            _reports.pop(run).close()
+        if journal.run_id not in _reports:
+            _reports[journal.run_id] = _CompilationReport(journal)
+        report = _reports[journal.run_id]
+        report.users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            report.users -= 1
+
+
+@contextlib.contextmanager
+def _compilations_in_memory(parts: Parts) -> Iterator[None]:
+    def write(kernel: str | None) -> None:
+        parts.compiling = _compiling(kernel, found)
+
+    with compilations(write) as found:
+        yield
+
+
+def _compiling(kernel: str | None, found: Sequence[Compiled]) -> Compiling | None:
+    seconds = sum(c.seconds for c in found)
+    return Compiling(kernel, len(found), seconds, time.time()) if kernel else None
+
+
+class _CompilationReport:
+    """Writes to a journal what this process compiles, while it has users."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal, self.users = journal, 0
+        self._listening = contextlib.ExitStack()
+        self._found = self._listening.enter_context(compilations(self._write))
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _write(self, kernel: str | None) -> None:
+        if not self.users:
+            return
+        with contextlib.suppress(OSError, ValueError):  # progress alone is lost
+            self.journal.write_compiling(_compiling(kernel, self._found))

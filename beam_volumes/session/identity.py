@@ -1,9 +1,16 @@
-"""Whose a run is: what it is called, what it computes, and where it keeps what is its own."""
+"""What a run keeps of itself: its name, its plan, and where its own files are.
+
+A run is continued from its folder alone by its pickled plan: plain data and the functions given to
+`map_overlap`. It is small however many slabs there are.
+"""
 
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
 from typing import Any
+
+import cloudpickle
 
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal, run_folder
@@ -14,7 +21,6 @@ from beam_volumes.version import __version__
 
 
 def make_manifest(plan: Plan, run_id: str) -> Manifest:
-    """The identity of a run of a plan."""
     d = plan.to_dict()
     return Manifest(
         run_id,
@@ -28,7 +34,7 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
 
 
 def stamps_of(plan: Plan) -> dict[str, list[Stamp]]:
-    """What tells whether the inputs of a plan have been replaced, by their names."""
+    """The stamps of a plan's inputs by name, by which a replaced input is recognized."""
     found: dict[str, list[Stamp]] = {}
     for name, extents in plan.inputs:
         found.setdefault(name, []).extend(stamps(extents))
@@ -41,7 +47,7 @@ def python_version() -> str:
 
 
 def journal_place(plan: Plan, journal: Any) -> Spec | None:
-    """Where a plan's journal is kept: beside its first output, or where the user says."""
+    """The place of a plan's journal: next to its first output, or where the user wants it."""
     if journal is not None:
         return join(output_spec(journal), directory=True)
     outputs = [
@@ -53,5 +59,37 @@ def journal_place(plan: Plan, journal: Any) -> Spec | None:
 
 
 def scratch_of(journal: Journal) -> Spec:
-    """Where a run stores what lies between its passes."""
+    """The place of a run's intermediate results."""
     return join(journal.own, "intermediate")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a run was asked for in addition to its plan."""
+
+    #: Whether it runs as a pipeline.
+    beam: bool
+    #: The caller's, for a process that continues the run: how results are reported.
+    note: Any = None
+
+
+def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
+    """Pickle a run's plan and request; or None, and why it cannot be continued from its folder."""
+    if request is None:
+        return None, "it is a step of a pipeline: run that again with resume=True"
+    if not all(sink.portable for sink in plan.sinks):
+        return None, "its outputs were memory of the process that began it"
+    for p in plan.swept:
+        for step in p.program.steps:
+            if step.source is not None and not step.source.portable:
+                return None, (
+                    f"its input {step.source.name} was memory of the process that began it: "
+                    "run the program again with resume=True"
+                )
+    try:
+        return cloudpickle.dumps((plan, request)), ""
+    except Exception as error:  # what a user's function holds may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return None, (
+            f"its plan does not pickle ({reason}): run the program again with resume=True"
+        )

@@ -12,14 +12,14 @@ from beam_volumes.across.rounds.flow import Key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watching, unwatched
 from beam_volumes.session import merging, slabs
-from beam_volumes.session.compilation import compilation_told
+from beam_volumes.session.heartbeat import reported_compilations
 from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
 
-#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
+#: Runs a session while its journal is watched, and gives the numbers known at the end; None if it only
 #: described the job.
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
@@ -27,7 +27,7 @@ Count = Callable[[SlabResult], None]
 
 
 class Stopped(BaseException):
-    """A slab is given up, as the run is: nothing is wrong with the slab, so it is no Exception."""
+    """A slab is given up because the run is; it is no Exception, as nothing is wrong with the slab."""
 
 
 def run_local(
@@ -36,17 +36,15 @@ def run_local(
     count: Count | None = None,
     known: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Run every pass; returns the numbers known at the end, by token, with those ``known`` before.
+    """Run every pass in threads; returns the numbers known at the end, by token, with those ``known`` before.
 
-    ``count`` is told of every slab.
-
-    Workers are threads: stages release the GIL.
+    ``count`` is called with the result of each slab.
     """
     session.prepare()
     followed: Journal | Parts = Parts() if session.journal is None else session.journal
     if isinstance(followed, Parts) and watching is not unwatched:
         session = replace(session, parts=followed)
-    told = compilation_told(session.journal or session.parts)
+    told = reported_compilations(session.journal or session.parts)
     with watching(followed), told, Spill() as spill:
         try:
             return _run(session, spill, count, known or {})
@@ -76,7 +74,7 @@ def _run(
     return known
 
 
-#: By barrier and slab, what came back.
+#: By barrier and slab, the answers.
 Answers = dict[str, dict[int, Kept]]
 
 
@@ -85,7 +83,7 @@ def _states(
     summaries: dict[str, list[tuple[Key, Kept]]],
     spill: Spill,
 ) -> Iterator[dict[str, Any]]:
-    """The states of emissions; their summaries are put aside."""
+    """The states of emissions; their summaries are kept in ``summaries``."""
     for slab, emission in emissions:
         for token, summary in emission.summaries.items():
             summaries.setdefault(token, []).append(((slab,), spill.keep(summary)))

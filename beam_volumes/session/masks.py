@@ -11,19 +11,15 @@ import numpy as np
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
-from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
-from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
+from beam_volumes.session.provenance import levels_of
 from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
 #: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
 _LOOKS, _MAXIMUM = 3, 16 << 20
-#: What has been warned of in this process.
+#: The warnings given in this process.
 _told: set[tuple[str, str]] = set()
 
 
@@ -57,7 +53,7 @@ class MaskWarning(UserWarning):
 
 
 def warn_of_masks(plan: Plan) -> None:
-    """Warn of inputs that look like masks and are not treated so; a few chunks of each are read."""
+    """Warn of inputs that look like masks but are used as numbers; a few chunks of each are read."""
     for source, name, why in _suspects(plan):
         whole = getattr(source.reader, "whole", source.reader)  # of which it may be a channel
         key = whole.token(), name
@@ -75,7 +71,7 @@ def warn_of_masks(plan: Plan) -> None:
 
 
 def looks_like_mask(source: Source) -> int | None:
-    """Tell what stands for true in a mask of bytes, 1 or 255; None for what looks like no mask."""
+    """Return the value for true in a mask of bytes, 1 or 255; None if it does not look like a mask."""
     highest, has_background = 0, False
     if "t" in source.space.leading:  # there may be millions
         source = source.point("t", 0)
@@ -95,14 +91,8 @@ def looks_like_mask(source: Source) -> int | None:
 
 
 def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
-    """Find sources of bytes that an operation takes at their word: its name, and what it does."""
-    levels = Levels(
-        [n for t in plan.targets if isinstance(t, Volume) for n in t.nodes]
-        + [n for t in plan.targets if isinstance(t, Target) for n in t.volume.nodes],
-        [t.value for t in plan.targets if isinstance(t, Scalar)],
-        [t.barrier for t in plan.targets if isinstance(t, Table)]
-        + [t.table.barrier for t in plan.targets if isinstance(t, TableTarget)],
-    )
+    """Find sources of bytes that an operation uses as numbers: its name, and what it does."""
+    levels = levels_of(plan)
     for node in levels.nodes.values():
         if (
             isinstance(node, StageNode)
@@ -131,7 +121,7 @@ def _bytes_of(node: Node) -> Source | None:
 
 
 def _samples(source: Source) -> Iterator[Box]:
-    """Give parts of a source that are cheap to read: some chunks from the first to the last."""
+    """Choose parts of a source that are cheap to read: some chunks from the first to the last."""
     shape, unit = source.shape, source.read_unit
     if 0 in shape:
         return

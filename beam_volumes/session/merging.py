@@ -1,4 +1,4 @@
-"""The end of a pass: states of slabs merged, the numbers they give, and the tables of its surveys."""
+"""The end of a pass: merged states of slabs, the numbers that they give, and the tables of surveys."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
 
 
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
-    """By barrier, how what was found in a pass is merged."""
+    """By barrier, the flows that merge what a pass has found."""
     p = plan.passes[pass_index]
     flows = {b.token: b.survey.flow(p.grid, p.limit_bytes) for b in p.program.surveys}
-    # One process has room for what the slabs that are in flight at a time leave.
+    # One process has memory for the results of the slabs in flight.
     if len(p.grid) <= plan.sweeps_a_process:
         return {token: single_round(flow) for token, flow in flows.items()}
     return flows
 
 
 def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The states of many slabs as one."""
+    """Merge the states of many slabs."""
     reductions = reductions_of(plan, pass_index)
     merged = {token: reduction.zero() for token, reduction in reductions.items()}
     for part in parts:
@@ -51,7 +51,7 @@ def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[
 def put_together(
     plan: Plan, pass_index: int, pieces: Iterable[tuple[str, int, Any]]
 ) -> dict[str, Any]:
-    """The states of a pass of their merged pieces: tokens, numbers and pieces."""
+    """Join the merged pieces of a pass's states: tokens, numbers and pieces."""
     by_token: dict[str, dict[int, Any]] = {}
     for token, number, piece in pieces:
         by_token.setdefault(token, {})[number] = piece
@@ -59,7 +59,7 @@ def put_together(
     return {token: reductions[token].put_together(some) for token, some in by_token.items()}
 
 
-# What is known once it is.
+# The numbers that a pass gives.
 
 
 def finish_pass(
@@ -101,7 +101,7 @@ def finish_pass(
 
 
 def write_rows(session: Session, token: str, shard: int, columns: Mapping[str, Any]) -> None:
-    """Write a shard of a barrier's table wherever it is wanted; may be repeated."""
+    """Write a shard of a barrier's table to all its outputs; may be repeated."""
     session.check()
     for sink in session.plan.tables.get(token, ()):
         sink.write(shard, columns, session.run_id)
@@ -139,16 +139,16 @@ def finish_merge(
     return known | found
 
 
-# Beside its folds, what decides whether the merge of a survey fits.
+# Sums that decide whether the merge of a survey fits the memory.
 
 
 def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
-    """The surveys of a pass that tell how large their merge will be, and what adds that up."""
+    """The surveys of a pass that predict the size of their merge, and the reductions that add it up."""
     p = plan.passes[pass_index]
     found = ((b, b.survey.load(p.grid, p.limit_bytes, plan.workers)) for b in p.program.surveys)
     return [(b, load) for b, load in found if load is not None]
 
 
 def load_token(seen: Surveyed) -> str:
-    """Under which token the load of a survey's merge is reduced."""
+    """The token of the load of a survey's merge."""
     return f"{seen.token} load"

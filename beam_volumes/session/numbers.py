@@ -24,9 +24,9 @@ class InJournal:
 
 
 def by_name(before: dict[str, Any], known: dict[str, Any], pass_index: int) -> dict[str, Any]:
-    """What is known after a pass, the largest numbers that it has found by name if all are too large.
+    """The numbers known after a pass, its largest ones by name if all are too large.
 
-    Those ``before`` the pass are left as they are: this function gave them.
+    Those from ``before`` the pass stay: this function gave them.
     """
     total = sum(map(_size, before.values()))
     light = dict(known)
@@ -46,7 +46,7 @@ def _size(number: Any) -> int:
 def resolve_numbers(
     known: dict[str, Any], values: Iterable[Value], journal: Journal | None
 ) -> dict[str, Any]:
-    """A copy of known numbers in which those that some values rest on are there themselves.
+    """Copy known numbers, and read those that some values rest on from the journal.
 
     Raises
     ------
@@ -64,7 +64,6 @@ def resolve_numbers(
 
 
 def numbers_of(journal: Journal | None, pass_index: int) -> dict[str, Any]:
-    """What a pass has found."""
     assert journal is not None, "numbers are named where there is a journal"
     found = journal.read_scalars(pass_index)
     if found is None:

@@ -1,4 +1,4 @@
-"""What all steps of a pipeline hold, pickled once where they are made and unpickled once in each process."""
+"""Objects that all steps of a pipeline hold: pickled once, and unpickled once in each process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PACKED = "_packed"
 class OncePerProcess:
     """An object that never changes, of which a process has one however often it is unpickled.
 
-    A runner pickles each step by itself, and unpickles a step again for each thread that carries it out.
-    Its bytes are compressed, and made when they are first asked for.
+    A runner pickles each step by itself, and unpickles it again for each thread. The bytes are compressed,
+    and made on first use.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What an output was made of: the expression or recipe, the inputs, the plan, the versions and the times.
+"""The provenance of outputs: expression or recipe, inputs, plan, versions and times.
 
-All but the times is known when a run begins, and lies in its manifest from then on; a run that is continued
-keeps it. When the run ends it is written beside each output.
+Everything except the times is known when a run begins, and is kept in its manifest. When the run ends, it is
+written next to each output.
 """
 
 from __future__ import annotations
@@ -43,21 +43,14 @@ from beam_volumes.storage.outputs import provenance
 from beam_volumes.version import __version__
 
 FORMAT = 1
-#: Steps, and inputs, that are told; items and characters of a parameter.
+#: The most steps and inputs of a document; the most items and characters of a parameter.
 _MAXIMUM, _ITEMS, _LENGTH = 2000, 64, 400
 _LIBRARIES = ("numpy", "tensorstore", "numba", "apache-beam", "pyarrow", "imagecodecs")
 
 
 def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
-    """What is known of the outputs of a plan before anything is read, as plain data.
-
-    Parameters
-    ----------
-    plan : Plan
-    recipe : object, optional
-        The recipe that it was made from, as plain data.
-    """
-    levels = _levels(plan)
+    """Return the provenance of a plan's outputs as far as it is known before a run, as plain data."""
+    levels = levels_of(plan)
     sources = {n.source.name: n.source for n in levels.nodes.values() if isinstance(n, SourceNode)}
     steps = list(_steps(levels))
     return {
@@ -79,7 +72,7 @@ def versions() -> dict[str, str | None]:
 
 
 def document(manifest: Manifest, output: str) -> dict[str, Any]:
-    """What is written beside an output of a run that has just ended."""
+    """Return the provenance of an output of a run that has just ended."""
     return {
         "format": FORMAT,
         "output": output,
@@ -92,7 +85,8 @@ def document(manifest: Manifest, output: str) -> dict[str, Any]:
     }
 
 
-def _levels(plan: Plan) -> Levels:
+def levels_of(plan: Plan) -> Levels:
+    """The expressions of a plan's targets."""
     return Levels(
         [n for t in plan.targets if isinstance(t, Volume) for n in t.nodes]
         + [n for t in plan.targets if isinstance(t, Target) for n in t.volume.nodes],
@@ -103,7 +97,7 @@ def _levels(plan: Plan) -> Levels:
 
 
 def _steps(levels: Levels) -> Iterator[dict[str, Any]]:
-    """The expression, step by step: each by its id, with those that it takes."""
+    """The steps of an expression: each with its id, and those of its operands."""
     values: list[Value] = list(levels.folds.values())
     for node in levels.nodes.values():
         yield {
@@ -116,10 +110,10 @@ def _steps(levels: Levels) -> Iterator[dict[str, Any]]:
         }
         values += node.values
     for barrier in levels.barriers.values():
-        yield _told_barrier(barrier)
+        yield _describe_barrier(barrier)
         values += barrier.parameters
     for value in values_below(values):
-        yield _told_value(value)
+        yield _describe_value(value)
 
 
 def _parameters_of(node: Node) -> Mapping[str, Any]:
@@ -134,7 +128,7 @@ def _parameters_of(node: Node) -> Mapping[str, Any]:
     return {}
 
 
-def _told_barrier(barrier: Barrier) -> dict[str, Any]:
+def _describe_barrier(barrier: Barrier) -> dict[str, Any]:
     of = [o.token for o in barrier.operands] + [v.token for v in barrier.parameters]
     return {
         "id": _id(barrier.token),
@@ -144,24 +138,24 @@ def _told_barrier(barrier: Barrier) -> dict[str, Any]:
     }
 
 
-def _told_value(value: Value) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _describe_value(value: Value) -> dict[str, Any]:
+    step: dict[str, Any] = {
         "id": _id(value.token),
         "number": value.name,
         "of": [_id(a.token) for a in value.arguments],
     }
     if isinstance(value, FoldValue):
-        told["of"] = [_id(n.token) for n in value.nodes] + told["of"]
-        told["parameters"] = _parameters(value.reduction)
+        step["of"] = [_id(n.token) for n in value.nodes] + step["of"]
+        step["parameters"] = _parameters(value.reduction)
         if value.across:
-            told["across"] = "t"
+            step["across"] = "t"
     elif isinstance(value, BarrierValue):
-        told["of"] = [_id(value.barrier.token)]
+        step["of"] = [_id(value.barrier.token)]
     elif isinstance(value, FormulaValue):
-        told["parameters"] = _parameters(value.formula)
+        step["parameters"] = _parameters(value.formula)
     elif isinstance(value, ConstantValue):
-        told["parameters"] = {"number": _short(value.number)}
-    return told
+        step["parameters"] = {"number": _short(value.number)}
+    return step
 
 
 def _parameters(item: Any) -> dict[str, Any]:

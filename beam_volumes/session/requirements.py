@@ -1,15 +1,21 @@
-"""What a worker must have to take part in a session, looked at before the session reaches it."""
+"""What workers must have to take part in a run: access to its places, and memory."""
 
 from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.plan.cost.machine import free_memory
+from beam_volumes.plan.plan import Plan
 from beam_volumes.runs import Journal
+from beam_volumes.session.identity import journal_place
 from beam_volumes.session.session import Session
-from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.inputs.arrays import ArrayReader
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.place import Place, Spec, is_local, kvstore_spec, url
 
 #: The mark by which workers see that they share the journal's place with the machine that asked.
 ASKED = "asked"
@@ -17,23 +23,15 @@ ASKED = "asked"
 
 @dataclass(frozen=True)
 class WorkerRequirements:
-    """What a worker must see, may write, and has room for.
+    """What a worker must see, must be allowed to write, and must have memory for."""
 
-    Attributes
-    ----------
-    journal : Journal
-        In which ``asked`` has left a mark.
-    asked : str
-        The machine that begins the run.
-    places : tuple of dict
-        The outputs', the journal's, and that of what lies between passes.
-    memory : int
-        Bytes that a process is predicted to take.
-    """
-
+    #: In which ``asked`` has left a mark.
     journal: Journal
+    #: The machine that begins the run.
     asked: str
+    #: Those of the outputs, of the journal, and of results between passes.
     places: tuple[Spec, ...]
+    #: Bytes that a process is predicted to take.
     memory: int
 
     @classmethod
@@ -75,3 +73,67 @@ class WorkerRequirements:
                 "run: use places that all machines share, such as a bucket, or give journal= or Beam's "
                 "temp_location"
             )
+
+
+def check_portable(planned: Plan, journal: Any = None) -> None:
+    """Refuse what other processes cannot open; ``journal`` is where the user wants it, if they say so."""
+    if journal is not None and kvstore_spec(journal).get("driver") == "memory":
+        raise ValueError(
+            f"the journal {journal} is memory of this process; use a path or runner=None"
+        )
+    for p in planned.swept:
+        for step in p.program.steps:
+            if step.source is not None and not step.source.portable:
+                raise ValueError(
+                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
+                    "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
+                )
+    for p in planned.passes:
+        sinks: list[Sink | TableSink] = [output.sink for output in p.program.outputs]
+        if p is planned.passes[0]:
+            sinks += [s for some in planned.tables.values() for s in some]
+        for sink in sinks:
+            if not sink.portable:
+                raise ValueError(
+                    f"{sink.name} is memory of this process; use runner=None or a path"
+                )
+
+
+def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
+    """Refuse to store the run's own files on this machine if its workers may be on others.
+
+    ``journal`` and ``scratch`` are where the user wants the journal, and the files of a run without one;
+    ``workers`` is what messages call the workers.
+    """
+    if plan.scratch_place is None or journal_place(plan, journal) is not None or scratch:
+        return
+    raise ValueError(
+        f"results between passes, or without a path, would be stored on this machine, and {workers} "
+        "may be on others: write the results with .to(path), or give journal=, a folder that all of them "
+        "share, such as a bucket (bv.compute also takes temp_location in options)"
+    )
+
+
+def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> None:
+    """Refuse local paths for a runner whose workers are never on this machine."""
+    book = journal_place(plan, journal)
+    steps = [s for p in plan.swept for s in p.program.steps]
+    own = {sink.name for sink in plan.sinks}
+    sources = [s.source.stored for s in steps if s.source is not None and s.source.name not in own]
+    # Small arrays travel with the plan.
+    here = [
+        f"the input {source.name}"
+        for source in sources
+        if not source.reader.remote and not isinstance(source.reader, ArrayReader)
+    ]
+    here += [f"the output {sink.name}" for sink in plan.outputs if is_local(sink.kvstore)]
+    if book is not None and is_local(book):
+        here.append(f"the journal {url(book)}")
+    if plan.scratch_place is not None:
+        root = book or (kvstore_spec(scratch) if scratch else plan.scratch_place)
+        if is_local(root):
+            here.append(f"the place of results between passes or without a path, {url(root)},")
+    if here:
+        raise ValueError(
+            f"{here[0]} is on this machine, where {runner} has no workers; use a bucket, gs:// or s3://"
+        )

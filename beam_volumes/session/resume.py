@@ -1,31 +1,27 @@
-"""What happens when a run is continued: what is looked at, what is refused, and what is adapted.
+"""Continuing a run: the checks, the refusals, and what is adapted.
 
-There are two ways in. `from_folder`: nothing is known of the run but its folder, in which its plan lies.
-`asked_again`: a program asks for the same with ``resume=True``, and brings the plan that it would begin anew
-with. An element of `ComputeAll` that is tried again comes by the second way.
+A run is continued from its folder, in which its plan is (`from_folder`), or by a program that asks for the
+same with ``resume=True`` and brings a plan of its own (`asked_again`), such as a retried element of
+`ComputeAll`.
 
-This is the order. Nothing is written before all of it has gone well, and each refusal names the run, what is
-wrong with it and what to do.
+The checks come in this order. Nothing is written before all have passed, and each refusal names the run, the
+problem and the remedy.
 
-1. There is a run. By its folder one that has ended is left as it is (`from_folder`); where none has begun
-   yet, a program begins one (`asked_again`).
-2. What is asked for is what the run computes, by their fingerprints (`differences`).
-3. The package and Python are of the versions that it was begun with (`check_versions`).
-4. Its plan is there, and its inputs are what they were, as far as metadata and times of files tell
-   (`load_plan`, `check_inputs`, `check_stamps`). A run that could not keep its plan has that of the program,
-   if both store the same between passes (`begun_plan`).
-5. Its plan is adapted to this machine and this runner: memory, workers, processes, threads
-   (`for_this_machine`, `begun_plan`). From its folder alone, a run has the memory, the workers and the kind
-   of runner that it was begun with, where the options do not say others (`Stopped.as_begun`).
-6. Slabs and windows stay those of the run, whose records speak of them, and fit the memory
-   (`_in_its_own_slabs`).
-7. What the records say was written is there (`check_outputs_are_there`).
+1. There is a run. One that has ended is left as it is (`from_folder`); if none has begun, the program begins
+   one (`asked_again`).
+2. The fingerprints of the request and of the run agree (`differences`).
+3. The versions of the package and of Python are those of the beginning (`check_versions`).
+4. The plan is there, and the inputs have not changed, by their metadata and the times of their files
+   (`load_plan`, `check_inputs`, `check_stamps`). If the run could not keep its plan, the program's is used,
+   provided that both store the same between passes (`begun_plan`).
+5. The plan is adapted to this machine and runner: memory, workers, processes, threads (`for_this_machine`,
+   `begun_plan`). From the folder alone, those of the beginning are the defaults (`Stopped.as_begun`).
+6. Slabs and windows stay those of the run's records, and fit the memory (`_in_its_own_slabs`).
+7. The outputs that the records name are there (`check_outputs_are_there`).
 
-The session then goes through all steps of the run again; a step that has a record gives what that says
-(`session.slabs`).
+The session then repeats all steps of the run; a step that has a record returns it (`session.slabs`).
 
-Unpickling runs code, so a run's folder is to be trusted as a program is; the states in its records are
-pickles too.
+Unpickling runs code, so trust a run's folder as you trust a program; its records hold pickles, too.
 """
 
 from __future__ import annotations
@@ -50,8 +46,13 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
 from beam_volumes.runs.journal import ENDED, Journal, Tally, find_run
 from beam_volumes.runs.manifest import Difference, Manifest, compare
-from beam_volumes.session.identity import make_manifest, python_version, scratch_of, stamps_of
-from beam_volumes.session.saved_plan import Request
+from beam_volumes.session.identity import (
+    Request,
+    make_manifest,
+    python_version,
+    scratch_of,
+    stamps_of,
+)
 from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.opening import reopened
 from beam_volumes.storage.outputs.table_sink import TableSink
@@ -66,14 +67,14 @@ from beam_volumes.version import __version__
 
 @dataclass(frozen=True)
 class Stopped:
-    """A run that has not ended, and what its folder holds of it."""
+    """A run that has not ended, as its folder has it."""
 
     journal: Journal
     plan: Plan
     request: Request
 
     def as_begun(self, options: RunOptions) -> RunOptions:
-        """The options, and what the run was begun with where they say nothing."""
+        """The options, with those that the run was begun with as defaults."""
         if options.runner == AS_BEGUN:
             beam = self.request.beam or options.beam_options
             options = replace(options, runner="FnApiRunner" if beam else None)
@@ -81,7 +82,7 @@ class Stopped:
         return options.or_else(memory=plan.memory, workers=plan.workers, journal=self.journal.spec)
 
     def continued(self, options: RunOptions) -> Session:
-        """The run, on the machine and the runner that the options are of."""
+        """The run, continued on this machine and runner."""
         check_not_nested()
         manifest = Journal.load(self.journal.spec)
         if manifest is None or manifest.run_id != self.journal.run_id:
@@ -94,7 +95,7 @@ class Stopped:
 
 
 def from_folder(run: Any) -> Stopped | None:
-    """The run of which an output, the ``.run`` folder or the journal's place is given; None if it has ended.
+    """Find a run by an output, its ``.run`` folder or its journal; None if it has ended.
 
     Raises
     ------
@@ -115,7 +116,7 @@ def from_folder(run: Any) -> Stopped | None:
 
 
 def note_of(run: Any) -> Any:
-    """What a run was noted with by who began it; None where that cannot be told, or there is no run."""
+    """The note of the program that began a run; None if there is no run, or none can be read."""
     try:
         return load_plan(find_run(run))[1].note
     except (OSError, ValueError):
@@ -125,16 +126,7 @@ def note_of(run: Any) -> Any:
 def asked_again(
     plan: Plan, place: Spec, run_id: str | None, request: Request | None
 ) -> Session | None:
-    """The run whose journal is at a place, for a program that asks for the same; None if there is none.
-
-    Parameters
-    ----------
-    plan : Plan
-        That which the program would begin with.
-    place : dict
-    run_id : str or None
-        The run's name, if the program gives it one.
-    request : Request or None
+    """Continue the run whose journal is at a place with the plan of a program; None if there is none.
 
     Raises
     ------
@@ -158,7 +150,6 @@ def asked_again(
 
 
 def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request | None) -> Session:
-    """What both ways end with."""
     plan = _in_its_own_slabs(plan, manifest)
     tables = {url(kvstore_spec(e.store)) for e in _tables_of(plan)}
     now = {name: found for name, found in stamps_of(plan).items() if name in tables}
@@ -174,7 +165,7 @@ def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request 
 
 
 def _tables_of(plan: Plan) -> Iterator[Extent]:
-    """Tables that labels are looked up in: their tokens are of their content, whenever it was written."""
+    """Tables in which labels are looked up: their tokens depend on content alone, not on times."""
     for p in plan.swept:
         for b in p.program.surveys:
             yield from b.survey.extents
@@ -184,7 +175,7 @@ def _tables_of(plan: Plan) -> Iterator[Extent]:
 
 
 def differences(manifest: Manifest, plan: Plan) -> list[Difference]:
-    """In what a run that has begun, and one of a plan, differ in what they compute."""
+    """The differences between what a run that has begun and a plan compute."""
     return compare(manifest, make_manifest(plan, manifest.run_id))
 
 
@@ -234,7 +225,7 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
 
 
 def _lacking(plan: Plan) -> str | None:
-    """A field that a part of an unpickled plan should have by its class, and has not."""
+    """A field of its class that a part of an unpickled plan lacks."""
     seen: set[int] = set()
     stack: list[Any] = [plan]
     while stack:
@@ -255,7 +246,7 @@ def _lacking(plan: Plan) -> str | None:
 
 
 def check_inputs(plan: Plan, journal: Journal) -> None:
-    """Refuse inputs that are not what the run was begun with, as far as their metadata tell."""
+    """Refuse inputs whose metadata differ from those at the beginning of the run."""
     for name, then, now in _inputs_of(plan):
         try:
             same = now() == then
@@ -269,7 +260,7 @@ def check_inputs(plan: Plan, journal: Journal) -> None:
 
 
 def check_stamps(inputs: Mapping[str, Any], journal: Journal) -> None:
-    """Refuse inputs whose files were written since their stamps were taken."""
+    """Refuse inputs with files that were written since their stamps were taken."""
     for name, then in inputs.items():
         if (place := changed(then)) is not None:
             shown = name if place == name else f"{name} ({place})"
@@ -280,7 +271,7 @@ def check_stamps(inputs: Mapping[str, Any], journal: Journal) -> None:
 
 
 def _inputs_of(plan: Plan) -> Iterator[tuple[str, str, Callable[[], str]]]:
-    """Of each input its name, its token in the plan, and what gives its token now."""
+    """The name of each input, its token in the plan, and a function that gives its token now."""
     for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None:
@@ -295,7 +286,7 @@ def _token_now(source: Source) -> str:
 
 
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
-    """The plan of a run for the machine and the runner that the options are of."""
+    """The plan of a run for this machine and runner."""
     concurrency = Concurrency.of(options.slabs_in_flight, options.processes, None)
     return replace(
         plan.of_crew(concurrency),
@@ -387,7 +378,7 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
 
 
 def _crews(plan: Plan) -> Iterator[Concurrency]:
-    """The plan's, and those with fewer slabs in flight if it chose how many."""
+    """The plan's concurrency, then fewer slabs in flight unless the user chose their number."""
     yield plan.concurrency
     if plan.workers_asked is None:
         for workers in range(plan.workers - 1, default_workers() - 1, -1):
@@ -395,7 +386,7 @@ def _crews(plan: Plan) -> Iterator[Concurrency]:
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
-    """Refuse to resume a run whose records speak of outputs that are gone or replaced."""
+    """Refuse to resume a run with records of outputs that are gone or replaced."""
     ended = journal.marked(ENDED)
     if ended and any(sink in plan.intermediates for sink in plan.results):
         raise ValueError(

@@ -13,10 +13,15 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.runs.progress import Parts
-from beam_volumes.session.identity import journal_place, make_manifest, stamps_of
+from beam_volumes.session.identity import (
+    Request,
+    journal_place,
+    make_manifest,
+    save_plan,
+    stamps_of,
+)
 from beam_volumes.session.process_cache import OncePerProcess
 from beam_volumes.session.provenance import document
-from beam_volumes.session.saved_plan import Request, save_plan
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs import provenance
 from beam_volumes.storage.outputs.sink import Sink
@@ -32,49 +37,37 @@ from beam_volumes.sweep.activity import Meter
 class Session(OncePerProcess):
     """A plan under way; picklable, and the same on every worker.
 
-    `session.begin` makes one and `session.resume` one of a run that was stopped. `session.slabs` and
+    `session.begin` makes one, and `session.resume` one of a run that was stopped. `session.slabs` and
     `session.merging` have the steps of its passes.
-
-    Attributes
-    ----------
-    plan : Plan
-    run_id : str
-        Differs between two runs into the same outputs.
-    journal : Journal or None
-        None for a run that writes no output.
-    overwrite : bool
-    request : Request or None
-        None for a step of somebody's pipeline.
-    sweeps : int, optional
-        How many a process admits at a time, where other runs have a share in them: by default this
-        plan's slabs in flight.
-    meters : tuple of Meter, optional
-        For each pass what adds up where its time goes; in this process only.
-    parts : Parts, optional
-        Where slabs say how far they are, if there is no journal in which they do; in this process only.
     """
 
     plan: Plan
+    #: Differs between two runs into the same outputs.
     run_id: str
+    #: None for a run that writes no output.
     journal: Journal | None
     overwrite: bool = False
+    #: None for a step of a user's pipeline.
     request: Request | None = None
+    #: How many sweeps a process that other runs share admits; by default the plan's slabs in flight.
     sweeps: int | None = None
+    #: For each pass the times of its parts, in this process only.
     meters: tuple[Meter, ...] = ()
+    #: The progress of slabs if there is no journal, in this process only.
     parts: Parts | None = None
-    #: What the outputs are made of, as far as it is known before the run; of a run that is continued, {}.
+    #: The provenance of the outputs as far as it is known before the run; {} if the run is continued.
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Whether disks hold voxels before records speak of them.
     durable: bool = field(default_factory=lambda: settings.durable)
-    #: Tells a run that is continued from the same before.
+    #: Differs between the attempts of a run that is continued.
     launch: str = field(default_factory=lambda: uuid.uuid4().hex)
-    #: How often a step is tried again that has failed of the same.
+    #: How often a step that fails with the same error is retried.
     max_retries: int = 1
-    #: By place of the journal and of the outputs, the run that was there when this one was asked for.
+    #: The runs that were at the places of the journal and of the outputs when this one was requested.
     replaces: Mapping[str, str | None] = field(default_factory=dict)
     #: The stamps of the inputs by name, of a run without a journal; with one, instead of its manifest's.
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: What tells errors of this run in a runner's text from all else in it; "" where nobody looks for them.
+    #: Marks errors of this run in a runner's text; "" if they are not looked for there.
     secret: str = field(default="", repr=False)
 
     def prepare(self) -> None:
@@ -122,14 +115,14 @@ class Session(OncePerProcess):
             self._remove_scratch()  # of a first step that came late
 
     def _how_to_continue(self, journal: Journal, closed: str) -> Mapping[str, Any]:
-        """What is noted in outputs until the run has ended."""
+        """The note in outputs of a run that has not ended."""
         start = journal.url
         if journal_place(self.plan, None) == journal.spec:
             start = url(self.plan.outputs[0].kvstore).rstrip("/")
         return {"start": start, "by": "program" if closed else "resume"}
 
     def check(self, sinks: Iterable[Any] = ()) -> None:
-        """Raise `Superseded` unless the run is still its manifest's, and outputs are still its own."""
+        """Raise `Superseded` unless the journal and the outputs still belong to the run."""
         watched = [(sink, seen) for sink in sinks if (seen := sink.watched(self.run_id))]
         if self.journal is not None:
             watched.insert(0, (self.journal, self.journal.watched))
@@ -145,7 +138,7 @@ class Session(OncePerProcess):
                 )
 
     def check_inputs(self) -> None:
-        """Raise an error if an input has been replaced since the run was begun: results would be mixed."""
+        """Refuse inputs that have been replaced since the run was begun: results would be mixed."""
         inputs = self.inputs
         if self.journal is not None:
             if self.journal.marked(ENDED):
@@ -162,7 +155,7 @@ class Session(OncePerProcess):
                 )
 
     def end(self) -> None:
-        """Say that the run has ended well, and remove what it stored for itself; may be repeated."""
+        """Mark the run as ended and remove its intermediate results; may be repeated."""
         if self.journal is not None:
             self.check(self.plan.outputs)
             if not self.journal.marked(ENDED):
@@ -179,7 +172,7 @@ class Session(OncePerProcess):
         self._remove_scratch()
 
     def _tell_provenance(self, journal: Journal) -> None:
-        """Write beside each output what it was made of."""
+        """Write the provenance of each output next to it."""
         manifest = Journal.load(journal.spec)
         if manifest is None or manifest.run_id != self.run_id or not manifest.about:
             return
@@ -187,7 +180,7 @@ class Session(OncePerProcess):
             provenance.write(sink, document(manifest, sink.name))
 
     def flush(self, sinks: Iterable[Any] = ()) -> None:
-        """Wait until disks hold what was written, and the journal, if that is asked for."""
+        """Wait until disks hold outputs and journal, if the run is durable."""
         if self.durable and self.journal is not None:
             flush([self.journal.spec, *(sink.kvstore for sink in sinks)])
 
@@ -199,9 +192,9 @@ class Session(OncePerProcess):
                 temporary.remove(str(place["path"]))
 
     def make_scratch(self) -> None:
-        """Make the folder of what a run without a journal stores between its passes, on this machine.
+        """Make the folder for intermediate results of a run without a journal, on this machine.
 
-        It is this process's: what is left of it when the process is killed, another one removes.
+        It belongs to this process; if the process is killed, another one removes it.
         """
         place = self.plan.scratch_place
         if place is None or self.journal is not None or not is_local(place):
@@ -212,7 +205,7 @@ class Session(OncePerProcess):
 
     @contextmanager
     def noted(self, step: str) -> Iterator[None]:
-        """Note in the journal why a step fails: an input that cannot be read, or an error of all attempts."""
+        """Note in the journal why a step fails."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""One slab of a pass: swept and recorded, or what its record says."""
+"""One slab of a pass, swept and recorded or read from its record."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session import merging
-from beam_volumes.session.compilation import compilation_told
-from beam_volumes.session.heartbeat import OnPart, reported
+from beam_volumes.session.heartbeat import OnPart, reported, reported_compilations
 from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.points.compute import compute_point
 from beam_volumes.session.session import Session
@@ -53,27 +52,11 @@ def sweep_slab(
     stop: Callable[[], None] | None = None,
     run: RunSession | None = None,
 ) -> SlabPartials:
-    """Sweep a slab and record it, or read what its record says.
+    """Sweep a slab and record it, or read its record; messages of errors name pass, slab, box and stage.
 
-    Parameters
-    ----------
-    session : Session
-    pass_index, index : int
-    known : dict
-        Numbers by token.
-    answers : mapping, optional
-        By barrier, what came back to the slab.
-    count : callable, optional
-        Told of every slab that was swept.
-    stop : callable, optional
-        Called now and then; raises to stop the sweep.
-    run : callable, optional
-        Runs the session of a point in time, if slabs are points: `session.local.run_local`.
-
-    Raises
-    ------
-    Exception
-        Whatever went wrong, with pass, slab, box and stage in its message.
+    ``known`` has numbers by token, and ``answers`` the answers to the slab by barrier. ``count`` is called
+    with the result of a sweep. ``stop`` is called after each window, and raises to stop the sweep. ``run``
+    runs the session of a slab that is a point in time: `session.local.run_local`.
     """
     if session.journal is not None:
         record, failure = session.journal.look(pass_index, index, session.launch)
@@ -85,11 +68,16 @@ def sweep_slab(
     where = f"pass {pass_index + 1}, slab {index} {box}"
     noted = session.noted(f"pass-{pass_index}-slab-{index}")
     under_way = reported(session.parts, session.journal, pass_index, index, stop)
-    with noted, error_context(where), compilation_told(session.journal), under_way as on_progress:
+    with (
+        noted,
+        error_context(where),
+        reported_compilations(session.journal),
+        under_way as on_progress,
+    ):
         try:
             return _swept(session, pass_index, index, known, answers, count, on_progress, run)
         except OSError:
-            # What it reads or writes may be gone because the run has ended, or is another's by now.
+            # Its files may be gone because the run has ended, or belong to another run by now.
             record = _finished_meanwhile(session, pass_index, index)
             if record is None:
                 raise
@@ -97,7 +85,7 @@ def sweep_slab(
 
 
 def _finished_meanwhile(session: Session, pass_index: int, index: int) -> Record | None:
-    """The record of a slab that another attempt has finished, while this one failed."""
+    """The record of a slab that another attempt has finished while this one failed."""
     if session.journal is None:
         return None
     try:
@@ -105,7 +93,7 @@ def _finished_meanwhile(session: Session, pass_index: int, index: int) -> Record
         return session.journal.read_record(pass_index, index)
     except Superseded:
         raise
-    except (OSError, ValueError):  # what went wrong before is to be told
+    except (OSError, ValueError):  # the first error is reported
         return None
 
 
@@ -190,7 +178,7 @@ def _one_sweep(
 ) -> SlabResult:
     near = resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
-    # However many sweeps a runner starts at once in a process, so many are admitted.
+    # A runner may start more sweeps in a process than the plan has memory for.
     with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
         return sweep(
             p.program,
@@ -210,7 +198,7 @@ def _one_sweep(
 
 
 class RateLimited:
-    """Calls a check, but not more often than costs a hundredth of the time."""
+    """Calls a check so seldom that it takes at most a hundredth of the time."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check, self._next = check, 0.0

@@ -1,4 +1,4 @@
-"""What waits for a later step of a run in this process: on disk, where it does not take memory."""
+"""Values for later steps of a run in this process, kept on disk instead of in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALL = 512
 
 
 class Kept(NamedTuple):
-    """Where a value lies in the file, or its pickle itself."""
+    """The place of a value in the file, or its pickle."""
 
     offset: int
     length: int
@@ -60,7 +60,6 @@ class Spill:
         return kept
 
     def value(self, kept: Kept) -> Any:
-        """From any thread."""
         if kept.data is not None:
             return pickle.loads(kept.data)
         data = b""

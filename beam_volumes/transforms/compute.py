@@ -27,7 +27,7 @@ from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.masks import warn_of_masks
 from beam_volumes.session.numbers import resolve_numbers
-from beam_volumes.session.places import check_portable, check_scratch
+from beam_volumes.session.requirements import check_portable, check_scratch
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import url

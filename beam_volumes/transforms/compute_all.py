@@ -28,10 +28,9 @@ from beam_volumes.runs import Journal
 from beam_volumes.runs.journal import ENDED
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.session.begin import begin
-from beam_volumes.session.identity import journal_place
+from beam_volumes.session.identity import Request, journal_place
 from beam_volumes.session.local import run_local
 from beam_volumes.session.resume import differences
-from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.outside import allowing
 from beam_volumes.storage.places.place import Place

@@ -161,8 +161,8 @@ for _name, _ours in {
 for _name, _ours in {"max": reductions.max, "min": reductions.min}.items():
     _twin_of(_name, f"a{_name}")(_without_dtype(_reduction(_ours)))
     _twin_of(f"nan{_name}")(_without_dtype(_reduction(_ours, nan="omit")))
-for _name, _ours in {"all": statistics.all, "any": statistics.any}.items():
-    _twin_of(_name)(_without_dtype(_reduction(_ours)))
+_twin_of("all")(_without_dtype(_reduction(statistics.all)))
+_twin_of("any")(_without_dtype(_reduction(statistics.any)))
 
 
 @_twin_of("count_nonzero")
