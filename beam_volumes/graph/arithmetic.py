@@ -1,4 +1,4 @@
-"""What is computed voxel by voxel: of volumes, lazy numbers, arrays and numbers that meet."""
+"""Voxel-by-voxel arithmetic of volumes, lazy numbers, arrays and numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ufunc(Formula):
 
 
 def _stand_in(item: Any) -> Any:
-    """Something of an operand's type for numpy to infer dtypes from."""
+    """A small operand of the same type, from which numpy infers dtypes."""
     if isinstance(item, Volume) or (isinstance(item, Scalar | np.ndarray) and item.ndim):
         return np.empty(0, item.dtype)
     return item.dtype.type(1) if isinstance(item, Scalar) else item
@@ -61,13 +61,10 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
 
 
 def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Operands with volumes in place of arrays, whose axes are the last ones of the volumes beside them.
-
-    Arrays beside lazy arrays alone stay: that is a lazy array too.
-    """
+    """Open arrays as volumes with the last axes of the other operands, unless these are lazy arrays alone."""
     for o in operands:
         refuse_masked(o)
-    like = _with_most_axes(operands)
+    like = _widest_space(operands)
     if like is None and any(isinstance(o, Scalar) and o.shape for o in operands):
         return tuple(operands)
     return tuple(
@@ -76,31 +73,31 @@ def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def _with_most_axes(operands: Sequence[Any]) -> Space | None:
-    """The space of the volume with most axes: those of arrays beside it are the last ones of it."""
+def _widest_space(operands: Sequence[Any]) -> Space | None:
+    """The space of the volume with the largest number of axes."""
     spaces = [o.space for o in operands if isinstance(o, Volume)]
     return max(spaces, key=lambda s: len(s.all_axes), default=None)
 
 
-def _last_axes_volume(numbers: Scalar, most: Space | None) -> Volume:
-    """A lazy array as a volume whose axes are the last ones of another."""
-    axes = () if most is None else tuple(a for a in most.all_axes if a != "t")
+def _last_axes_volume(numbers: Scalar, widest: Space | None) -> Volume:
+    """A lazy array as a volume with the last axes of another."""
+    axes = () if widest is None else tuple(a for a in widest.all_axes if a != "t")
     return volume_of(numbers, axes[-numbers.ndim :] if numbers.ndim <= len(axes) else None)
 
 
 def elementwise_volume(
     name: str, function: str, dtype: np.dtype, operands: Sequence[Any]
 ) -> Volume:
-    """Compute a volume voxel by voxel from volumes, lazy numbers and arrays, and numbers.
+    """Compute a volume voxel by voxel from volumes, lazy numbers, lazy arrays and numbers.
 
-    Channel by channel; a volume without channels goes with each. What has an extent of 1 along an axis,
-    or lacks it, is repeated along that.
+    A volume without channels is combined with each channel of the others. Operands that lack an axis, or have
+    an extent of 1 along it, are repeated along it.
     """
     values: list[Value] = []
     arguments: list[tuple[str, Any]] = []
-    most = _with_most_axes(operands)
+    widest = _widest_space(operands)
     operands = [
-        _last_axes_volume(o, most) if isinstance(o, Scalar) and o.shape else o for o in operands
+        _last_axes_volume(o, widest) if isinstance(o, Scalar) and o.shape else o for o in operands
     ]
     given = [o for o in operands if isinstance(o, Volume)]
     volumes = together(given) or given
@@ -119,14 +116,14 @@ def elementwise_volume(
             arguments.append(("constant", o.item() if isinstance(o, np.ndarray) else o))
     stage = elementwise.Elementwise(name, np.dtype(dtype), function, tuple(arguments))
     nodes = (
-        StageNode.of(stage, tuple(beside), tuple(values))
-        for beside in zip(*(channels_of(v, like) for v in volumes), strict=True)
+        StageNode.of(stage, operands_of_one, tuple(values))
+        for operands_of_one in zip(*(channels_of(v, like) for v in volumes), strict=True)
     )
     return Volume(tuple(nodes), shared_space(name, *volumes))
 
 
 def check_alike(name: str, like: Volume, v: Volume) -> None:
-    """Refuse volumes that do not go together voxel by voxel, or whose channels differ in number."""
+    """Refuse volumes of different shapes, axes or numbers of channels."""
     channels = len(v.nodes) if v.space.has_channels else len(like.nodes)
     if (
         len({0, v.space.times, like.space.times}) > 2
@@ -141,7 +138,7 @@ def check_alike(name: str, like: Volume, v: Volume) -> None:
 
 
 def channels_of(volume: Volume, like: Volume) -> tuple[Node, ...]:
-    """Return the nodes of a volume beside those of another: one without channels goes with each."""
+    """Return the nodes of a volume, one for each channel of another if it has no channels itself."""
     if volume.space.has_channels or not like.space.has_channels:
         return volume.nodes
     return volume.nodes * len(like.nodes)
@@ -151,7 +148,7 @@ def channels_of(volume: Volume, like: Volume) -> tuple[Node, ...]:
 
 
 def aligned_volume(array: Any, like: Space | None) -> Volume:
-    """An array as a volume, whose axes are the last ones of another, as numpy has it."""
+    """Open an array as a volume with the last axes of another, as numpy aligns them."""
     if isinstance(array, np.ndarray) and array.ndim == 1:
         array = array[None]
     source = open_source(array)
@@ -166,9 +163,9 @@ def aligned_volume(array: Any, like: Space | None) -> Volume:
 
 
 def together(volumes: Sequence[Volume]) -> list[Volume] | None:
-    """Volumes as they are of one shape, with what has an extent of 1 repeated; None if that cannot be.
+    """Repeat volumes along axes of extent 1 until all have one shape; None if their shapes differ otherwise.
 
-    Channels and points in time are not repeated: a volume without them goes with each.
+    Channels and points in time are not repeated.
     """
     try:
         grid = np.broadcast_shapes(*(v.grid_shape for v in volumes))
@@ -201,12 +198,12 @@ def _repeated(
 
 
 def _along(space: Space, other: Space, axis: int) -> Space:
-    """A space with the place and size of another's voxels along an axis that it has but one of."""
+    """A space with the place and size of another's voxels along an axis where it has one voxel."""
     if {space.unit, other.unit} <= set(METRES):
         other = other.in_unit(space.unit)
 
-    def taken(own: tuple[float, float, float], its: tuple[float, float, float]) -> Any:
-        return (*own[:axis], its[axis], *own[axis + 1 :])
+    def taken(own: tuple[float, float, float], new: tuple[float, float, float]) -> Any:
+        return (*own[:axis], new[axis], *own[axis + 1 :])
 
     size = space.voxel_size
     if size is not None and other.voxel_size is not None:

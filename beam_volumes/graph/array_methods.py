@@ -115,7 +115,7 @@ class ArrayMethods(VolumeCore):
         return self
 
     def item(self: Any, *key: int) -> Any:
-        """Compute one voxel, as a number of Python's; of more than one numpy says that they are too many."""
+        """Compute one voxel, as a number of Python's; numpy refuses volumes with more than one."""
         return np.asarray(self[key] if key else self).item()
 
     def cumsum(self: V, axis: int = 0) -> V:
@@ -202,7 +202,7 @@ class ArrayMethods(VolumeCore):
     def __getattr__(self, name: str) -> Any:
         own = getattr(type(self), name, None)
         if isinstance(own, property) and own.fget is not None:
-            return own.fget(self)  # which has said why there is none
+            return own.fget(self)  # it raises the error that explains why
         methods = [n for n in dir(type(self)) if not n.startswith("_")]
         hint = "" if name.startswith("_") else method_hint(name, methods, EXPORTS)
         raise AttributeError(f"a Volume has no attribute {name!r}{hint}")

@@ -1,4 +1,4 @@
-"""What all of this room knows of a volume: its nodes and its space, and what follows from them."""
+"""The data of a volume, its nodes and its space, below all modules that compute or change volumes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V = TypeVar("V", bound="VolumeCore")
 
 
 class VolumeCore:
-    """The nodes and the space of a `Volume`, without what computes or changes it."""
+    """The data of a `Volume`: a node for each channel, and the space of its voxels."""
 
     __slots__ = ("nodes", "space")
 
@@ -29,7 +29,7 @@ class VolumeCore:
 
     @property
     def node(self) -> Node:
-        """The expression of its voxels; an error if there is one for each channel."""
+        """The expression of its voxels; an error if there are several channels."""
         if self.space.has_channels:
             names = self.channels
             raise ValueError(
@@ -77,7 +77,7 @@ class VolumeCore:
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """Names of the channels; their numbers where they have none, and nothing without such an axis."""
+        """Names of the channels, or their numbers; empty without an axis of channels."""
         if not self.space.has_channels:
             return ()
         return self.space.channels or tuple(map(str, range(len(self.nodes))))
@@ -126,7 +126,7 @@ class VolumeCore:
         return self.shape[0]
 
     def derive(self: V, node: Node) -> V:
-        """Make a volume on the same grid: for operations, which know nodes.
+        """Make a volume on the same grid from a node: for operations.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class VolumeCore:
         return type(self)(node, self.space)
 
     def map_channels(self: V, function: Callable[[Node], Node], space: Space | None = None) -> V:
-        """Make a volume of what a function makes of each channel: for operations, which know nodes.
+        """Apply a function to the node of each channel: for operations.
 
         Parameters
         ----------

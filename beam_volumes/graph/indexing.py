@@ -1,4 +1,4 @@
-"""What may stand in the brackets of ``v[...]``: integers and slices, which crop, and nothing else."""
+"""Indexing of volumes: integers and slices, which crop, and nothing else."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def at_points(volume: V, at: int | tuple[int, int]) -> V:
 
 
 def _refuse_key(key: Any) -> None:
-    """Refuse what an array may be indexed by, and a lazy volume may not; the message says what to write."""
+    """Refuse keys that arrays have and lazy volumes have not; the message shows what to write."""
     if key is None:
         raise IndexError(
             "v[None]: a volume has the axes t, c, z, y, x and no others; bv.stack([v]) gives it an axis of "
@@ -110,7 +110,7 @@ def _refuse_key(key: Any) -> None:
 
 
 def _forwards(key: Any, n: int) -> tuple[Any, int]:
-    """Return a slice of step 1 that holds what a key chooses, and the step within; -1 is backwards."""
+    """Return a slice of step 1 around what a key chooses, and the step within it; -1 is backwards."""
     if not isinstance(key, slice) or key.step in (None, 1):
         return key, 1
     chosen = range(*key.indices(n))

@@ -1,4 +1,4 @@
-"""Parameters that a function has not: which one was meant."""
+"""Checks of the arguments of public functions, and suggestions for misspelt parameters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NOWHERE = {
     "preserve_range": "voxels are never rescaled",
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
-    "scheduler": "runner= says where it runs, and workers= and threads= by how many",
+    "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",
     "across": "it finds something in each point in time. Numbers such as mean and threshold_otsu have "
     "across='t'; objects are told apart by point and label together, as rows of tables are by t and label",
     "chunks": "chunks are those of what is written: result.to(path, chunks=...)",
@@ -67,7 +67,7 @@ _UNNAMED = (
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """Say which parameter was meant by one that is not there.
+    """Suggest the parameter that was meant by an unknown one.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
 
 
 def named_checked(function: Function) -> Function:
-    """Check what a function is given, and tell the call in errors that name no parameter."""
+    """Check what a function is given, and show the call in errors that name no parameter."""
     return checked_keywords(function, names_call=True)
 
 

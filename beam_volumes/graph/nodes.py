@@ -167,7 +167,7 @@ class ViewNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class Barrier:
-    """What has to be known of whole volumes before voxels, numbers or rows that rest on it are."""
+    """A survey of whole volumes that ends before voxels, numbers or rows that depend on it are computed."""
 
     survey: Survey
     operands: tuple[Node, ...]
@@ -194,7 +194,7 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class AcrossNode(Node):
-    """Voxels that rest on a barrier: what its completion makes of operands and of each slab's answer."""
+    """Voxels that depend on a barrier: its completion computes them from operands and each slab's answer."""
 
     barrier: Barrier
     completion: Completion
@@ -236,9 +236,9 @@ class Value:
 
 
 class Fed(NamedTuple):
-    """What a reduction is fed: the voxels of a node, where ``mask`` is true if one is given.
+    """The input of a reduction: the voxels of a node, where ``mask`` is true if one is given.
 
-    ``others`` are further nodes that it takes the voxels of, each of the first one's shape.
+    ``others`` are further nodes of the same shape, for reductions of several volumes.
     """
 
     voxels: Node
@@ -252,9 +252,9 @@ class Fed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FoldValue(Value):
-    """A reduction over all that it is fed: the voxels of a volume, or of each of its channels.
+    """A reduction of the voxels of a volume, or of each of its channels.
 
-    If it goes ``across`` points in time, it is one number of them all, else one of each.
+    With ``across`` it is one number of all points in time, else one of each.
     """
 
     reduction: Reduction
@@ -293,12 +293,10 @@ class FoldValue(Value):
 
     @property
     def over(self) -> Triple:
-        """The shape of what it is fed."""
         return self.fed[0].voxels.shape
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Everything it takes voxels of."""
         return tuple(n for f in self.fed for n in f.nodes)
 
     @property
@@ -327,7 +325,7 @@ class BarrierValue(Value):
 
 
 def number_token(barrier: str, number: str) -> str:
-    """Under which token a number of a barrier is known."""
+    """The token of a number of a barrier."""
     return f"{barrier}.{number}"
 
 
@@ -424,7 +422,7 @@ def values_below(values: Iterable[Value]) -> list[Value]:
 
 
 def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
-    """What something rests on directly."""
+    """The nodes, values and barriers that one depends on directly."""
     if isinstance(item, Barrier):
         return [*item.operands, *item.parameters]
     if isinstance(item, AcrossNode):
@@ -439,9 +437,9 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
 
 
 def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
-    """How many points in time the sources have that something rests on; 0 if none has several.
+    """The number of points in time of the sources below; 0 if none has several.
 
-    Not those of which only a number of all points is used.
+    Sources below numbers of all points do not count.
     """
     seen: set[str] = set()
     left, times = list(roots), 0
@@ -461,12 +459,10 @@ def with_sources(
     change: Callable[[Source], Source],
     instead: Mapping[str, Any] | None = None,
 ) -> tuple[Item, ...]:
-    """Nodes, values or barriers like others, but of changed sources.
+    """Copy nodes, values or barriers with other sources; ``instead`` has replacements by token.
 
-    What ``instead`` has by token stands for what has it.
-
-    A number of all points in time stays what it is: a point of ``v - bv.mean(v, across="t")`` is one of
-    ``v``, less the mean of all.
+    Numbers of all points in time stay: a point of ``v - bv.mean(v, across="t")`` is one of ``v``, less the
+    mean of all.
     """
     nodes = tuple(nodes)
     made: dict[str, Any] = dict(instead or {})
@@ -486,7 +482,7 @@ def goes_across(item: Any) -> bool:
 
 
 def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -> Any:
-    """A node, value or barrier whose arguments are those that were made of its own."""
+    """A copy of a node, value or barrier with arguments from ``made``."""
 
     def new(items: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(made[i.token] for i in items)
@@ -520,7 +516,7 @@ def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -
 
 
 def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Values that can be evaluated just the same and do not hold the graph of voxels behind them."""
+    """Values with the same numbers, without the graph of voxels behind them."""
     values = list(values)
     light: dict[str, Value] = {}
     for v in values_below(values):
@@ -534,13 +530,7 @@ def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def evaluate(value: Value, known: dict[str, Any]) -> Any:
-    """The number of a value, given those of the folds it rests on by token.
-
-    Raises
-    ------
-    KeyError
-        A fold it rests on is not among ``known``.
-    """
+    """The number of a value, given those of folds by token; KeyError if one is not known."""
     stack = [value]
     while stack:
         # Arguments before users, without recursion: scalars may be chained by the thousand.

@@ -97,7 +97,7 @@ class Scalar(LazyOperators):
         Returns
         -------
         number
-            What it is; of a small array that has more than one, numpy says that they are too many.
+            The number; numpy refuses arrays with more than one.
 
         Examples
         --------
@@ -117,7 +117,7 @@ class Scalar(LazyOperators):
         Returns
         -------
         number or numpy.ndarray
-            What it is.
+            The computed value.
 
         Examples
         --------

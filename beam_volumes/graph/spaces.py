@@ -1,4 +1,4 @@
-"""Where volumes lie that meet in one operation: one place decides, and names them where it refuses."""
+"""Checks that operands have the same voxel size, unit and origin."""
 
 from __future__ import annotations
 
@@ -13,33 +13,23 @@ from beam_volumes.storage.sources.axes import space_said
 
 
 def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
-    """The space of what an operation makes of volumes of one shape: all that any of them knows.
+    """Combine the spaces of operands of one shape: missing metadata is taken from the other operands.
 
-    Parameters
-    ----------
-    name : str
-        The operation, for messages.
-    first, *others : Volume
-        What an axis is that the user does not see is taken from the first. Channels are those of the
-        first that has some, and so are points in time.
-
-    Raises
-    ------
-    ValueError
-        If two of them lie differently, as `Space.shared` says; the message names both.
+    Channels and points in time are taken from the first operand that has some. Raises ValueError if two
+    operands differ in voxel size, unit or origin; the message names both, and the operation.
     """
-    space, saying = first.space, first
+    space, known_by = first.space, first
     for other in others:
         try:
             merged = space.shared(other.space)
         except DifferentSpaces as error:
             raise ValueError(
-                f"{name}: the {error.what} of {called(saying)} is {error.first}, and that of "
+                f"{name}: the {error.what} of {called(known_by)} is {error.first}, and that of "
                 f"{called(other)} {error.second}; say which is meant: v.with_space(other), or "
                 "v.with_space(voxel_size=, unit=, origin=), of one of them"
             ) from None
         if not space.knows_size and other.space.knows_size:
-            saying = other
+            known_by = other
         space = merged
     known = [v.space for v in (first, *others)]
     channels = next((s.channels for s in known if s.has_channels), None)
@@ -54,7 +44,7 @@ def space_of(
     unit: str | None,
     origin: float | Sequence[float] | None,
 ) -> Space:
-    """The space of a volume with what `Volume.with_space` was told of it."""
+    """The space of a volume with the parameters of `Volume.with_space`."""
     space = volume.space
     if other is None and voxel_size is None and unit is None and origin is None:
         raise TypeError("with_space: give a volume, or voxel_size=, unit= or origin=")
@@ -78,7 +68,7 @@ def space_of(
 
 
 def called(volume: VolumeCore) -> str:
-    """How messages call a volume: by where it lies, or what it was computed from.
+    """The name of a volume in messages: its place, or the operation and its source.
 
     Examples
     --------

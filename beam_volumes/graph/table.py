@@ -112,8 +112,8 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
 class Table(dict[str, np.ndarray]):
     """A lazy table, which is computed when it is asked for, sorted by its first column.
 
-    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` says where
-    the table is to be written, which may be larger than memory. `regionprops_table` and
+    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` gives the
+    table a place to be written to, and it may be larger than memory. `regionprops_table` and
     `region_adjacency` make tables.
 
     It is a dict of its columns, as scikit-image has it: ``table["area"]``, ``pd.DataFrame(table)`` and
@@ -201,7 +201,7 @@ class Table(dict[str, np.ndarray]):
         return [self[name] for name in self.columns]
 
     def items(self) -> Any:
-        """Compute the columns, beside their names.
+        """Compute the columns, with their names.
 
         Returns
         -------

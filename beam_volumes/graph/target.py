@@ -48,7 +48,7 @@ class Target:
         return f"<Target {self.sink.name} of {self.volume!r}>"
 
 
-#: What is said of a run, and not of one output.
+#: Options of a run, which outputs have not.
 _OF_RUNS = ("memory", "workers", "runner", "resume", "overwrite", "progress", "slab", "threads")
 
 

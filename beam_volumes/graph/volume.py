@@ -111,14 +111,14 @@ class Volume(ArrayMethods, LazyOperators):
         unit: str | None = None,
         origin: float | Sequence[float] | None = None,
     ) -> Volume:
-        """Say where the voxels lie: as those of another volume, or by numbers.
+        """Set voxel size, unit and origin, from another volume or by numbers.
 
-        Voxels stay as they are, and so does all that nothing is said of.
+        Use it where the metadata of two volumes differ, or are missing. Voxels are not resampled.
 
         Parameters
         ----------
         other : Volume, optional
-            A volume that lies where this one does: its voxel size, unit and origin are taken.
+            A volume at the same place, from which voxel size, unit and origin are taken.
         voxel_size : float or sequence of float, optional
             Extent of a voxel in ``unit``, one number for all axes or one for each.
         unit : str, optional
@@ -131,14 +131,14 @@ class Volume(ArrayMethods, LazyOperators):
         Returns
         -------
         Volume
-            The same voxels in that place.
+            The same voxels with that voxel size, unit and origin.
 
         Raises
         ------
         ValueError
             If a number is out of its range, or ``other`` lacks an axis of this volume.
         TypeError
-            If nothing is said, or ``other`` is not a volume.
+            If no parameter is given, or ``other`` is not a volume.
 
         Notes
         -----

@@ -23,10 +23,10 @@ from beam_volumes.ops.morphology.distance import cumsum
 
 
 class NoTwin(Exception):
-    """A call that none of our functions does lazily."""
+    """A call for which there is no lazy function."""
 
 
-#: For each of numpy's functions what does it lazily, of the same arguments.
+#: For each of numpy's functions a lazy one with the same arguments.
 TWINS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
@@ -330,7 +330,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
 def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     first, second = (int(a) % m.ndim for a in axes)
     if first == second:
-        raise NoTwin  # numpy says what is wrong
+        raise NoTwin  # numpy's error explains it
     if k % 2 == 0:
         return m if k % 4 == 0 else flip(m, (first, second))
     if k % 4 == 1:
@@ -431,7 +431,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     return stack(arrays)
 
 
-# What needs shape and dtype alone.
+# Functions of shape and dtype alone.
 
 
 def _of_its_shape(function: Callable[..., Any]) -> Callable[..., Any]:
