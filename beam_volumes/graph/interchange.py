@@ -10,7 +10,7 @@ import numpy as np
 from beam_volumes.base.exports import above
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.core import VolumeCore
-from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode
+from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode, own_below
 from beam_volumes.graph.options import options
 
 
@@ -67,20 +67,14 @@ def _multiples(volume: VolumeCore) -> tuple[int, ...]:
 
 
 def _has_blocks(volume: VolumeCore) -> bool:
-    """Whether a part of a volume needs only what lies around it."""
-    seen: set[str] = set()
-    left = list(volume.nodes)
-    while left:
-        node = left.pop()
-        if node.token in seen:
-            continue
-        seen.add(node.token)
-        if not isinstance(node, SourceNode | StageNode | ViewNode | CropNode) or node.values:
-            return False
-        if isinstance(node, StageNode) and 0 in getattr(node.stage, "spans", ()):
-            return False
-        left += node.inputs
-    return True
+    """Whether a part of a volume needs only its neighbourhood."""
+    return all(map(_is_local, own_below(volume.nodes)))
+
+
+def _is_local(item: Any) -> bool:
+    if not isinstance(item, SourceNode | StageNode | ViewNode | CropNode) or item.values:
+        return False
+    return not (isinstance(item, StageNode) and 0 in getattr(item.stage, "spans", ()))
 
 
 def to_xarray(volume: VolumeCore, chunks: Any = "auto") -> Any:

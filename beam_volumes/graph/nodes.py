@@ -8,7 +8,7 @@ nodes with one token are one node to the planner.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -436,22 +436,23 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
     return list(item.arguments)
 
 
-def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
-    """The number of points in time of the sources below; 0 if none has several.
-
-    Sources below numbers of all points do not count.
-    """
+def own_below(roots: Iterable[Node | Value | Barrier]) -> Iterator[Node | Value | Barrier]:
+    """Items and all that they rest on, each once, except what is below numbers of all points in time."""
     seen: set[str] = set()
-    left, times = list(roots), 0
+    left = list(roots)
     while left:
         item = left.pop()
         if item.token not in seen:
             seen.add(item.token)
             if not goes_across(item):
                 left += below(item)
-            if isinstance(item, SourceNode) and "t" in item.source.space.leading:
-                times = max(times, item.source.leading[0])
-    return times
+            yield item
+
+
+def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
+    """The number of points in time of the sources below; 0 if none has several."""
+    sources = (item.source for item in own_below(roots) if isinstance(item, SourceNode))
+    return max((s.leading[0] for s in sources if "t" in s.space.leading), default=0)
 
 
 def with_sources(

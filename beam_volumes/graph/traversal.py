@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from beam_volumes.graph.nodes import (
     AcrossNode,
@@ -17,6 +17,7 @@ from beam_volumes.graph.nodes import (
     below,
     goes_across,
     in_order,
+    own_below,
 )
 from beam_volumes.sweep.stage import Regrid
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
@@ -31,25 +32,12 @@ def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
 
 def _next_across(roots: Iterable[Item]) -> list[FoldValue]:
     """The nearest numbers of all points below items."""
-    return [item for item in _below(roots) if goes_across(item)]  # type: ignore[misc]
+    return [item for item in own_below(roots) if goes_across(item)]  # type: ignore[misc]
 
 
 def holds_voxels(roots: Iterable[Item]) -> bool:
     """Whether items rest on voxels otherwise than by numbers of all points."""
-    return any(isinstance(item, Node) for item in _below(roots))
-
-
-def _below(roots: Iterable[Item]) -> Iterator[Item]:
-    """Items and all that they rest on, except what is below numbers of all points."""
-    seen: set[str] = set()
-    stack = list(roots)
-    while stack:
-        item = stack.pop()
-        if item.token not in seen:
-            seen.add(item.token)
-            if not goes_across(item):
-                stack += below(item)
-            yield item
+    return any(isinstance(item, Node) for item in own_below(roots))
 
 
 def holds_labels(nodes: Sequence[Node]) -> bool:

@@ -360,11 +360,9 @@ def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
 ) -> Any:
     _without(prepend=prepend, append=append)
+    axis = range(a.ndim)[axis]
     for _ in range(n):
-        before = [slice(None)] * a.ndim
-        after = [slice(None)] * a.ndim
-        before[axis], after[axis] = slice(None, -1), slice(1, None)
-        first, second = a[tuple(before)], a[tuple(after)]
+        first, second = a[_along(axis, 0, -1)], a[_along(axis, 1, None)]
         a = second != first if a.dtype == bool else second - first
     return a
 
@@ -392,7 +390,7 @@ for _axis, _name in enumerate(("vstack", "hstack", "dstack")):
     _twin_of(_name)(_stacked_along(_axis))
 
 
-def _along(axis: int, start: int, stop: int) -> tuple[slice, ...]:
+def _along(axis: int, start: int, stop: int | None) -> tuple[slice, ...]:
     return (slice(None),) * axis + (slice(start, stop),)
 
 

@@ -12,7 +12,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass, rows_token
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
-from beam_volumes.storage.places.claims import ANY, Watched
+from beam_volumes.storage.places.claims import Watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,16 +22,10 @@ class TimePointSink(Sink):
     def exists(self) -> bool:
         return False
 
-    def create(
-        self,
-        run_id: str,
-        overwrite: bool = False,
-        replaces: str | None = ANY,
-        unfinished: Mapping[str, Any] | None = None,
-    ) -> None:
+    def create(self, *_: Any, **__: Any) -> None:
         pass
 
-    def finish(self, run_id: str | None = None, durable: bool = False) -> None:
+    def finish(self, *_: Any, **__: Any) -> None:
         pass
 
     @classmethod
@@ -65,13 +59,7 @@ class PartOfTable:
     def existing_run(self) -> str | None:
         return self.whole.existing_run()
 
-    def create(
-        self,
-        run_id: str,
-        overwrite: bool = False,
-        replaces: str | None = ANY,
-        unfinished: Mapping[str, Any] | None = None,
-    ) -> None:
+    def create(self, *_: Any, **__: Any) -> None:
         pass
 
     def write(self, shard: int, columns: Mapping[str, Any], run_id: str | None = None) -> None:
