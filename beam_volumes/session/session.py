@@ -100,7 +100,7 @@ class Session(OncePerProcess):
                 attempts=journal.attempts,
                 replaces=self.replaces.get(journal.url, ANY),
             )
-        how = None if journal is None else self._how_to_continue(journal, closed)
+        how = self._how_to_continue(journal, closed) if journal is not None and outputs else None
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
             sink.create(self.run_id, self.overwrite, before, how)
