@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from beam_volumes.base.text import counted
-from beam_volumes.cli import say
-from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.execute import execute, results, seconds_text
+from beam_volumes.cli.messages import FAILED, message, say, tell
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
@@ -56,7 +55,7 @@ def run_each(
     found = items(pattern, expands(recipe, name))
     recipe_for(recipe, name, found[0], out)  # what cannot work for any is told before the first
     if dry_run:
-        say.say(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
+        say(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
         execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
         return 0
     names = {item.path: item.name for item in found}
@@ -69,12 +68,12 @@ def run_each(
             done += 1
             if error is not None:
                 failed[item.path] = error
-                say.tell(f"beam-volumes: error: {item.path}: {error}")
+                tell(f"beam-volumes: error: {item.path}: {error}")
     except KeyboardInterrupt:
         told = f"{done - len(failed)} of {counted(len(found), 'volume')} are done"
         raise KeyboardInterrupt(f"{told}; the same command with --resume goes on") from None
     for line in summary(len(found), failed, time.perf_counter() - began):
-        say.tell(line)
+        tell(line)
     return FAILED if failed else 0
 
 
@@ -107,7 +106,7 @@ def _one_by_one(
         ):  # no line for each pass of each
             options = replace(first, progress=False)
         if first.progress is not False:
-            say.tell(f"{k + 1}/{len(found)} {item.path}")
+            tell(f"{k + 1}/{len(found)} {item.path}")
         try:
             built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
             names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
@@ -155,5 +154,5 @@ def _in_a_pipeline(
     for item in found:
         given, error = told.get(item.path, ({}, "the runner gave no result"))
         for line in results([f"{item.name}: {n}" for n in given], list(given.values())):
-            say.say(line)
+            say(line)
         yield item, error

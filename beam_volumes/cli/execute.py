@@ -11,8 +11,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes
-from beam_volumes.cli import say
-from beam_volumes.cli.errors import message
+from beam_volumes.cli.messages import message, say, tell
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.estimate.accelerators import advice
@@ -53,7 +52,9 @@ def execute(
         options,
         note=built.names,
         recipe=built.recipe,
-        on_plan=lambda planned: None if brief else tell(_begins(planned, note), options),
+        on_plan=lambda planned: (
+            None if brief else note_unless_quiet(_begins(planned, note), options)
+        ),
     )
     finish(outcome, built.names, options, brief)
     return outcome if outcome.ran else None
@@ -62,9 +63,9 @@ def execute(
 def dry(targets: Sequence[Any], options: RunOptions) -> None:
     """Show the whole plan, and what would keep it from being carried out."""
     planned = compute.plan_run(targets, options)
-    say.say(planned.explain(verbose=True))
+    say(planned.explain(verbose=True))
     if _elsewhere(options.runner):
-        say.say(f"\n{advice(planned)}")
+        say(f"\n{advice(planned)}")
     _tell_obstacles(planned, options)
 
 
@@ -76,12 +77,12 @@ def finish(
 ) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
-        say.say(compute.DESCRIBED)
+        say(compute.DESCRIBED)
         return
     for line in results(names, outcome.results):
-        say.say(line)
+        say(line)
     sys.stdout.flush()
-    tell(took(outcome).partition("\n")[0] if brief else took(outcome), options)
+    note_unless_quiet(took(outcome).partition("\n")[0] if brief else took(outcome), options)
 
 
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
@@ -116,10 +117,10 @@ def table_text(table: pyarrow.Table) -> str:
     return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 
 
-def tell(text: str, options: RunOptions) -> None:
-    """Say what is not a result, unless that is not wanted."""
+def note_unless_quiet(text: str, options: RunOptions) -> None:
+    """Print a note on standard error, unless ``--quiet`` is given."""
     if options.progress:
-        say.tell(text)
+        tell(text)
 
 
 def _elsewhere(runner: Any) -> bool:
@@ -132,7 +133,7 @@ def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
     try:
         begin(plan, options)
     except OutputExistsError as error:
-        say.tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
+        tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
 
 
 def _begins(plan: Plan, note: str) -> str:

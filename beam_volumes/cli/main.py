@@ -8,15 +8,46 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
-from beam_volumes.cli.errors import MISTAKE, quiet, report, warnings_told
-from beam_volumes.cli.say import tell
-from beam_volumes.cli.verbs import VERBS, module_of
+from beam_volumes.cli.messages import MISTAKE, quiet, report, tell, warnings_told
 from beam_volumes.version import __version__
+
+#: By name: what a verb is for, and its module, which is imported when the verb is asked for.
+VERBS = {
+    "info": ("describe a volume, a group of volumes, a run, or this machine", "info"),
+    "preview": ("write a picture of three sections of a volume", "preview"),
+    "convert": (
+        "write a volume in another format, in other chunks, or as another dtype",
+        "convert",
+    ),
+    "downsample": ("add coarser levels to a volume that is stored in one size", "downsample"),
+    "chain": ("apply operations one after the other, without a recipe", "chain"),
+    "run": ("carry out a recipe, for one volume or for each of many", "run"),
+    "resume": ("continue a run that was stopped", "runs"),
+    "verify": ("check that a run is complete and its outputs can be read", "runs"),
+    "report": ("write a page about a run, a volume or a table", "runs"),
+    "view": ("show volumes and tables in Neuroglancer, from this machine", "view"),
+    "check": ("check a recipe: its words, its inputs, and what each step gives", "check"),
+    "ops": ("list the operations, or say what one of them takes", "reference"),
+    "schema": ("print the JSON schema of recipes, for editors", "reference"),
+    "completion": ("print what makes a shell complete this command's words", "reference"),
+    "label": ("number the connected components of a mask", "label"),
+    "stats": ("measure every region of a label volume", "stats"),
+    "probe": ("find out how far a network sees, for the op predict", "probe"),
+    "demo": ("make a stack, run a recipe on it, and show the result", "demo"),
+    "estimate": ("estimate what a recipe would take on machines of a kind", "estimate"),
+    "bench": ("time a recipe on a crop and say what to change", "bench"),
+    "worker-pool": ("start workers for Flink and other runners that ask for them", "services"),
+    "expansion-service": (
+        "serve the transforms to pipelines in Java, Go and Beam YAML",
+        "services",
+    ),
+    "warm-up": ("compile kernels before workers need them", "warm_up"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,7 +60,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The arguments of every verb, or of one: each verb's module says its own, and takes time to import."""
+    """The arguments of every verb, or of one: importing a verb's module takes time."""
     top = Parser(
         prog="beam-volumes",
         description="scipy.ndimage for volumes larger than memory, on any Apache Beam runner",
@@ -37,12 +68,35 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"beam-volumes {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for name, verb in VERBS.items():
+    for name, (summary, _) in VERBS.items():
         if only in (None, name):
-            import_module(module_of(name)).register(verbs)
+            _add_verb(verbs, name)
         else:
-            verbs.add_parser(name, help=verb.summary, add_help=False)
+            verbs.add_parser(name, help=summary, add_help=False)
     return top
+
+
+def _add_verb(verbs: Any, name: str) -> None:
+    """Add a verb by ``register`` and ``act`` of its module, or ``register_NAME`` and ``act_NAME``."""
+    summary, home = VERBS[name]
+    module = import_module(f"beam_volumes.cli.verbs.{home}")
+    suffix = "" if hasattr(module, "register") else f"_{name.replace('-', '_')}"
+    found = verbs.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("--debug", action="store_true", help="show where an error comes from")
+    found.add_argument(
+        "--outside",
+        action="store_true",
+        help="also read files elsewhere that a header, a link or metadata name: trust them",
+    )
+    act = getattr(module, f"act{suffix}")
+    found.set_defaults(act=act, parser=found, others=[], others_to_beam=False)
+    getattr(module, f"register{suffix}")(found)
 
 
 @contextmanager
@@ -77,12 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         line = os.environ.get("COMP_LINE", "").split()[1:]
         completing.offered(parser(next((word for word in line if word in VERBS), "")))
-    args, others = parser(verb).parse_known_args(words)
+    args, args.others = parser(verb).parse_known_args(words)
     if not args.debug:
         quiet()
     try:
         with warnings_told(), _trusting(args.outside):
-            code = args.act(args, others)
+            if args.others and not args.others_to_beam:
+                import_module("beam_volumes.cli.options").no_others(args)
+            code = args.act(args)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

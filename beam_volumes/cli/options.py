@@ -5,36 +5,15 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.cli import completing
-from beam_volumes.cli.verbs import VERBS
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.document import parse_value
-
-
-def verb(verbs: Any, name: str, act: Any) -> argparse.ArgumentParser:
-    """A verb's parser; ``act(parser, args, others)`` does the work."""
-    summary = VERBS[name].summary
-    found = verbs.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    found.add_argument("--debug", action="store_true", help="show where an error comes from")
-    found.add_argument(
-        "--outside",
-        action="store_true",
-        help="also read files elsewhere that a header, a link or metadata name: trust them",
-    )
-    found.set_defaults(act=partial(act, found))
-    return found
 
 
 def budgeting(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +33,7 @@ def cropping(parser: argparse.ArgumentParser, help: str) -> None:
 
 def running(parser: argparse.ArgumentParser) -> None:
     """The arguments of verbs that compute."""
+    parser.set_defaults(others_to_beam=True)
     budgeting(parser)
     parser.add_argument(
         "--runner",
@@ -161,9 +141,7 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
 
-def run_options(
-    args: argparse.Namespace, others: list[str], parser: argparse.ArgumentParser
-) -> RunOptions:
+def run_options(args: argparse.Namespace) -> RunOptions:
     """What the arguments of `computing`, or of some of it, ask of a run."""
     runner = None if args.runner.lower() == "none" else args.runner
     said = vars(args)
@@ -171,7 +149,7 @@ def run_options(
         memory=args.memory,
         workers=args.workers,
         runner=runner,
-        beam_options=beam_options(others, parser, runner) or None,
+        beam_options=beam_options(args, runner) or None,
         slab=extents(said.get("slab"), "--slab"),
         threads=said.get("threads"),
         journal=said.get("journal"),
@@ -316,11 +294,11 @@ def extents(text: str | None, option: str) -> list[int] | None:
     return [int(n) for n in found]
 
 
-def no_others(others: list[str], parser: argparse.ArgumentParser) -> None:
-    """Refuse arguments that nobody knows."""
-    if others:
-        name = others[0].partition("=")[0]
-        raise ValueError(f"unknown argument {name}{_meant(name, parser)}")
+def no_others(args: argparse.Namespace) -> None:
+    """Refuse arguments that the verb does not have."""
+    if args.others:
+        name = args.others[0].partition("=")[0]
+        raise ValueError(f"unknown argument {name}{_meant(name, args.parser)}")
 
 
 def _meant(name: str, parser: argparse.ArgumentParser) -> str:
@@ -329,12 +307,8 @@ def _meant(name: str, parser: argparse.ArgumentParser) -> str:
     if name in ("-o", "--out", "--output") and any(a.dest == "out" for a in words):
         usage = " ".join(str(a.metavar or a.dest) for a in words)
         return f"; the output is a word of its own: {parser.prog} {usage}"
-    return nearest(name, names(parser))
-
-
-def names(parser: argparse.ArgumentParser) -> list[str]:
-    """A parser's option names."""
-    return [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
+    options = [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
+    return nearest(name, options)
 
 
 def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
@@ -350,9 +324,7 @@ def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
     return {o: int(a.nargs != 0) for a in parser._actions for o in a.option_strings}
 
 
-def beam_options(
-    others: list[str], parser: argparse.ArgumentParser, runner: str | None
-) -> list[str]:
+def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
     """Arguments for Beam: all that are not ours, if they are Beam's.
 
     A runner that is reached through a job server may have options that only the server knows: for such a
@@ -363,15 +335,16 @@ def beam_options(
     ValueError
         There is nobody to take the argument.
     """
+    others: list[str] = args.others
     if not others:
         return []
     if not others[0].startswith("--"):
-        no_others(others, parser)
+        no_others(args)
     known, left = beam_arguments(), list(reversed(others))
     while left:
         name, equals, _ = left.pop().partition("=")
         if name not in known:
-            hint = _meant(name, parser) if name.startswith("-") else ""
+            hint = _meant(name, args.parser) if name.startswith("-") else ""
             beams = difflib.get_close_matches(name, known, 1, 0.8)
             if beams and not hint.startswith("; did you mean"):
                 hint = f"; did you mean {beams[0]!r}?"

@@ -12,9 +12,9 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
-from beam_volumes.cli import demo, errors
-from beam_volumes.cli.errors import message
+from beam_volumes.cli.messages import message
 from beam_volumes.cli.options import parse_index
+from beam_volumes.cli.verbs import demo
 from beam_volumes.plan import planner
 from tests.waiting import PATIENCE
 
@@ -168,7 +168,7 @@ def test_names_of_files_do_not_reach_a_terminal_as_they_are(work, command):
 
 def test_a_pipelines_long_error_is_told_by_its_last_line():
     text = 'bundle failed:\nTraceback (most recent call last):\n  File "x"\nbeam_volumes.OddError: too odd\n'
-    assert errors.message(RuntimeError(text)) == "too odd"
+    assert message(RuntimeError(text)) == "too odd"
 
 
 def test_no_verb_and_help(command):

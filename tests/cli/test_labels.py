@@ -12,7 +12,7 @@ from skimage import filters, measure, morphology
 
 import beam_volumes as bv
 from beam_volumes.cli import execute
-from beam_volumes.cli.error_remedies import worded
+from beam_volumes.cli.messages import worded
 from beam_volumes.drive.compute import compute
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError

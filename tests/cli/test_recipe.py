@@ -6,7 +6,7 @@ import yaml
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.cli.warm_up import OTHERS, WITH_CHANNELS, calls_of
+from beam_volumes.cli.verbs.warm_up import OTHERS, WITH_CHANNELS, calls_of
 from beam_volumes.drive.compute import compute
 from beam_volumes.plan.planner import plan
 from beam_volumes.recipes.build import build, expressions

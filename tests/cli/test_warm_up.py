@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import beam_volumes as bv
-from beam_volumes.cli import warm_up
+from beam_volumes.cli.verbs import warm_up
 from beam_volumes.recipes.catalogue import operations
 from tests.tiers import thorough
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.cli.demo import RECIPE
 from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.cli.verbs.demo import RECIPE
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places import context

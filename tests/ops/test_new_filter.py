@@ -10,7 +10,7 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS, read_stub
-from beam_volumes.cli import warm_up
+from beam_volumes.cli.verbs import warm_up
 from beam_volumes.recipes.catalogue import operations
 from tests.ops import spread_filter
 from tests.test_docstrings import asked_for_the_imperative, problems

@@ -15,7 +15,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.base.text import parsed_json
-from beam_volumes.cli.view import items
+from beam_volumes.cli.verbs.view import items
 from beam_volumes.show.viewer.chunks import Chunks
 from beam_volumes.show.viewer.serving import Server
 from tests.peers import in_ci

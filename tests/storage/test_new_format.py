@@ -413,7 +413,7 @@ def test_info_names_it(tmp_path):
     """The command reads the same list: told of a module, it knows the format."""
     bv.compute(bv.open(voxels()).to(tmp_path / "a.npys"), runner=None)
     program = (
-        "from beam_volumes.cli import info\n"
+        "from beam_volumes.cli.verbs import info\n"
         "from beam_volumes.cli.main import main\n"
         "from beam_volumes.storage.formats import registry\n"
         f"registry.MODULES.append({__name__!r})\n"

@@ -141,9 +141,10 @@ def test_it_may_be_tried_more_or_less_often(tmp_path, retries):
     made = ComputeRecipe(recipe, max_retries=retries).compute
     assert made.session.max_retries == retries
     parser = argparse.ArgumentParser()
+    parser.set_defaults(others=[])
     running(parser)
     said = parser.parse_args([f"--max-retries={retries}"])
-    assert run_options(said, [], parser).max_retries == retries
+    assert run_options(said).max_retries == retries
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from apache_beam.runners.runner import PipelineResult, PipelineRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 import beam_volumes as bv
-from beam_volumes.cli.errors import report
+from beam_volumes.cli.messages import report
 from beam_volumes.runs import Journal
 from beam_volumes.session import slabs
 from beam_volumes.storage.outputs.sink import Sink

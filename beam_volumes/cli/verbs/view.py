@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Sequence
-from typing import Any
 
-from beam_volumes.cli.options import cropping, no_others, opened, opening, setting, spacing, verb
-from beam_volumes.cli.preview import stem
-from beam_volumes.cli.say import say, tell
+from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.options import cropping, opened, opening, setting, spacing
+from beam_volumes.cli.verbs.preview import stem
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build
@@ -19,8 +18,7 @@ from beam_volumes.show.pages.table_page import is_table
 from beam_volumes.show.viewer.view import Viewer, free_name
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "view", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Show volumes, tables of regions, and what a recipe would give, in Neuroglancer. They are served on "
         "this machine's loopback interface until Ctrl-C; nothing is fetched from a network."
@@ -43,8 +41,7 @@ def register(verbs: Any) -> None:
     parser.epilog = "Needs pip install 'beam-volumes[view]'."
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     with Viewer(items(args), args.port, progress=True) as viewer:
         for note in viewer.notes:
             tell(note)

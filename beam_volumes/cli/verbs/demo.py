@@ -5,20 +5,19 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.options import no_others, run_options, running, verb
-from beam_volumes.cli.run import run_recipe
+from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.options import run_options, running
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.cli.verbs.run import run_recipe
 from beam_volumes.plan.run_options import AUTO
 from beam_volumes.recipes.recipe import read_recipe
 
@@ -56,18 +55,17 @@ outputs:
 """
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "demo", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", default="demo", help="the folder to write to (default: %(default)s)"
     )
     running(parser)
+    parser.set_defaults(others_to_beam=False)
     parser.add_argument("--shape", default="256,512,512", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     z, y, x = (int(n) for n in args.shape.split(","))
     folder = Path(args.out)
     began = time.perf_counter()
@@ -79,15 +77,15 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     recipe.write_text(RECIPE.replace("@", folder.as_posix()))
     tell(f"running {recipe}:")
     tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
-    options = replace(run_options(args, others, parser), overwrite=True)
+    options = replace(run_options(args), overwrite=True)
     if options.runner == AUTO:
         tell("in this process; with --runner FnApiRunner it is a Beam pipeline")
         options = replace(options, runner=None)
     run_recipe(read_recipe(str(recipe)), options)
     write_preview(folder, z // 2)
     with open(folder / "cells.csv") as table:
-        print("".join(itertools.islice(table, 4)) + "...")
-    print(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
+        say("".join(itertools.islice(table, 4)) + "...")
+    say(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
     tell(f"demo took {time.perf_counter() - began:.0f} s")
 
 
@@ -120,7 +118,3 @@ def write_preview(folder: Path, z: int) -> None:
     grey = [np.repeat(a[..., None], 3, 2) for a in (image, np.where(mask, 255, 0).astype("u1"))]
     both = np.hstack([grey[0], gap, grey[1], gap, colours])
     (folder / "preview.png").write_bytes(imagecodecs.png_encode(both))
-
-
-def tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

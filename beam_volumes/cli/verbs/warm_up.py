@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +15,8 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted
-from beam_volumes.cli.options import no_others, setting, verb
+from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.options import setting
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.cache import folder
@@ -82,8 +82,7 @@ CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "warm-up", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Kernels are kept where NUMBA_CACHE_DIR says, or beside the package, or in the user's cache, and for "
         "one kind of processor. NUMBA_CPU_NAME=generic, for workers too, makes them good for any of this "
@@ -99,8 +98,7 @@ def register(verbs: Any) -> None:
     setting(parser)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     if args.recipe is None and args.set:
         raise ValueError("--set changes a recipe: name one")
     begin = time.perf_counter()
@@ -111,10 +109,10 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         found = []
         for dtype, some in of_catalogue(processes=cores()):
             found += some
-            print(f"{len(found)} kernels; {dtype}", file=sys.stderr, flush=True)
+            tell(f"{len(found)} kernels; {dtype}")
     for line in summary(found):
-        print(line)
-    print(
+        say(line)
+    say(
         f"{counted(len(found), 'kernel')} compiled in {time.perf_counter() - begin:.0f} s for {processor()} "
         f"and kept in {folder()}"
     )

@@ -20,7 +20,6 @@ from beam_volumes.cli.options import (
     parse_options,
     run_options,
     spacing,
-    verb,
 )
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
@@ -30,8 +29,7 @@ from beam_volumes.recipes.document import parse_value
 from beam_volumes.storage.formats import registry
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "convert", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", metavar="IN", help="a path, glob or URL of any volume")
     parser.add_argument(
         "out",
@@ -90,8 +88,8 @@ def endings() -> list[str]:
     return [suffix for f in registry.writable().values() for suffix in f.suffixes]
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    options = run_options(args, others, parser)
+def act(args: argparse.Namespace) -> None:
+    options = run_options(args)
     execute(Built((converted(args),), ("",)), options, args.dry_run)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.options import no_others, numbers, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import numbers
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "probe", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the path or URL of an ONNX file")
     parser.add_argument(
         "--patch",
@@ -23,8 +21,7 @@ def register(verbs: Any) -> None:
     parser.epilog = "What is printed can stand in a recipe's step `op: predict`."
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     patch = [int(n) for n in numbers(args.patch, "--patch")]
     found = bv.probe_model(
         args.model, patch[0] if len(patch) == 1 else patch, channels=args.channels

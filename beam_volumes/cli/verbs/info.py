@@ -14,10 +14,8 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes, parsed_json
-from beam_volumes.cli.error_remedies import worded
-from beam_volumes.cli.errors import FAILED, message
-from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import FAILED, message, say, worded
+from beam_volumes.cli.options import budgeting, opening, parse_index, parse_options
 from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.kernels import cache
 from beam_volumes.kernels.jit import processor
@@ -50,8 +48,7 @@ MAX_STEPS = 20
 Facts = dict[str, Any]
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "info", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Describe what is at a path: a volume, a group of volumes, or a run. Only metadata are read, except "
         "with --stats and --check. --machine describes this machine instead."
@@ -78,8 +75,7 @@ def register(verbs: Any) -> None:
     budgeting(parser)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> int:
     if args.machine == (args.path is not None):
         raise ValueError("info takes a PATH or --machine" + (", not both" if args.machine else ""))
     facts = of_machine() if args.machine else found(args)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from beam_volumes.cli import completing
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.ops import told
-from beam_volumes.cli.options import beam_arguments, computing, run_options, taking, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import beam_arguments, computing, run_options, taking
+from beam_volumes.cli.verbs.reference import told
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.chain import document
 from beam_volumes.recipes.printed import printed
@@ -37,8 +36,7 @@ examples:
 """
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "chain", act)
+def register(parser: argparse.ArgumentParser) -> None:
     usage, _, words = USAGE.partition("\n")
     parser.usage = usage
     parser.description = f"{parser.description}\n\n{words.strip()}"
@@ -52,18 +50,18 @@ def register(verbs: Any) -> None:
     )
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    ours = taking(parser)
+def act(args: argparse.Namespace) -> None:
+    ours = taking(args.parser)
     known = {"--help": 0, "-h": 0, **ours}
-    said = [*others, *args.words]  # options that are not the command's may come first
+    said = [*args.others, *args.words]  # options that are not the command's may come first
     words = read_words(said, lambda o: known[o] if o in known else beam_arguments().get(o))
     if words.asked is not None:
         for line in told(words.asked):
             say(line)
         return
     # Options of the run may stand anywhere among the words.
-    args, more = parser.parse_known_args(words.rest, args)
-    options = run_options(args, more, parser)
+    args, args.others = args.parser.parse_known_args(words.rest, args)
+    options = run_options(args)
     recipe = checked_recipe(document(words), on_command_line=True)
     if args.print_recipe:
         say(printed(recipe.document).rstrip())

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.execute import seconds_text
-from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import budgeting, cropping, setting
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
@@ -17,8 +16,7 @@ from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "bench", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Everything is computed in this process. Outputs are written beside the real ones, as those would "
         "be, and removed."
@@ -29,8 +27,7 @@ def register(verbs: Any) -> None:
     cropping(parser, "the part to time, instead of one in the middle that takes some seconds")
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     found = profile_recipe(recipe, args.crop, memory=args.memory, workers=args.workers)
     for line in report(found):

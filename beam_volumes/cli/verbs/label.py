@@ -17,15 +17,13 @@ from beam_volumes.cli.options import (
     opening,
     run_options,
     spacing,
-    verb,
 )
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "label", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.description = "Number the connected components of a mask, and print how many there are."
     parser.add_argument("mask", metavar="MASK", help="a path, glob or URL; not 0 is foreground")
     parser.add_argument("out", metavar="OUT", help="where the labels go, e.g. cells.ome.zarr")
@@ -68,8 +66,8 @@ def register(verbs: Any) -> None:
     computing(parser)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    options = run_options(args, others, parser)
+def act(args: argparse.Namespace) -> None:
+    options = run_options(args)
     volume = opened(args.mask, args)
     cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
     target = cells.to(args.out, chunks=extents(args.chunks, "--chunks"))

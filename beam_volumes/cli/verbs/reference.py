@@ -1,20 +1,20 @@
-"""``beam-volumes ops``: list the operations, or say what one of them takes."""
+"""The verbs ``ops``, ``schema`` and ``completion``: what can be written in chains, recipes and shells."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from textwrap import wrap
-from typing import Any
 
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
-from beam_volumes.cli.options import no_others, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import say
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import FAMILIES, Description, Parameter, described
+from beam_volumes.recipes.schema import schema
 from beam_volumes.recipes.words import spelt
 
 WIDTH = 100
@@ -26,8 +26,7 @@ _GIVES = {
 }
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "ops", act)
+def register_ops(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The operations are those of recipes and of the verb chain."
     name = parser.add_argument(
         "name",
@@ -38,8 +37,7 @@ def register(verbs: Any) -> None:
     name.completer = completing.operation_names  # type: ignore[attr-defined]
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act_ops(args: argparse.Namespace) -> None:
     known = operations()
     if args.name in known:
         lines = told(known[args.name])
@@ -51,6 +49,32 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         lines = listed(found)
     for line in lines:
         say(line)
+
+
+def register_schema(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "beam-volumes schema > recipe.schema.json, and as the first line of a recipe\n"
+        "# yaml-language-server: $schema=recipe.schema.json"
+    )
+
+
+def act_schema(args: argparse.Namespace) -> None:
+    say(json.dumps(schema(), indent=1))
+
+
+def register_completion(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        'bash: add  eval "$(beam-volumes completion bash)"  to ~/.bashrc\n'
+        'zsh:  add  eval "$(beam-volumes completion zsh)"  to ~/.zshrc\n'
+        "fish: beam-volumes completion fish > ~/.config/fish/completions/beam-volumes.fish"
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+
+
+def act_completion(args: argparse.Namespace) -> None:
+    import argcomplete
+
+    say(argcomplete.shellcode(["beam-volumes"], shell=args.shell).strip())
 
 
 def _has(operation: Description, word: str) -> bool:

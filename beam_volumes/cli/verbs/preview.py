@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from typing import Any
 
-from beam_volumes.cli.error_remedies import worded
-from beam_volumes.cli.options import no_others, numbers, opened, opening, spacing, verb
-from beam_volumes.cli.say import say, tell
+from beam_volumes.cli.messages import say, tell, worded
+from beam_volumes.cli.options import numbers, opened, opening, spacing
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
@@ -17,8 +15,7 @@ from beam_volumes.show.preview import checked_path, preview
 from beam_volumes.storage.sources.axes import UnclearSpace
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "preview", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a picture of three sections of a volume, at low resolution: few chunks are read. What is "
         "printed beside it says which ones."
@@ -38,8 +35,7 @@ def register(verbs: Any) -> None:
     spacing(parser)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     at = None if args.at is None else [int(n) for n in numbers(args.at, "--at")]
     out = checked_path(args.out or f"preview-{stem(args.path)}.png")
     try:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import Any
 
-from beam_volumes.cli.execute import dry, finish, summary, tell
-from beam_volumes.cli.options import computing, levelling, levels_asked, run_options, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.execute import dry, finish, note_unless_quiet, summary
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import computing, levelling, levels_asked, run_options
 from beam_volumes.drive import compute
 from beam_volumes.drive.add_levels import prepared
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "downsample", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume "
         "stays as it is. Its metadata list the levels when all are there. One that has levels is refused."
@@ -24,8 +22,8 @@ def register(verbs: Any) -> None:
     computing(parser, crops=False)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    options = run_options(args, others, parser)
+def act(args: argparse.Namespace) -> None:
+    options = run_options(args)
     found = prepared(args.path, **levels_asked(args), resume=options.resume)
     if found is None:
         say(f"{args.path}: its levels are there")
@@ -35,7 +33,10 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         dry(found.targets, options)
         return
     outcome = compute.run(
-        found.targets, options, note=found, on_plan=lambda planned: tell(summary(planned), options)
+        found.targets,
+        options,
+        note=found,
+        on_plan=lambda planned: note_unless_quiet(summary(planned), options),
     )
     finish(outcome, found.names, options)
     if outcome.ran:

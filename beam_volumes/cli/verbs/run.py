@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from beam_volumes.cli import each, preview
+from beam_volumes.cli import each
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.options import computing, run_options, setting, verb
+from beam_volumes.cli.options import computing, run_options, setting
+from beam_volumes.cli.verbs import preview
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "run", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
     setting(parser)
     computing(parser)
@@ -37,8 +36,8 @@ def register(verbs: Any) -> None:
     )
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
-    options = run_options(args, others, parser)
+def act(args: argparse.Namespace) -> int:
+    options = run_options(args)
     if args.each is not None:
         recipe = read_recipe(args.recipe, args.set)
         options = options.or_else(memory=recipe.memory, workers=recipe.workers)

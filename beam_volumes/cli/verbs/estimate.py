@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
-from beam_volumes.cli.options import budgeting, cropping, extents, no_others, setting, verb
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import budgeting, cropping, extents, setting
 from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
 from beam_volumes.plan.estimate.estimating import Machine, estimate
 from beam_volumes.plan.planner import make_plan
@@ -15,8 +15,7 @@ from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "estimate", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
     setting(parser)
     cropping(parser, "a box of the inputs instead of all")
@@ -42,8 +41,7 @@ def register(verbs: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     machine = Machine.of(args.machine_type)
     recipe = read_recipe(args.recipe, args.set)
     if args.memory is None and machine.gib * GIB <= SYSTEM:
@@ -66,8 +64,8 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     }
     if args.json:
         cost = {"cost": found.cost(**prices)} if prices else {}
-        print(json.dumps({**found.to_dict(), **cost}, indent=2))
+        say(json.dumps({**found.to_dict(), **cost}, indent=2))
         return
-    print(found)
+    say(str(found))
     if prices:
-        print(f"by these prices: {found.cost(**prices):,.2f}")
+        say(f"by these prices: {found.cost(**prices):,.2f}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import beam_volumes as bv
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.options import computing, numbers, opened, opening, run_options, verb
+from beam_volumes.cli.options import computing, numbers, opened, opening, run_options
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -15,8 +14,7 @@ from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "stats", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("labels", metavar="LABELS", help="a path, glob or URL; 0 is background")
     parser.add_argument(
         "out",
@@ -50,8 +48,8 @@ def register(verbs: Any) -> None:
     computing(parser)
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    options = run_options(args, others, parser)
+def act(args: argparse.Namespace) -> None:
+    options = run_options(args)
     labels = opened(args.labels, args)
     table = measured(labels, args)
     target = table if args.out is None else table.to(args.out)

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
-from beam_volumes.cli.options import no_others, setting, verb
-from beam_volumes.cli.say import say
+from beam_volumes.cli.messages import say
+from beam_volumes.cli.options import setting
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
-def register(verbs: Any) -> None:
-    parser = verb(verbs, "check", act)
+def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Only metadata are read. Exit code 0: the recipe can be carried out. 2: it cannot, and why is told "
         "with the line."
@@ -30,8 +29,7 @@ def register(verbs: Any) -> None:
     )
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
+def act(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     if not args.words_only:
         build(recipe)

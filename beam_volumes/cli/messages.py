@@ -1,0 +1,161 @@
+"""What the command prints: results, notes, warnings and errors, in the words of a command line."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from beam_volumes.base.text import printable
+
+#: What a user can mend: a mistake in the request, or files that are not as they should be.
+USER_MISTAKES = (ValueError, TypeError, OSError)
+#: Characters shown of the beginning and of the end of a message that cites something long.
+SHOWN = 600
+MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+
+#: The last line of a worker's traceback, which pipelines put into the text of their own error.
+_REMOTE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Died)): (.+)$", re.M)
+_STAGE = re.compile(r"\s*\[while running .*", re.S)
+
+#: By what Python would have: an option, and what stands in a recipe. Those of runs are options for both.
+_OPTION = {
+    r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
+    r"\bbeam_volumes\.options\.outside = True": "--outside",
+}
+#: A keyword of a run, with its value or without one; numbers for axes stand in brackets.
+_KEYWORD = re.compile(
+    r"\b(memory|workers|slab|threads|journal|accelerator|max_retries|runner)="
+    r"(\([\d, ]*\)|'[^']*'|\"[^\"]*\"|[\w.]*)"
+)
+#: What is added to errors of functions that name no parameter.
+_CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
+_PLACED = re.compile(r"\b(voxel_size|unit)=(?![=(\[])('[^']*'|)")
+_QUOTES = r"['\"]?"
+_COMMAND = {
+    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
+    r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
+    r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
+    rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"--option \1=\2",
+    r"\b(missing)=['\"](repeat|fill|error)['\"]": r"--option \1=\2",
+    r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
+}
+_RECIPE = {
+    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} beside the input's path",
+    r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
+    r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
+    rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"\1: \2",
+    r"\b(missing)=['\"](repeat|fill|error)['\"]": r"\1: \2",
+}
+
+
+def say(text: str) -> None:
+    """Print a result."""
+    print(printable(text))
+
+
+def tell(text: str) -> None:
+    """Print a note on standard error, at once."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def quiet() -> None:
+    """Leave the telling of errors to `report`: pipelines log the traceback of each."""
+    # What other runners say comes from the root.
+    for name in ("", "apache_beam", "beam_volumes"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Tell of this package's warnings in a line each; those of others are shown as ever."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def told(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if category.__module__.startswith("beam_volumes"):
+                tell(f"beam-volumes: warning: {message}")
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.showwarning = told  # type: ignore[assignment]
+        yield
+
+
+def report(error: BaseException, debug: bool = False, recipe: bool = False) -> int:
+    """Tell of an error on standard error and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        words = f": {worded(str(error), recipe)}" if str(error) else ""
+        tell(f"beam-volumes: interrupted{words}")
+        return INTERRUPTED
+    if debug:
+        tell("".join(traceback.format_exception(error)).rstrip())
+    mistake = isinstance(error, USER_MISTAKES)
+    more = "" if mistake or debug else " (--debug tells more)"
+    text = message(error, recipe)
+    if len(text) > 2 * SHOWN:
+        text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
+    tell(f"beam-volumes: error: {text}{more}")
+    return MISTAKE if mistake else FAILED
+
+
+def message(error: BaseException, recipe: bool = False) -> str:
+    """An error as one line; with remedies that a recipe has, if one is carried out."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    if "Traceback (most recent call last)" in text:
+        found = _REMOTE.findall(text)
+        if found:
+            text = found[-1][1]
+    text = " ".join(_STAGE.sub("", text).split())
+    text = worded(text, recipe)
+    if not text:
+        return type(error).__name__
+    if isinstance(error, USER_MISTAKES) or type(error).__module__.startswith("beam_volumes"):
+        return text
+    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
+
+
+def worded(text: str, recipe: bool = False) -> str:
+    """An error's text with what is typed here in place of Python's words.
+
+    Parameters
+    ----------
+    text : str
+    recipe : bool
+        Whether what opens volumes stands in a recipe.
+
+    Examples
+    --------
+    >>> worded("there are 3: choose one, as v[0] or v.sel(c='DAPI')")
+    'there are 3: choose one by --index c=DAPI'
+    >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
+    ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
+    >>> worded("give voxel_size=, or say affine='drop'")
+    'give --voxel-size, or say --option affine=drop'
+    >>> worded("a plate: choose one by well='B/3'", recipe=True)
+    'a plate: choose one by well: B/3'
+    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("say affine='drop'")
+    ('give --journal, or --slab 4,8,8', 'say --option affine=drop')
+    """
+    for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():
+        text = re.sub(python, here, text)
+    text = _CALL.sub("", text)
+    text = _KEYWORD.sub(_as_option, text)
+    text = _PLACED.sub(lambda found: _as_key(found) if recipe else _as_option(found), text)
+    return re.sub(r"(--[\w-]+|\b\w+:) +([ ,;.)]|$)", r"\1\2", text)
+
+
+def _as_option(keyword: re.Match[str]) -> str:
+    value = re.sub(r"['\"() ]", "", keyword[2])
+    return f"--{keyword[1].replace('_', '-')} {'none' if value == 'None' else value}"
+
+
+def _as_key(keyword: re.Match[str]) -> str:
+    return f"{keyword[1]}: {keyword[2].strip(chr(39))}"

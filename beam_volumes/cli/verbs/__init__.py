@@ -1,0 +1,1 @@
+"""The verbs of the command: what each takes, and what it does."""

@@ -1,0 +1,112 @@
+"""The verbs ``resume``, ``verify`` and ``report``: what can be done with a run that has been begun."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from itertools import islice
+
+from beam_volumes.cli.execute import finish
+from beam_volumes.cli.messages import FAILED, say
+from beam_volumes.cli.options import opened, opening, run_options, running, spacing
+from beam_volumes.cli.verbs.preview import stem
+from beam_volumes.drive import compute
+from beam_volumes.drive.add_levels import Adding
+from beam_volumes.plan.run_options import AS_BEGUN
+from beam_volumes.runs.verify import Check
+from beam_volumes.session.resume import note_of
+from beam_volumes.show.pages.report import report
+
+#: Problems that are printed; the search ends there.
+MAXIMUM = 100
+
+
+def register_resume(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Continue a run that was stopped, in its own slabs. Whatever is needed lies in its folder: its plan "
+        "is pickled there, so resume runs that you trust as you trust programs."
+    )
+    parser.epilog = "Options that are not listed go to Beam as pipeline options."
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="the run's first output, its .run folder, or the place of its journal",
+    )
+    running(parser)
+    parser.set_defaults(runner=AS_BEGUN)
+    parser.add_argument("--quiet", action="store_true", help="print results and errors only")
+
+
+def act_resume(args: argparse.Namespace) -> None:
+    options = run_options(args)
+    found = compute.resume(args.run, options)
+    if found is None:
+        note = note_of(args.run)
+        if isinstance(note, Adding):  # it may have been stopped just before
+            note.done()
+        say(f"{args.run}: the run has ended, there is nothing to resume")
+        return
+    outcome, note = found
+    names = note.names if isinstance(note, Adding) else note
+    finish(outcome, names or [""] * len(outcome.results), options)
+    if isinstance(note, Adding) and outcome.ran:
+        note.done()
+
+
+def register_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="the run's first output, its .run folder, or the place of its journal",
+    )
+    parser.add_argument(
+        "--checksums",
+        action="store_true",
+        help="also compare the voxels with the checksums taken when they were written",
+    )
+    parser.epilog = "Exit code 0: complete. 1: what is wrong is listed. 2: there is no run."
+
+
+def act_verify(args: argparse.Namespace) -> int:
+    check = Check.of(args.run, args.checksums)
+    problems = check.problems()
+    code = 0
+    for problem in islice(problems, MAXIMUM):
+        code = FAILED
+        say(" ".join(problem.split()))
+    if next(problems, None) is not None:
+        say(f"and more: the search ended at {MAXIMUM}")
+    elif not code:
+        say(check.summary())
+    return code
+
+
+def register_report(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Write a page (HTML) about a run, a volume or a table, which needs no other file: sections with "
+        "sliders, a histogram, sizes, the plan as a picture, time and memory beside what was predicted, and "
+        "a table's columns."
+    )
+    parser.add_argument(
+        "path", metavar="PATH", help="an output of a run, its .run folder, a volume or a table"
+    )
+    parser.add_argument(
+        "out", metavar="OUT.html", nargs="?", help="the page (default: report-NAME.html here)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace a page that exists")
+    opening(parser)
+    spacing(parser)
+
+
+def act_report(args: argparse.Namespace) -> None:
+    out = args.out or f"report-{stem(args.path)}.html"
+    if not out.lower().endswith((".html", ".htm")):
+        raise ValueError(f"{out}: a report is HTML; give a path that ends in .html")
+    if os.path.exists(out) and not args.overwrite:
+        raise ValueError(f"{out} exists: give another path, or --overwrite")
+    said = (args.dataset, args.level, args.index, args.voxel_size, args.unit, args.origin)
+    special = any(s is not None for s in said) or bool(args.option)
+    html = report(args.path, opened(args.path, args) if special else None)
+    with open(out, "w", encoding="utf-8") as file:
+        file.write(html)
+    say(out)

@@ -1,0 +1,85 @@
+"""The verbs ``worker-pool`` and ``expansion-service``: servers that run until they are stopped."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import Any
+
+from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.options import beam_options, no_others
+
+
+def register_worker_pool(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Pipelines come here with --environment_type=EXTERNAL --environment_config=HOST:PORT. Whoever "
+        "reaches the port can run code: keep it to this machine, or to a network that is yours."
+    )
+    _listening(parser, 50000)
+
+
+def act_worker_pool(args: argparse.Namespace) -> None:
+    from beam_volumes.drive.worker_pool import serving
+
+    signal.signal(signal.SIGTERM, _exit)
+    with serving(args.port, args.host) as port:
+        _serve_until_stopped(f"workers for whoever asks at {args.host}:{port}")
+
+
+def register_expansion_service(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Workers are started here, too, unless Beam's --environment_type says who runs the steps. Whoever "
+        "reaches the port can have files read and written: keep it to this machine, or to a network that is "
+        "yours."
+    )
+    parser.set_defaults(others_to_beam=True)
+    _listening(parser, 8097)
+    parser.add_argument(
+        "--list", action="store_true", help="print the transforms and their fields, and end"
+    )
+
+
+def act_expansion_service(args: argparse.Namespace) -> None:
+    if args.list:
+        from beam_volumes.expansion.catalogue import listed
+
+        no_others(args)
+        say("\n".join(listed()))
+        return
+    options = beam_options(args, "portable")
+    from beam_volumes.expansion.service import serving
+
+    signal.signal(signal.SIGTERM, _exit)
+    with serving(args.port, args.host, options) as (port, workers):
+        what = "transforms and workers" if workers else "transforms"
+        _serve_until_stopped(f"{what} for whoever asks at {args.host}:{port}")
+
+
+def _listening(parser: argparse.ArgumentParser, port: int) -> None:
+    """Add the arguments that say where a server listens."""
+    parser.add_argument(
+        "--port",
+        metavar="N",
+        type=int,
+        default=port,
+        help="the port to listen at (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--host",
+        metavar="NAME",
+        default="localhost",
+        help="the address to listen at; 0.0.0.0 for all of this machine's (default: %(default)s)",
+    )
+
+
+def _exit(*_: Any) -> None:
+    sys.exit(0)
+
+
+def _serve_until_stopped(note: str) -> None:
+    tell(note)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        return
