@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from inspect import signature
 
 from beam_volumes.base.text import counted
 from beam_volumes.cli.execute import execute, results, seconds_text
@@ -133,16 +134,9 @@ def _in_a_pipeline(
 
     check_runner(options.runner)
     place = f"{targets.out.rstrip('/')}/.each-{uuid.uuid4().hex}"
-    compute = ComputeAll(
-        targets,
-        memory=options.memory,
-        workers=options.workers or 1,
-        threads=options.threads,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        accelerator=options.accelerator,
-        max_retries=options.max_retries,
-    ).with_exception_handling()
+    taken = [name for name in signature(ComputeAll).parameters if hasattr(options, name)]
+    how = {name: getattr(options, name) for name in taken} | {"workers": options.workers or 1}
+    compute = ComputeAll(targets, **how).with_exception_handling()
     try:
         with beam.Pipeline(options.runner, pipeline_options(options.beam_options)) as p:
             good, bad = p | beam.Create([item.path for item in found]) | compute

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from beam_volumes.base.text import printable
@@ -28,11 +29,6 @@ _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
     r"\bbeam_volumes\.options\.outside = True": "--outside",
 }
-#: A keyword of a run, with its value or without one; numbers for axes stand in brackets.
-_KEYWORD = re.compile(
-    r"\b(memory|workers|slab|threads|journal|accelerator|max_retries|runner)="
-    r"(\([\d, ]*\)|'[^']*'|\"[^\"]*\"|[\w.]*)"
-)
 #: What is added to errors of functions that name no parameter.
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit)=(?![=(\[])('[^']*'|)")
@@ -62,6 +58,17 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Print a note on standard error, at once."""
     print(printable(text), file=sys.stderr, flush=True)
+
+
+def plain_text(text: str) -> str:
+    """A docstring's text without markup.
+
+    Examples
+    --------
+    >>> plain_text('with ``"constant"`` see `pad`')
+    'with constant see pad'
+    """
+    return re.sub(r"``\"?([^`]*?)\"?``|`([^`]*)`", lambda m: m[1] or m[2] or "", text)
 
 
 def quiet() -> None:
@@ -147,9 +154,20 @@ def worded(text: str, recipe: bool = False) -> str:
     for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():
         text = re.sub(python, here, text)
     text = _CALL.sub("", text)
-    text = _KEYWORD.sub(_as_option, text)
+    text = _run_keyword().sub(_as_option, text)
     text = _PLACED.sub(lambda found: _as_key(found) if recipe else _as_option(found), text)
     return re.sub(r"(--[\w-]+|\b\w+:) +([ ,;.)]|$)", r"\1\2", text)
+
+
+@cache
+def _run_keyword() -> re.Pattern[str]:
+    """A keyword of a run, with its value or without one; numbers for axes stand in brackets."""
+    from beam_volumes.plan.run_options import USER_OPTIONS
+
+    names = "|".join(
+        ["runner", *(name for name, f in USER_OPTIONS.items() if f.metadata["metavar"])]
+    )
+    return re.compile(rf"\b({names})=(\([\d, ]*\)|'[^']*'|\"[^\"]*\"|[\w.]*)")
 
 
 def _as_option(keyword: re.Match[str]) -> str:

@@ -10,20 +10,50 @@ from typing import Any
 
 from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.cli import completing
+from beam_volumes.cli.messages import plain_text
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.run_options import AUTO, RunOptions
+from beam_volumes.plan.run_options import (
+    AUTO,
+    BEGINNING,
+    PLANNING,
+    RUNNING,
+    USER_OPTIONS,
+    RunOptions,
+)
 from beam_volumes.recipes.document import parse_value
 
 
 def budgeting(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say what may be used."""
-    parser.add_argument(
-        "--memory", metavar="SIZE", help="memory that the run may use on this machine, e.g. 2GiB"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=int, help="how many slabs are in flight at a time"
-    )
+    """The arguments of verbs that plan."""
+    _run_arguments(parser, PLANNING)
+
+
+def _run_arguments(parser: argparse.ArgumentParser, where: str) -> None:
+    """An argument for each option of a run that has its place here."""
+    for name, option in USER_OPTIONS.items():
+        if option.metadata["where"] == where:
+            kind: dict[str, Any] = {"metavar": option.metadata["metavar"]}
+            if option.type == "bool":
+                kind = {"action": "store_true"}
+            elif str(option.type).removesuffix(" | None") == "int":
+                kind |= {"type": int, "default": option.default}
+            parser.add_argument(f"--{name.replace('_', '-')}", help=option_help(name), **kind)
+
+
+def option_help(name: str) -> str:
+    """What an option of a run is, as help: the text of its docstring without markup.
+
+    Examples
+    --------
+    >>> option_help("overwrite")
+    'replace outputs that exist; otherwise they are an error'
+    """
+    option = USER_OPTIONS[name]
+    text = " ".join(option.metadata["text"].split("\n", 1)[1].split())
+    text = plain_text(text).removeprefix("Whether to ").removesuffix(".")
+    default = "" if option.default in (None, False) else f" (default: {option.default})"
+    return f"{text[0].lower()}{text[1:]}{default}"
 
 
 def cropping(parser: argparse.ArgumentParser, help: str) -> None:
@@ -42,20 +72,7 @@ def running(parser: argparse.ArgumentParser) -> None:
         help="a Beam runner, or none for this process without Beam (default: none for small runs, else "
         "FnApiRunner)",
     )
-    parser.add_argument(
-        "--accelerator",
-        metavar="HINT",
-        help="what machines must have that a runner hires for passes that run a network, e.g. "
-        "type:nvidia-tesla-t4;count:1;install-nvidia-driver",
-    )
-    parser.add_argument(
-        "--max-retries",
-        metavar="N",
-        type=int,
-        default=1,
-        help="how often a step is tried again that fails of the same error, where no machine or storage is "
-        "to blame (default: 1)",
-    )
+    _run_arguments(parser, RUNNING)
 
 
 def setting(parser: argparse.ArgumentParser) -> None:
@@ -117,24 +134,9 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
     """The arguments of verbs that write outputs: `running`, and how."""
     parser.epilog = "Options that are not listed go to Beam as pipeline options."
     running(parser)
-    parser.add_argument(
-        "--slab", metavar="Z,Y,X", help="the shape of slabs, instead of the plan's choice"
-    )
-    parser.add_argument(
-        "--threads",
-        metavar="N",
-        type=int,
-        help="threads that compute a slab; give the cores of a worker if it is another machine",
-    )
-    parser.add_argument(
-        "--journal",
-        metavar="PLACE",
-        help="a folder for what the run keeps of itself, instead of one next to the first output",
-    )
+    _run_arguments(parser, BEGINNING)
     if crops:
         cropping(parser, "crop every input first, for a trial")
-    parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
-    parser.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the whole plan and write nothing"
     )
@@ -144,20 +146,12 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
 def run_options(args: argparse.Namespace) -> RunOptions:
     """What the arguments of `computing`, or of some of it, ask of a run."""
     runner = None if args.runner.lower() == "none" else args.runner
-    said = vars(args)
-    return RunOptions(
-        memory=args.memory,
-        workers=args.workers,
+    return RunOptions.of(
+        vars(args),
         runner=runner,
         beam_options=beam_options(args, runner) or None,
-        slab=extents(said.get("slab"), "--slab"),
-        threads=said.get("threads"),
-        journal=said.get("journal"),
-        resume=said.get("resume", False),
-        overwrite=said.get("overwrite", False),
-        progress=not said.get("quiet", False),
-        accelerator=said.get("accelerator"),
-        max_retries=said.get("max_retries", 1),
+        slab=extents(vars(args).get("slab"), "--slab"),
+        progress=not vars(args).get("quiet", False),
     )
 
 

@@ -98,11 +98,7 @@ def add_levels(
         first.
     %(memory)s
     %(workers)s
-    runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
-        None runs without Beam in this process; ``"auto"`` does so for what reads and writes up to
-        256 MiB, and takes ``"FnApiRunner"`` for more.
-    options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+    %(runner)s
     %(resume)s
         Levels that are listed in the metadata already are no error then.
     overwrite : bool, default: False
@@ -146,16 +142,8 @@ def add_levels(
     >>> bv.open("em.ome.zarr", level=2).shape
     (2, 16, 16)
     """
-    asked = RunOptions(
-        memory=memory,
-        workers=workers,
-        runner=runner,
-        beam_options=options,
-        resume=resume,
-        overwrite=overwrite,
-        progress=progress,
-        journal=journal_of(os.fspath(path)),
-    )
+    journal = journal_of(os.fspath(path))
+    asked = RunOptions.of(locals(), beam_options=options, journal=journal)
     found = prepared(path, levels, method, factors, resume)
     if found is not None:
         outcome = compute.run(found.targets, asked, note=found)

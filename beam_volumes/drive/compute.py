@@ -108,13 +108,7 @@ def compute(
         memory. A list of them is as good as each by itself.
     %(memory)s
     %(workers)s
-    runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
-        ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in this
-        process; any other one is looked up by Beam. ``"auto"`` is None for what reads and
-        writes up to 256 MiB, and for large arrays of this process; else, and if there are
-        ``options``, it is ``"FnApiRunner"``. The plan tells which.
-    options : PipelineOptions or list of str, optional
-        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+    %(runner)s
     %(resume)s
     %(overwrite)s
     progress : bool or callable, optional
@@ -161,22 +155,7 @@ def compute(
     >>> bv.compute(v + 1, bv.mean(v), runner=None)
     (array([[2, 3, 4]], dtype=uint8), np.float64(2.0))
     """
-    asked = RunOptions(
-        memory=memory,
-        workers=workers,
-        runner=runner,
-        beam_options=options,
-        resume=resume,
-        overwrite=overwrite,
-        progress=progress,
-        slab=slab,
-        window=window,
-        threads=threads,
-        journal=journal,
-        keep_journal=keep_journal,
-        accelerator=accelerator,
-        max_retries=max_retries,
-    )
+    asked = RunOptions.of(locals(), beam_options=options)
     several = len(targets) == 1 and isinstance(targets[0], list | tuple)
     wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
     try:

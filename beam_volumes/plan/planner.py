@@ -142,13 +142,8 @@ def plan(
     """
     if len(targets) == 1 and isinstance(targets[0], list | tuple):
         targets = tuple(targets[0])
-    options = RunOptions(
-        memory=memory,
-        workers=workers,
-        processes=processes,
-        threads=threads,
-        slab=slab,
-        window=window,
+    options = RunOptions.of(
+        locals(),
         base=LOCAL_PIPELINE if base is None else base,
         in_memory_results=bool(in_memory_results),
     )

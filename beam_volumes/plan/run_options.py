@@ -1,9 +1,9 @@
-"""What is asked of a run beside its targets: one thing, checked here, that is carried to whoever needs it."""
+"""The options of a run: declared, documented and checked once, and passed on as one object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from beam_volumes.base.docstrings import filled
@@ -17,61 +17,11 @@ AS_BEGUN = "as it was begun"
 #: The runner of a run of which nobody says how it is to be run: see `plan.in_process`.
 AUTO = "auto"
 
-#: What these mean wherever a user says them, for docstrings.
-documented = filled(
-    {
-        "memory": """\
-memory : int or str, optional
-    Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
-    RAM by default.""",
-        "process_memory": """\
-memory : int or str, optional
-    Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
-    machine's RAM by default.""",
-        "workers": """\
-workers : int, optional
-    Number of slabs in flight; by default one for every four cores, and more where one thread does
-    much of a slab's work alone and the memory has room.""",
-        "threads": """\
-threads : int, optional
-    Number of threads that compute one slab; by default the cores divided by the processes.""",
-        "slab": """\
-slab : sequence of int, optional
-    Shape of slabs along the volume's axes, in voxels, instead of one that the memory chooses.
-    It consists of whole write units (chunks or shards) of the outputs.""",
-        "window": """\
-window : int, optional
-    Number of slices that are finished at a time, instead of one that the memory chooses.""",
-        "journal": """\
-journal : str, os.PathLike or dict, optional
-    Where the journal is kept, instead of in the folder ``.run`` beside the first output.""",
-        "resume": """\
-resume : bool, default: False
-    Whether to continue a run that was stopped, from the slabs that are complete.""",
-        "overwrite": """\
-overwrite : bool, default: False
-    Whether to replace outputs that exist; otherwise they are an error.""",
-        "accelerator": """\
-accelerator : str, optional
-    The accelerator that machines must have for passes that run a network, as Beam's resource hint has
-    it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow hires machines by it;
-    other runners do not mind it.""",
-        "max_retries": """\
-max_retries : int, default: 1
-    How often a step is tried again that has failed of the same error, where no machine and no storage
-    is to blame. Then the run ends, however often its runner would try.""",
-        "run_errors": """\
-ValueError
-    If the request cannot work: memory is too little (the message names the least that would
-    do), ``slab`` does not consist of whole write units, or an output is also an input. Nothing
-    was started then.
-FileExistsError
-    If an output exists, and neither ``resume`` nor ``overwrite`` is asked for.""",
-    }
-)
+#: Where the command line has an option: on every verb that plans, on those that run something, or only on
+#: those that begin a run. The first are keys of recipes, too.
+PLANNING, RUNNING, BEGINNING = "planning", "running", "beginning"
 
 
-@documented
 def runner_name(runner: Any) -> str:
     """Return the name of a runner given by name, class or instance."""
     if not isinstance(runner, str):
@@ -79,43 +29,22 @@ def runner_name(runner: Any) -> str:
     return runner.rpartition(".")[2]
 
 
+def _option(default: Any, where: str, metavar: str, text: str) -> Any:
+    """A field that users know: ``text`` is its entry in docstrings, and help on the command line."""
+    return field(default=default, metadata={"where": where, "metavar": metavar, "text": text})
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run is to be planned, kept, begun and shown; None leaves it to the machine that plans.
+    """The options of a run; None leaves the choice to the machine that plans.
 
-    Attributes
-    ----------
-    %(memory)s
-    %(workers)s
-    processes : int, optional
-        Worker processes the workers are spread over; None is one for each.
-    %(threads)s
-    %(slab)s
-    %(window)s
-    base : int, LOCAL_PIPELINE or None
-        Bytes a worker process takes before any voxel and any kernel; None is measured of this process.
-    in_memory_results : bool
-        Whether arrays that come back are put together in this process's memory.
-    %(journal)s
-    keep_journal : bool
-        Whether it stays when the run has ended well.
-    %(resume)s
-    %(overwrite)s
-    run_id : str, optional
-        The run's name instead of a random one.
-    runner : str, beam Runner or None
-        None is this process without Beam.
-    beam_options : PipelineOptions, list of str or mapping, optional
-        Beam's options.
-    progress : bool or callable, optional
-        Show progress, or call a function with it.
-    %(accelerator)s
-    %(max_retries)s
+    `compute`, `Compute` and `ComputeAll` have the options that users know as keywords. The command line,
+    recipes, Beam YAML and the expansion service derive theirs from these fields and those signatures.
 
     Raises
     ------
     ValueError, TypeError
-        One of them is not what it may be, whatever the volumes are.
+        If an option is wrong, whatever the volumes are.
 
     Examples
     --------
@@ -123,24 +52,121 @@ class RunOptions:
     2147483648
     """
 
-    memory: int | float | str | None = None
-    workers: int | None = None
+    memory: int | float | str | None = _option(
+        None,
+        PLANNING,
+        "SIZE",
+        """\
+memory : int or str, optional
+    Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
+    RAM by default.""",
+    )
+    workers: int | None = _option(
+        None,
+        PLANNING,
+        "N",
+        """\
+workers : int, optional
+    Number of slabs in flight; by default one for every four cores, and more where one thread does
+    much of a slab's work alone and the memory has room.""",
+    )
+    #: Worker processes that the workers are spread over; None is one for each.
     processes: int | None = 1
-    threads: int | None = None
-    slab: Sequence[int] | None = None
-    window: int | None = None
+    threads: int | None = _option(
+        None,
+        BEGINNING,
+        "N",
+        """\
+threads : int, optional
+    Number of threads that compute one slab; by default the cores divided by the processes.""",
+    )
+    slab: Sequence[int] | None = _option(
+        None,
+        BEGINNING,
+        "Z,Y,X",
+        """\
+slab : sequence of int, optional
+    Shape of slabs along the volume's axes, in voxels, instead of one that the memory chooses.
+    It consists of whole write units (chunks or shards) of the outputs.""",
+    )
+    window: int | None = _option(
+        None,
+        "",
+        "",
+        """\
+window : int, optional
+    Number of slices that are finished at a time, instead of one that the memory chooses.""",
+    )
+    #: Bytes that a worker process takes before any voxel and any kernel; LOCAL_PIPELINE, or None, which is
+    #: measured of this process.
     base: Base = BASE_BEAM
+    #: Whether arrays that come back are put together in this process's memory.
     in_memory_results: bool = False
-    journal: Any = None
+    journal: Any = _option(  # noqa: RUF009
+        None,
+        BEGINNING,
+        "PLACE",
+        """\
+journal : str, os.PathLike or dict, optional
+    Where the journal is kept, instead of in the folder ``.run`` beside the first output.""",
+    )
+    #: Whether the journal stays when the run has ended well.
     keep_journal: bool = True
-    resume: bool = False
-    overwrite: bool = False
+    resume: bool = _option(
+        False,
+        BEGINNING,
+        "",
+        """\
+resume : bool, default: False
+    Whether to continue a run that was stopped, from the slabs that are complete.""",
+    )
+    overwrite: bool = _option(
+        False,
+        BEGINNING,
+        "",
+        """\
+overwrite : bool, default: False
+    Whether to replace outputs that exist; otherwise they are an error.""",
+    )
+    #: The run's name instead of a random one.
     run_id: str | None = None
+    #: A name, a class or an instance; None is this process without Beam.
     runner: Any = "FnApiRunner"
+    #: Beam's options: PipelineOptions, a list of texts, or a mapping.
     beam_options: Any = None
+    #: Whether to show progress, or a function that is called with it.
     progress: bool | Callable[..., None] | None = None
-    accelerator: str | None = None
-    max_retries: int = 1
+    accelerator: str | None = _option(
+        None,
+        RUNNING,
+        "HINT",
+        """\
+accelerator : str, optional
+    The accelerator that machines must have for passes that run a network, as Beam's resource hint has
+    it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow hires machines by it;
+    other runners do not mind it.""",
+    )
+    max_retries: int = _option(
+        1,
+        RUNNING,
+        "N",
+        """\
+max_retries : int, default: 1
+    How often a step is tried again that has failed of the same error, where no machine and no storage
+    is to blame. Then the run ends, however often its runner would try.""",
+    )
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], **others: Any) -> RunOptions:
+        """Make options of those arguments of a function that are options, and ``others``.
+
+        Examples
+        --------
+        >>> RunOptions.of({"volume": None, "workers": 2}, processes=3).slabs_in_flight
+        2
+        """
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: v for k, v in arguments.items() if k in known} | others)
 
     def __post_init__(self) -> None:
         if self.memory is not None:
@@ -186,3 +212,36 @@ def _checked_slab(slab: Sequence[int]) -> tuple[int, ...]:
     if not isinstance(slab, Iterable) or isinstance(slab, str | bytes):
         raise TypeError(f"slab={slab!r} is not a sequence: it needs one number per axis z, y, x")
     return tuple(machine.checked_count("slab", int(n), 1) for n in slab)
+
+
+#: Options that users know, by name: their fields, in which `metadata` has what `_option` was given.
+USER_OPTIONS = {f.name: f for f in fields(RunOptions) if f.metadata}
+
+#: Options that recipes have as keys.
+RECIPE_OPTIONS = tuple(name for name, f in USER_OPTIONS.items() if f.metadata["where"] == PLANNING)
+
+#: Puts the entries of options into docstrings.
+documented = filled(
+    {
+        **{name: f.metadata["text"] for name, f in USER_OPTIONS.items()},
+        "runner": """\
+runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
+    ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in the current
+    process; Beam finds any other runner by its name. ``"auto"`` is None for runs that read and write
+    up to 256 MiB, and for large arrays of this process; otherwise, and with ``options``, it is
+    ``"FnApiRunner"``. `plan` shows which.
+options : PipelineOptions or list of str, optional
+    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
+        "process_memory": """\
+memory : int or str, optional
+    Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
+    machine's RAM by default.""",
+        "run_errors": """\
+ValueError
+    If the request cannot work: memory is too little (the message names the least that would
+    do), ``slab`` does not consist of whole write units, or an output is also an input. Nothing
+    was started then.
+FileExistsError
+    If an output exists, and neither ``resume`` nor ``overwrite`` is asked for.""",
+    }
+)

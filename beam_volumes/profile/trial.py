@@ -102,7 +102,7 @@ def profile_recipe(
         If the recipe cannot be planned, or ``crop`` holds nothing.
     """
     asked_for = RunOptions(memory=memory, workers=workers, base=None)
-    options = asked_for.or_else(memory=recipe.memory, workers=recipe.workers)
+    options = asked_for.or_else(**recipe.options)
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:

@@ -12,8 +12,9 @@ from typing import Any
 
 from beam_volumes.base.text import nearest
 from beam_volumes.recipes.document import MAX_BYTES, Entry, RecipeError, parse_value
+from beam_volumes.recipes.keys import TOP
 
-_TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
+_TOP = tuple(key for key in TOP if key != "description")
 _SECTIONS = ("variables", "steps", "inputs")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 

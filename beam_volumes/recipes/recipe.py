@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import graphlib
-import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,40 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from beam_volumes.base.text import counted, nearest
-from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.plan.run_options import RECIPE_OPTIONS, RunOptions
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
+from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS, TOP
 from beam_volumes.recipes.override import override, substitute
-from beam_volumes.storage.formats import registry
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.storage.places.place import Place
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.
 _PART = re.compile(r"[0-9]{1,4}")
-_TOP = (
-    "description",
-    "variables",
-    "input",
-    "inputs",
-    "steps",
-    "output",
-    "outputs",
-    "memory",
-    "workers",
-)
-#: What may stand beside an input's path, and beside an output's.
-OPEN_OPTIONS = (
-    *(name for name in inspect.signature(open_volume).parameters if name != "options"),
-    *registry.open_options(),
-)
-OUTPUT_KEYS = (
-    "step",
-    "dtype",
-    "path",
-    "format",
-    *registry.options(),
-)
 
 
 @dataclass(frozen=True)
@@ -101,8 +77,8 @@ class Recipe:
     inputs, steps : dict
         By name; ``order`` names the steps such that each comes after those it uses.
     outputs : list of RecipeOutput
-    memory, workers
-        Defaults that the command line overrides.
+    options : dict
+        Options of a run, by name: defaults that the command line overrides.
     document : dict
         All of it as plain data.
     """
@@ -111,8 +87,7 @@ class Recipe:
     steps: dict[str, RecipeStep]
     order: tuple[str, ...]
     outputs: list[RecipeOutput]
-    memory: int | float | str | None = None
-    workers: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
     description: str = field(default="")
     document: Any = None
 
@@ -180,7 +155,7 @@ def checked_recipe(
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)
-    root.check_keys(_TOP, "a recipe")
+    root.check_keys(TOP, "a recipe")
     top = root.value if on_command_line else substitute(root).value
     inputs = _inputs(top, root)
     for item in () if on_command_line else inputs.values():
@@ -195,19 +170,18 @@ def checked_recipe(
         steps,
         _order(steps),
         _outputs(top, root, inputs, steps),
-        top["memory"].value if "memory" in top else None,
-        _workers(top.get("workers")),
+        {name: _run_option(name, top[name]) for name in RECIPE_OPTIONS if name in top},
         str(top["description"].value) if "description" in top else "",
         root.plain(),
     )
 
 
-def _workers(entry: Entry | None) -> int | None:
-    if entry is None:
-        return None
-    if isinstance(entry.value, bool) or not isinstance(entry.value, int) or entry.value < 1:
-        raise entry.error(f"workers: {entry.plain()!r} is not a whole number from 1 on")
-    return entry.value
+def _run_option(name: str, entry: Entry) -> Any:
+    try:
+        RunOptions(**{name: entry.plain()})
+    except (ValueError, TypeError) as error:
+        raise entry.error(str(error).replace(f"{name}=", f"{name}: ")) from None
+    return entry.plain()
 
 
 def _inputs(top: dict[str, Entry], root: Entry) -> dict[str, Input]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import Parameter, described
-from beam_volumes.recipes.recipe import OPEN_OPTIONS, OUTPUT_KEYS
+from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
 
 Schema = dict[str, Any]
 
@@ -60,8 +61,7 @@ def schema() -> Schema:
             },
             "output": output,
             "outputs": {"type": "array", "items": {"$ref": "#/$defs/an output"}, "minItems": 1},
-            "memory": {"type": ["string", "integer"]},
-            "workers": {"anyOf": [{"type": "integer", "minimum": 1}, _VARIABLE]},
+            **{name: _simple(str(USER_OPTIONS[name].type)) for name in RECIPE_OPTIONS},
         },
         "oneOf": [{"required": ["input"]}, {"required": ["inputs"]}],
         "anyOf": [{"required": ["output"]}, {"required": ["outputs"]}],
@@ -121,13 +121,14 @@ def _parameter(p: Parameter, volume: str) -> Schema:
         return {"anyOf": [{"type": "boolean"}, _VARIABLE], "default": p.default}
     if p.choices and p.is_text and p.kind.rstrip().endswith("}"):
         return {"anyOf": [{"enum": list(p.choices)}, _VARIABLE], "default": p.default}
-    kinds = [_SIMPLE[k] for k in map(str.strip, p.annotation.split("|")) if k in _SIMPLE]
-    if (
-        not kinds
-        or "[" in p.annotation
-        or "Any" in p.annotation
-        or len(kinds) <= p.annotation.count("|")
-    ):
+    return _simple(
+        p.annotation, {"type": "object", "required": ["step"], "properties": {"step": _NAME}}
+    )
+
+
+def _simple(annotation: str, *others: Schema) -> Schema:
+    """What numbers, texts and nothing may be given by an annotation; empty if it allows more."""
+    kinds = [part.strip() for part in annotation.split("|")]
+    if not set(kinds) <= _SIMPLE.keys():
         return {}  # a list, an array, a footprint: the operation itself says what is wrong
-    step = {"type": "object", "required": ["step"], "properties": {"step": _NAME}}
-    return {"anyOf": [*kinds, _VARIABLE, step]}
+    return {"anyOf": [*(_SIMPLE[kind] for kind in kinds), _VARIABLE, *others]}

@@ -10,7 +10,7 @@ from beam_volumes.base.text import nearest
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import described
 from beam_volumes.recipes.document import RecipeError
-from beam_volumes.recipes.recipe import OPEN_OPTIONS, OUTPUT_KEYS
+from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
 
 #: Where mistakes of a whole chain stand.
 WHERE = "chain"

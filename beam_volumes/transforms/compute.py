@@ -139,19 +139,7 @@ class Compute(beam.PTransform):
                     f"Compute: {said} is neither a lazy scalar, a table, nor a volume.to(path)"
                     + ("" if name is None else ", nor is there an option of that name")
                 )
-        options = RunOptions(
-            memory=memory,
-            workers=workers,
-            threads=threads,
-            slab=slab,
-            window=window,
-            journal=journal,
-            resume=resume,
-            overwrite=overwrite,
-            run_id=run_id,
-            accelerator=accelerator,
-            max_retries=max_retries,
-        )
+        options = RunOptions.of(locals())
         planned = make_plan(targets, options)
         hiring.check_accelerator(planned, accelerator)
         #: By number of the target, the barrier whose rows it asks for: they are not written.

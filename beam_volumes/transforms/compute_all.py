@@ -137,15 +137,7 @@ class ComputeAll(Excepting, beam.PTransform):
             )
         if run is not None and not isinstance(run, str):
             raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
-        options = RunOptions(
-            memory=memory,
-            workers=workers,
-            threads=threads,
-            resume=resume,
-            overwrite=overwrite,
-            accelerator=accelerator,
-            max_retries=max_retries,
-        )
+        options = RunOptions.of(locals())
         self.resource_hints = resource_hints
         self.computing = _Each(
             function,

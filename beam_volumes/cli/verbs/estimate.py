@@ -53,7 +53,7 @@ def act(args: argparse.Namespace) -> None:
         workers=args.workers,
         threads=machine.vcpus,
         slab=extents(args.slab, "--slab"),
-    ).or_else(workers=recipe.workers)
+    ).or_else(**recipe.options)
     found = estimate(
         make_plan(build(recipe, args.crop).targets, options), machine, workers=args.machines
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Iterator
 from textwrap import wrap
 
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import plain_text, say
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import FAMILIES, Description, Parameter, described
 from beam_volumes.recipes.schema import schema
@@ -89,7 +88,7 @@ def listed(found: list[Description]) -> Iterator[str]:
         if own:
             yield f"{title}:"
         for d in own:
-            yield f"  {d.name:{width}}  {_plain(d.summary)}"
+            yield f"  {d.name:{width}}  {plain_text(d.summary)}"
 
 
 def told(operation: Operation) -> Iterator[str]:
@@ -101,7 +100,7 @@ def told(operation: Operation) -> Iterator[str]:
     median_filter: Take the median over a box or footprint around each voxel.
     """
     about = described(operation)
-    yield f"{about.name}: {_plain(about.summary)}"
+    yield f"{about.name}: {plain_text(about.summary)}"
     yield ""
     inputs = [n for n in operation.positional if operation.parameters.get(n, "volume")]
     needed = [n for n in operation.required if n not in inputs]
@@ -119,8 +118,10 @@ def told(operation: Operation) -> Iterator[str]:
             continue
         as_input = name in inputs and p.is_required
         label = name.upper() if as_input else spelt(name)
-        yield f"  {label}  {_plain(p.kind)}{'' if as_input else _default(p)}"
-        yield from wrap(_plain(p.text), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        yield f"  {label}  {plain_text(p.kind)}{'' if as_input else _default(p)}"
+        yield from wrap(
+            plain_text(p.text), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
+        )
     yield ""
     yield f"It gives {_GIVES[about.gives]}."
 
@@ -139,14 +140,3 @@ def _default(p: Parameter) -> str:
     if p.is_required:
         return ", needed"
     return "" if p.default is None else f", default {p.default}"
-
-
-def _plain(text: str) -> str:
-    """A text without the marks of its markup.
-
-    Examples
-    --------
-    >>> _plain('with ``"constant"`` see `pad`')
-    'with constant see pad'
-    """
-    return re.sub(r"``\"?([^`]*?)\"?``|`([^`]*)`", lambda m: m[1] or m[2] or "", text)

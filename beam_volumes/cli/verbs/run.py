@@ -40,7 +40,7 @@ def act(args: argparse.Namespace) -> int:
     options = run_options(args)
     if args.each is not None:
         recipe = read_recipe(args.recipe, args.set)
-        options = options.or_else(memory=recipe.memory, workers=recipe.workers)
+        options = options.or_else(**recipe.options)
         return each.run_each(recipe, args.each, args.out, options, args.crop, args.dry_run)
     if args.out is not None:
         raise ValueError("--out goes with --each; --set output=PATH changes where one volume goes")
@@ -66,5 +66,5 @@ def run_recipe(
     dry_run : bool
         Print the plan and write nothing.
     """
-    options = options.or_else(memory=recipe.memory, workers=recipe.workers)
+    options = options.or_else(**recipe.options)
     execute(build(recipe, crop), options, dry_run)
