@@ -7,8 +7,11 @@ or a text that holds YAML. Slabs are `SlabRow` elements.
 from __future__ import annotations
 
 import re
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter, signature
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -30,132 +33,6 @@ class Grid(NamedTuple):
 
 
 @row_type
-class Handling(NamedTuple):
-    """Under which name a transform gives what has failed."""
-
-    output: str
-
-
-@row_type
-class ReadConfig(NamedTuple):
-    """Of `ReadSlabs`; ``halos`` are for z, y and x, or before and after each."""
-
-    input: str
-    steps: str | None = None
-    depth: int | None = None
-    tile: Sequence[int] | None = None
-    halo: int | None = None
-    halos: Sequence[int] | None = None
-    error_handling: Handling | None = None
-
-
-@row_type
-class ApplyConfig(NamedTuple):
-    """Of `ApplyStages`."""
-
-    steps: str
-    error_handling: Handling | None = None
-
-
-@row_type
-class LabelConfig(NamedTuple):
-    """Of `LabelSlabs`."""
-
-    grid: Grid
-    connectivity: int | None = None
-    by_value: bool | None = None
-    background: float | None = None
-    min_size: int | None = None
-    max_size: int | None = None
-    touches_border: bool | None = None
-    k_largest: int | None = None
-    dtype: str | None = None
-    memory: str | None = None
-
-
-@row_type
-class TableConfig(NamedTuple):
-    """Of `RegionTable`."""
-
-    grid: Grid
-    intensity: str | None = None
-    properties: Sequence[str] | None = None
-    spacing: Sequence[float] | None = None
-    nan: str | None = None
-
-
-@row_type
-class WriteConfig(NamedTuple):
-    """Of `WriteSlabs`."""
-
-    path: str
-    overwrite: bool | None = None
-    partial: bool | None = None
-    format: str | None = None
-    chunks: Sequence[int] | None = None
-    shards: Sequence[int] | None = None
-    codec: str | None = None
-    error_handling: Handling | None = None
-
-
-@row_type
-class RecipeConfig(NamedTuple):
-    """Of `ComputeRecipe`."""
-
-    recipe: str
-    settings: Sequence[str] | None = None
-    crop: str | None = None
-    memory: str | None = None
-    workers: int | None = None
-    threads: int | None = None
-    slab: Sequence[int] | None = None
-    window: int | None = None
-    journal: str | None = None
-    run_id: str | None = None
-    resume: bool | None = None
-    overwrite: bool | None = None
-    resource_hints: bool | None = None
-    accelerator: str | None = None
-    max_retries: int | None = None
-
-
-@row_type
-class ReadAllConfig(NamedTuple):
-    """Of `ReadAll`; halos as `ReadConfig` has them."""
-
-    field: str | None = None
-    input: str | None = None
-    steps: str | None = None
-    depth: int | None = None
-    tile: Sequence[int] | None = None
-    halo: int | None = None
-    halos: Sequence[int] | None = None
-    error_handling: Handling | None = None
-
-
-@row_type
-class ComputeAllConfig(NamedTuple):
-    """Of `ComputeAll`."""
-
-    recipe: str
-    out: str
-    input: str | None = None
-    field: str | None = None
-    settings: Sequence[str] | None = None
-    crop: str | None = None
-    memory: str | None = None
-    workers: int | None = None
-    threads: int | None = None
-    run: str | None = None
-    resume: bool | None = None
-    overwrite: bool | None = None
-    resource_hints: bool | None = None
-    accelerator: str | None = None
-    max_retries: int | None = None
-    error_handling: Handling | None = None
-
-
-@row_type
 class MeasuredGrid(NamedTuple):
     """How `ReadSlabs` has cut the slabs, and what they are of by now."""
 
@@ -167,30 +44,58 @@ class MeasuredGrid(NamedTuple):
 
 
 @row_type
-class MeasureConfig(NamedTuple):
-    """Of `MeasureSlabs`."""
+class Handling(NamedTuple):
+    """Under which name a transform gives what has failed."""
 
-    grid: MeasuredGrid
-    numbers: str
-    memory: str | None = None
+    output: str
 
 
-@row_type
-class WatchConfig(NamedTuple):
-    """Of `WatchSlices`."""
+#: Types of fields by the annotations that all SDKs have; the first of a union counts.
+_TYPES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "Sequence[int]": Sequence[int],
+    "Sequence[float]": Sequence[float],
+    "Sequence[str]": Sequence[str],
+}
+#: Types of fields whose parameters take more than a row can say, by name.
+_FIELDS: dict[str, Any] = {
+    "grid": Grid,
+    "error_handling": Handling,
+    "memory": str,
+    "journal": str,
+    "dtype": str,
+    "tile": Sequence[int],
+    "halo": int,
+    "background": float,
+    "spacing": Sequence[float],
+}
 
-    pattern: str
-    shape: Sequence[int]
-    dtype: str
-    depth: int | None = None
-    halo: int | None = None
-    first: int | None = None
-    voxel_size: Sequence[float] | None = None
-    unit: str | None = None
-    interval: float | None = None
-    timeout: float | None = None
-    end_marker: str | None = None
-    missing: str | None = None
+
+def _config(transform: type, **more: Any) -> Any:
+    """The row that configures a transform, from its signature: what it needs, then nullable fields.
+
+    ``more`` are types of further fields, and those of fields that have another type here.
+    """
+    parameters = [
+        p for p in signature(transform).parameters.values() if p.kind is not p.VAR_KEYWORD
+    ]
+    needed = [p.name for p in parameters if p.default is p.empty]
+    optional = [p.name for p in parameters if p.name not in needed]
+    kinds = {p.name: more.get(p.name) or _type_of(p) for p in parameters} | more
+    names = [*needed, *dict.fromkeys([*optional, *(n for n in more if n not in needed)])]
+    row: Any = namedtuple(
+        f"{transform.__name__}Config", names, defaults=[None] * (len(names) - len(needed))
+    )
+    row.__annotations__ = {n: kinds[n] if n in needed else kinds[n] | None for n in names}
+    return row_type(row)
+
+
+def _type_of(parameter: Parameter) -> Any:
+    words = str(parameter.annotation).split(" | ")
+    return _FIELDS.get(parameter.name) or next(_TYPES[word] for word in words if word in _TYPES)
 
 
 class _Bordered(beam.PTransform):
@@ -242,27 +147,19 @@ class SchemaTransform:
         return _Bordered(self.make(**said), self.takes == "slabs", self.gives)
 
 
-def _read(**said: Any) -> beam.PTransform:
-    return yaml.ReadSlabs(**_haloed("ReadSlabs", **said))
-
-
-def _read_all(**said: Any) -> beam.PTransform:
-    return yaml.ReadAll(**_haloed("ReadAll", **said))
-
-
 def _haloed(
-    name: str, halo: int = 0, halos: Sequence[int] | None = None, **said: Any
-) -> dict[str, Any]:
-    """Return a configuration with the halo of either field."""
+    transform: type, halo: int = 0, halos: Sequence[int] | None = None, **said: Any
+) -> beam.PTransform:
+    """The transform with the halo of either field."""
     if halos is None:
-        return {"halo": halo, **said}
+        return transform(halo=halo, **said)
     if halo or len(halos) not in (3, 6):
         raise ValueError(
-            f"{name}: halo={halo}, halos={list(halos)}: give one number as halo, or three or six as "
-            "halos: for z, y and x one each, or voxels before and after"
+            f"{transform.__name__}: halo={halo}, halos={list(halos)}: give one number as halo, or three or "
+            "six as halos: for z, y and x one each, or voxels before and after"
         )
     each = list(halos) if len(halos) == 3 else [*zip(halos[::2], halos[1::2], strict=True)]
-    return {"halo": each, **said}
+    return transform(halo=each, **said)
 
 
 def _label(background: float | None = None, **said: Any) -> beam.PTransform:
@@ -282,56 +179,56 @@ _ROWS = "slabs are rows of volume, z, y, x, core, halo, shape, dtype, data and s
 #: By the name that Beam YAML has.
 CATALOGUE = {
     "ComputeRecipe": SchemaTransform(
-        RecipeConfig,
+        _config(yaml.ComputeRecipe),
         yaml.ComputeRecipe,
         None,
         ("output",),
         "Carry out a recipe (its path, or its text): rows of name, path and value, one for each result.",
     ),
     "ReadSlabs": SchemaTransform(
-        ReadConfig,
-        _read,
+        _config(yaml.ReadSlabs, halos=Sequence[int]),
+        partial(_haloed, yaml.ReadSlabs),
         None,
         ("good",),
         f"Read a volume, or what steps make of it, as slabs; {_ROWS}.",
     ),
     "ApplyStages": SchemaTransform(
-        ApplyConfig,
+        _config(yaml.ApplyStages),
         yaml.ApplyStages,
         "slabs",
         ("good",),
         "Apply pointwise and neighbourhood functions to slabs, by steps as in a recipe.",
     ),
     "LabelSlabs": SchemaTransform(
-        LabelConfig,
+        _config(yaml.LabelSlabs),
         _label,
         "slabs",
         ("output",),
         "Label the components of slabs across their borders.",
     ),
     "RegionTable": SchemaTransform(
-        TableConfig,
+        _config(yaml.RegionTable),
         yaml.RegionTable,
         "slabs",
         ("output",),
         "Measure the regions of slabs of labels: a row for each.",
     ),
     "WriteSlabs": SchemaTransform(
-        WriteConfig,
+        _config(yaml.WriteSlabs, format=str, chunks=Sequence[int], shards=Sequence[int], codec=str),
         yaml.WriteSlabs,
         "slabs",
         ("written",),
         "Write slabs; gives rows that say where each begins.",
     ),
     "ReadAll": SchemaTransform(
-        ReadAllConfig,
-        _read_all,
+        _config(yaml.ReadAll, halos=Sequence[int]),
+        partial(_haloed, yaml.ReadAll),
         "input",
         ("good",),
         f"Read all volumes whose paths are in rows, as slabs; {_ROWS}.",
     ),
     "ComputeAll": SchemaTransform(
-        ComputeAllConfig,
+        _config(yaml.ComputeAll),
         yaml.ComputeAll,
         "input",
         ("good",),
@@ -339,14 +236,14 @@ CATALOGUE = {
         "value.",
     ),
     "MeasureSlabs": SchemaTransform(
-        MeasureConfig,
+        _config(yaml.MeasureSlabs, grid=MeasuredGrid),
         yaml.MeasureSlabs,
         "slabs",
         ("output",),
         "Measure slabs: numbers of the whole volume, by steps as in a recipe; rows of name and value.",
     ),
     "WatchSlices": SchemaTransform(
-        WatchConfig,
+        _config(transforms.WatchSlices),
         _watch,
         None,
         ("slabs", "told"),

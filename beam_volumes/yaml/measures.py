@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from beam_volumes import transforms
 from beam_volumes.recipes.steps import Steps, mapping_of, steps_of
-from beam_volumes.yaml.slabs import grid_from, row_of_kinds
+from beam_volumes.yaml.parameters import numbers_of, row_of_kinds, with_parameters_of
+from beam_volumes.yaml.slabs import grid_from
 
 
+@with_parameters_of(transforms.MeasureSlabs, names=("memory",))
 class MeasureSlabs(beam.PTransform):
     """Measure slabs: numbers of the whole volume, as rows of ``name`` and ``value``.
 
@@ -23,8 +24,7 @@ class MeasureSlabs(beam.PTransform):
         them. Its ``dtype`` where a step in between has changed that.
     numbers : mapping or str
         Under the name of each number the steps, as in a recipe, that make it of the volume.
-    memory : int or str, optional
-        Memory that a worker process may use, e.g. ``"1GiB"``.
+    %(options)s
 
     Raises
     ------
@@ -54,7 +54,7 @@ class MeasureSlabs(beam.PTransform):
         self,
         grid: Mapping[str, Any],
         numbers: Mapping[str, Any] | str,
-        memory: int | str | None = None,
+        **options: Any,
     ):
         super().__init__()
         given = mapping_of(numbers, "numbers")
@@ -62,7 +62,7 @@ class MeasureSlabs(beam.PTransform):
         if reserved := {"slabs", "partial", "memory", "self"} & {*functions}:
             raise ValueError(f"MeasureSlabs: numbers: {reserved.pop()!r} is no name for a number")
         cut = grid_from(grid, "MeasureSlabs", ("halo", "dtype"))
-        self.measure = transforms.MeasureSlabs(cut, memory=memory, **functions)
+        self.measure = transforms.MeasureSlabs(cut, **options, **functions)
         if self.measure.tables:
             raise ValueError(
                 f"MeasureSlabs: {', '.join(self.measure.tables)}: tables have rows of no one schema; take "
@@ -80,8 +80,5 @@ class MeasureSlabs(beam.PTransform):
 
 
 def _numbers(value: Any, name: str) -> Iterator[beam.Row]:
-    if np.ndim(value) == 0:
-        yield beam.Row(name=name, value=float(value))
-        return
-    for k, number in enumerate(np.ravel(value).tolist()):
-        yield beam.Row(name=f"{name}[{k}]", value=float(number))
+    for each, number in numbers_of(name, value):
+        yield beam.Row(name=each, value=number)

@@ -7,25 +7,32 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_volumes import transforms
 from beam_volumes.across.tables import default_properties
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import load, placed
 from beam_volumes.recipes.recipe import checked_recipe, recipe_from
 from beam_volumes.recipes.steps import Steps, steps_of
 from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.yaml.parameters import (
+    ErrorOutput,
+    given_or,
+    numbers_of,
+    row_of_kinds,
+    with_parameters_of,
+)
 
 
+@with_parameters_of(transforms.Compute)
 class ComputeRecipe(beam.PTransform):
     """Carry out a recipe: applied to the pipeline, rows of ``name``, ``path`` and ``value``.
 
     An output with a path gives one row once it is complete, a number one row, an array of numbers
-    one row for each, named ``name[0]``, ``name[1]``, ...
+    one row for each, named ``name[0]``, ``name[1]``, ... The recipe's own ``memory`` and ``workers`` count
+    where none are given.
 
     Parameters
     ----------
@@ -35,15 +42,7 @@ class ComputeRecipe(beam.PTransform):
         Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
     crop : str, optional
         A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
-    memory : int or str, optional
-        Memory that one worker process may use, in bytes or as ``"8GiB"``, instead of the
-        recipe's own.
-    workers : int, optional
-        Number of slabs in flight in one worker process, instead of the recipe's own.
-    **options : options
-        Further options of `beam_volumes.Compute`: ``slab``, ``window``, ``threads``,
-        ``journal``, ``resume``, ``overwrite``, ``run_id``, ``resource_hints``, ``accelerator`` and
-        ``max_retries``.
+    %(options)s
 
     Raises
     ------
@@ -68,8 +67,6 @@ class ComputeRecipe(beam.PTransform):
         recipe: str | Mapping[str, Any],
         settings: Sequence[str] = (),
         crop: str | None = None,
-        memory: int | str | None = None,
-        workers: int | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -83,12 +80,7 @@ class ComputeRecipe(beam.PTransform):
                     "give it a path, or use RegionTable"
                 )
         self.names = built.names
-        self.compute = transforms.Compute(
-            *built.targets,  # type: ignore[arg-type]
-            memory=checked.memory if memory is None else memory,
-            workers=checked.workers if workers is None else workers,
-            **options,
-        )
+        self.compute = transforms.Compute(*built.targets, **given_or(options, checked.options))  # type: ignore[arg-type]
 
     def expand(self, begin: Any) -> beam.PCollection:
         done = begin.pipeline | "Compute" >> self.compute
@@ -109,13 +101,11 @@ def _written(path: str, name: str) -> Iterator[beam.Row]:
 
 
 def _numbers(value: Any, name: str) -> Iterator[beam.Row]:
-    if np.ndim(value) == 0:
-        yield beam.Row(name=name, path=None, value=float(value))
-        return
-    for k, number in enumerate(np.ravel(value).tolist()):
-        yield beam.Row(name=f"{name}[{k}]", path=None, value=float(number))
+    for each, number in numbers_of(name, value):
+        yield beam.Row(name=each, path=None, value=number)
 
 
+@with_parameters_of(transforms.ReadSlabs, but=("volume",))
 class ReadSlabs(transforms.ReadSlabs):
     """Read a volume as slabs, at once or when its input is complete.
 
@@ -126,16 +116,10 @@ class ReadSlabs(transforms.ReadSlabs):
     steps : mapping or str, optional
         Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
         one.
-    depth : int, default: 32
-        Number of slices of a slab's core.
-    tile : pair of int, optional
-        Rows and columns of a slab's core, where whole planes are too large.
-    halo : int or sequence, default: 0
-        Voxels around the core that each slab has too: one number for all axes, or for each axis
-        a number or a pair ``(before, after)``. `LabelSlabs` needs 1.
     error_handling : mapping, optional
         ``output`` names the output of rows that say which slabs could not be read, and why; the
         slabs are the output ``good`` then.
+    %(options)s
 
     Raises
     ------
@@ -157,19 +141,15 @@ class ReadSlabs(transforms.ReadSlabs):
         self,
         input: str | Mapping[str, Any],
         steps: str | Mapping[str, Any] | None = None,
-        depth: int = 32,
-        tile: Sequence[int] | None = None,
-        halo: Any = 0,
         error_handling: Mapping[str, str] | None = None,
+        **options: Any,
     ):
-        both = None if tile is None else tuple(tile)
-        super().__init__(volume_of(input, steps), depth, both, halo)  # type: ignore[arg-type]
-        self.handling = output_of(error_handling, "ReadSlabs")
-        self.threshold = None if self.handling is None else 1.0
+        super().__init__(volume_of(input, steps), **options)
+        self.errors = ErrorOutput(error_handling, "ReadSlabs")
+        self.threshold = None if self.errors.name is None else 1.0
 
     def expand(self, begin: Any) -> Any:
-        out = super().expand(begin)
-        return out if self.handling is None else {"good": out[0], self.handling: out[1]}
+        return self.errors.outputs(super().expand(begin))
 
 
 def volume_of(
@@ -220,13 +200,11 @@ class ApplyStages(beam.PTransform):
         error_handling: Mapping[str, str] | None = None,
     ):
         super().__init__()
-        self.handling = output_of(error_handling, "ApplyStages")
-        apply = transforms.ApplyStages(Steps(steps_of(steps)))
-        self.apply = apply if self.handling is None else apply.with_exception_handling()
+        self.errors = ErrorOutput(error_handling, "ApplyStages")
+        self.apply = self.errors.asked(transforms.ApplyStages(Steps(steps_of(steps))))
 
     def expand(self, slabs: beam.PCollection) -> Any:
-        out = slabs | "Apply" >> self.apply
-        return out if self.handling is None else {"good": out[0], self.handling: out[1]}
+        return self.errors.outputs(slabs | "Apply" >> self.apply)
 
 
 def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> transforms.SlabGrid:
@@ -241,18 +219,14 @@ def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> t
         raise ValueError(
             f"{name}: grid has no {', '.join(sorted(unknown))}; it has {', '.join(known)}"
         )
-    tile, volume = grid.get("tile"), volume_of(grid["input"])
+    volume = volume_of(grid["input"])
     if "dtype" in grid:
         volume = volume.astype(grid["dtype"])
-    return transforms.SlabGrid(
-        volume,
-        grid.get("depth", 32),
-        None if tile is None else tuple(tile),
-        grid.get("halo", 0),
-    )
+    cut = {key: grid[key] for key in ("depth", "tile", "halo") if grid.get(key) is not None}
+    return transforms.SlabGrid(volume, **cut)
 
 
-@documented
+@with_parameters_of(transforms.LabelSlabs, but=("slabs", "structure", "mask"))
 class LabelSlabs(beam.PTransform):
     """Label the components of slabs across their borders: slabs of labels.
 
@@ -261,23 +235,7 @@ class LabelSlabs(beam.PTransform):
     grid : mapping
         How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
         them. Only the input's shape and axes matter.
-    %(connectivity)s
-    by_value : bool, default: False
-        Whether neighbours belong together only if they are equal.
-    background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
-    min_size : int, optional
-        Keep components of at least so many voxels.
-    max_size : int, optional
-        Keep components of at most so many voxels.
-    touches_border : bool, optional
-        Keep components that touch the border of the volume, or those that do not.
-    k_largest : int, optional
-        Keep so many of those, the largest.
-    dtype : str, default: "uint32"
-        Dtype of the labels.
-    memory : int or str, optional
-        Memory that one step of the merge may hold, e.g. ``"1GiB"``.
+    %(options)s
 
     Raises
     ------
@@ -302,35 +260,16 @@ class LabelSlabs(beam.PTransform):
     def __init__(
         self,
         grid: Mapping[str, Any],
-        connectivity: int = 1,
-        by_value: bool = False,
-        background: Any = 0,
-        min_size: int | None = None,
-        max_size: int | None = None,
-        touches_border: bool | None = None,
-        k_largest: int | None = None,
-        dtype: str = "uint32",
-        memory: int | str | None = None,
+        **options: Any,
     ):
         super().__init__()
-        self.labels = transforms.LabelSlabs(
-            grid_from(grid, "LabelSlabs"),
-            connectivity,
-            by_value=by_value,
-            background=background,
-            min_size=min_size,
-            max_size=max_size,
-            touches_border=touches_border,
-            k_largest=k_largest,
-            dtype=dtype,
-            memory=memory,
-        )
+        self.labels = transforms.LabelSlabs(grid_from(grid, "LabelSlabs"), **options)
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
         return slabs | "Label slabs" >> self.labels
 
 
-@documented
+@with_parameters_of(transforms.RegionTable, names=("spacing", "nan"))
 class RegionTable(beam.PTransform):
     """Measure the regions of slabs of labels: rows, one for each region.
 
@@ -347,9 +286,7 @@ class RegionTable(beam.PTransform):
     properties : sequence of str, optional
         Names of the properties, as `beam_volumes.regionprops_table` has them; by default all
         but ``surface_area_faces``, which slabs of `LabelSlabs` cannot tell.
-    %(spacing)s
-    nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities are an error, or they are left out.
+    %(options)s
 
     Raises
     ------
@@ -372,8 +309,7 @@ class RegionTable(beam.PTransform):
         grid: Mapping[str, Any],
         intensity: str | Mapping[str, Any] | None = None,
         properties: Sequence[str] | None = None,
-        spacing: Any = None,
-        nan: str = "raise",
+        **options: Any,
     ):
         super().__init__()
         cut = grid_from(grid, "RegionTable")
@@ -383,7 +319,7 @@ class RegionTable(beam.PTransform):
         if properties is None:
             known = default_properties(len(cut.volume.space.visible), measured is not None)
             properties = [name for name in known if name != "surface_area_faces"]
-        self.table = transforms.RegionTable(cut, measured, properties, spacing=spacing, nan=nan)
+        self.table = transforms.RegionTable(cut, measured, properties, **options)
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
         columns = self.table.survey.no_rows(self.table.grid.shape)
@@ -406,11 +342,7 @@ def _rows(batch: dict[str, np.ndarray]) -> Iterator[beam.Row]:
         yield beam.Row(**dict(zip(names, values, strict=True)))
 
 
-def row_of_kinds(kinds: Mapping[str, Any]) -> RowTypeConstraint:
-    """The type of rows whose fields are of these types."""
-    return RowTypeConstraint.from_fields(list(kinds.items()))
-
-
+@with_parameters_of(transforms.WriteSlabs, but=("path", "like"))
 class WriteSlabs(beam.PTransform):
     """Write slabs.
 
@@ -420,15 +352,9 @@ class WriteSlabs(beam.PTransform):
         A path or URL that all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
         (OME-Zarr 0.5), or in anything with ``format``. Where slabs are of several volumes, it holds
         ``{volume}``, in place of which comes the name of each: the path that `ReadAll` was given.
-    overwrite : bool, default: False
-        Whether to replace an output that exists; otherwise it is an error.
-    partial : bool, default: False
-        Whether slabs may be missing: voxels that no slab has written are read as 0.
     error_handling : mapping, optional
         ``output`` names the output of rows that say which slabs could not be written, and why.
-    **options : options
-        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
-        `Volume.to` takes them. Slabs consist of whole chunks.
+    %(options)s
 
     Raises
     ------
@@ -449,16 +375,13 @@ class WriteSlabs(beam.PTransform):
     def __init__(
         self,
         path: str,
-        overwrite: bool = False,
-        partial: bool = False,
         error_handling: Mapping[str, str] | None = None,
         **options: Any,
     ):
         super().__init__()
-        self.handling = output_of(error_handling, "WriteSlabs")
+        self.errors = ErrorOutput(error_handling, "WriteSlabs")
         place = _Place(path) if "{volume}" in path else path
-        write = transforms.WriteSlabs(place, overwrite=overwrite, partial=partial, **options)
-        self.write = write if self.handling is None else write.with_exception_handling()
+        self.write = self.errors.asked(transforms.WriteSlabs(place, **options))
 
     def expand(self, slabs: beam.PCollection) -> Any:
         kinds = {"z": int, "y": int, "x": int, "volume": str}
@@ -466,9 +389,7 @@ class WriteSlabs(beam.PTransform):
             row_of_kinds(kinds)
         )
         out = slabs | "Write" >> self.write
-        if self.handling is None:
-            return out | "Rows" >> rows
-        return {"written": out[0] | "Rows" >> rows, self.handling: out[1]}
+        return self.errors.outputs(out, "written", lambda keys: keys | "Rows" >> rows)
 
 
 class _Place:
@@ -479,14 +400,3 @@ class _Place:
 
     def __call__(self, volume: str) -> str:
         return self.path.replace("{volume}", volume)
-
-
-def output_of(error_handling: Mapping[str, str] | None, name: str) -> str | None:
-    """The output that ``error_handling:`` names, if there is one."""
-    if error_handling is None:
-        return None
-    if not isinstance(error_handling, Mapping) or error_handling.keys() != {"output"}:
-        raise ValueError(
-            f"{name}: error_handling: {error_handling!r}; give a mapping with output:, a name"
-        )
-    return error_handling["output"]

@@ -6,17 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.typehints.schemas import named_fields_from_element_type
 
 from beam_volumes import transforms
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.run_options import documented
 from beam_volumes.recipes.each import Targets, input_of
 from beam_volumes.recipes.recipe import recipe_from
 from beam_volumes.recipes.steps import Steps, mapping_of, steps_of
 from beam_volumes.storage.places.credentials import refuse_variables
-from beam_volumes.yaml.slabs import output_of, row_of_kinds, volume_of
+from beam_volumes.yaml.parameters import (
+    ErrorOutput,
+    given_or,
+    numbers_of,
+    row_of_kinds,
+    with_parameters_of,
+)
+from beam_volumes.yaml.slabs import volume_of
 
 
 class _Paths(beam.PTransform):
@@ -48,6 +53,7 @@ class _Paths(beam.PTransform):
         )
 
 
+@with_parameters_of(transforms.ReadAll, but=("function",))
 class ReadAll(beam.PTransform):
     """Read all volumes of a PCollection as slabs: rows with a path to slabs of all.
 
@@ -60,15 +66,10 @@ class ReadAll(beam.PTransform):
     steps : mapping or str, optional
         Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
         one.
-    depth : int, default: 32
-        Number of slices of a slab's core.
-    tile : pair of int, optional
-        Rows and columns of a slab's core, where whole planes are too large.
-    halo : int or sequence, default: 0
-        Voxels around the core that each slab has too, as `ReadSlabs` has it.
     error_handling : mapping, optional
         ``output`` names the output of rows that say which volumes and slabs could not be read, and why;
         the slabs are the output ``good`` then.
+    %(options)s
 
     Raises
     ------
@@ -95,20 +96,16 @@ class ReadAll(beam.PTransform):
         field: str | None = None,
         input: Mapping[str, Any] | str | None = None,
         steps: Mapping[str, Any] | str | None = None,
-        depth: int = 32,
-        tile: Sequence[int] | None = None,
-        halo: Any = 0,
         error_handling: Mapping[str, str] | None = None,
+        **options: Any,
     ):
         super().__init__()
-        self.field, self.handling = field, output_of(error_handling, "ReadAll")
-        both = None if tile is None else tuple(tile)
-        read = transforms.ReadAll(_Opening(input, steps), depth, both, halo)  # type: ignore[arg-type]
-        self.read = read if self.handling is None else read.with_exception_handling()
+        self.field, self.errors = field, ErrorOutput(error_handling, "ReadAll")
+        self.read = self.errors.asked(transforms.ReadAll(_Opening(input, steps), **options))
 
     def expand(self, rows: beam.PCollection) -> Any:
-        out = rows | "Paths" >> _Paths(self.field, "ReadAll") | "Read" >> self.read
-        return out if self.handling is None else {"good": out[0], self.handling: out[1]}
+        paths = rows | "Paths" >> _Paths(self.field, "ReadAll")
+        return self.errors.outputs(paths | "Read" >> self.read)
 
 
 class _Opening:
@@ -128,12 +125,13 @@ class _Opening:
         return volume_of({**self.input, "path": path}, self.steps)
 
 
-@documented
+@with_parameters_of(transforms.ComputeAll, but=("function",))
 class ComputeAll(beam.PTransform):
     """Carry out a recipe for every volume of a PCollection: rows with a path to rows of results.
 
     A worker computes a volume whole. Rows have ``volume``, the path, and ``name``, ``path`` and ``value`` as
-    those of `ComputeRecipe`.
+    those of `ComputeRecipe`. The recipe's own ``memory`` and ``workers`` count where none are given; an
+    element is a volume.
 
     Parameters
     ----------
@@ -150,19 +148,9 @@ class ComputeAll(beam.PTransform):
         Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
     crop : str, optional
         A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
-    %(process_memory)s
-    workers : int, optional
-        Number of volumes that one process computes at a time, by default the recipe's, or 1. They share
-        the memory.
-    threads : int, optional
-        Number of threads that compute one volume; by default the machine's cores.
-    run : str, optional
-        A name for the run: a pipeline of the same name does not compute again what another one has.
     error_handling : mapping, optional
         ``output`` names the output of rows that say which volumes failed, and why.
-    **options : options
-        Further options of `beam_volumes.ComputeAll`: ``resume``, ``overwrite``, ``resource_hints``,
-        ``accelerator`` and ``max_retries``.
+    %(options)s
 
     Raises
     ------
@@ -189,35 +177,24 @@ class ComputeAll(beam.PTransform):
         field: str | None = None,
         settings: Sequence[str] = (),
         crop: str | None = None,
-        memory: int | str | None = None,
-        workers: int | None = None,
-        threads: int | None = None,
-        run: str | None = None,
         error_handling: Mapping[str, str] | None = None,
         **options: Any,
     ):
         super().__init__()
-        refuse_variables([run, options], "config")
+        refuse_variables(options, "config")
         checked = recipe_from(recipe, settings)
         name, _ = input_of(checked, "" if input is None else f"{input}=")
-        self.field, self.handling = field, output_of(error_handling, "ComputeAll")
-        compute = transforms.ComputeAll(
-            Targets(checked, name, out, None, crop),
-            memory=checked.memory if memory is None else memory,
-            workers=workers or checked.workers or 1,
-            threads=threads,
-            run=run,
-            **options,
+        self.field, self.errors = field, ErrorOutput(error_handling, "ComputeAll")
+        targets = Targets(checked, name, out, None, crop)
+        self.compute = self.errors.asked(
+            transforms.ComputeAll(targets, **given_or(options, checked.options))
         )
-        self.compute = compute if self.handling is None else compute.with_exception_handling()
 
     def expand(self, rows: beam.PCollection) -> Any:
         out = rows | "Paths" >> _Paths(self.field, "ComputeAll") | "Compute" >> self.compute
         kinds = {"volume": str, "name": str, "path": str | None, "value": float | None}
         told = beam.FlatMap(_results).with_output_types(row_of_kinds(kinds))
-        if self.handling is None:
-            return out | "Rows" >> told
-        return {"good": out[0] | "Rows" >> told, self.handling: out[1]}
+        return self.errors.outputs(out, then=lambda found: found | "Rows" >> told)
 
 
 def _results(found: tuple[str, Mapping[str, Any]]) -> Iterator[beam.Row]:
@@ -229,8 +206,6 @@ def _results(found: tuple[str, Mapping[str, Any]]) -> Iterator[beam.Row]:
             )
         if isinstance(result, str):
             yield beam.Row(volume=volume, name=name, path=result, value=None)
-        elif np.ndim(result) == 0:
-            yield beam.Row(volume=volume, name=name, path=None, value=float(result))
-        else:
-            for k, number in enumerate(np.ravel(result).tolist()):
-                yield beam.Row(volume=volume, name=f"{name}[{k}]", path=None, value=float(number))
+            continue
+        for each, number in numbers_of(name, result):
+            yield beam.Row(volume=volume, name=each, path=None, value=number)

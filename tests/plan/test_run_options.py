@@ -1,10 +1,17 @@
 """What can be refused whatever the volumes are, and in which words, wherever it is said."""
 
+import argparse
+from inspect import signature
+
 import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes import yaml
+from beam_volumes.cli.options import computing
+from beam_volumes.expansion.catalogue import CATALOGUE
+from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS, RunOptions
+from beam_volumes.recipes.keys import TOP
 
 WRONG = [
     ({"memory": "2GoB"}, ValueError, "memory '2GoB' is not a size"),
@@ -40,3 +47,22 @@ def test_refused_alike_wherever_it_is_said(wrong, kind, says):
 def test_what_others_say_counts_where_these_say_nothing():
     options = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
     assert (options.workers, options.memory_bytes) == (2, 1 << 30)
+
+
+@pytest.mark.parametrize("name", USER_OPTIONS)
+def test_an_option_is_known_wherever_runs_begin(name):
+    """A new field is on the command line, in YAML and in the service, with its default, by itself."""
+    default = USER_OPTIONS[name].default
+    parser = argparse.ArgumentParser()
+    computing(parser)
+    for function in (bv.compute, bv.Compute, yaml.ComputeRecipe):
+        assert signature(function).parameters[name].default == default
+        assert f"    {name} : " in function.__doc__
+    if USER_OPTIONS[name].metadata["where"]:
+        assert parser.get_default(name) in (default, None)
+        assert f"--{name.replace('_', '-')}" in parser.format_help()
+    assert name in CATALOGUE["ComputeRecipe"].config._fields
+    assert (name in RECIPE_OPTIONS) == (name in TOP)
+    taken = signature(bv.ComputeAll).parameters.keys() & {name}
+    assert taken == signature(yaml.ComputeAll).parameters.keys() & {name}
+    assert taken == {*CATALOGUE["ComputeAll"].config._fields} & {name}

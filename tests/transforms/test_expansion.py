@@ -20,7 +20,7 @@ import beam_volumes as bv
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.space import Space
 from beam_volumes.cli.main import main as command
-from beam_volumes.expansion.catalogue import CATALOGUE, ReadConfig, urn_of
+from beam_volumes.expansion.catalogue import CATALOGUE, urn_of
 from beam_volumes.expansion.rows import SlabRow, row_of, slab_of_row
 from beam_volumes.expansion.service import configured, serving
 from beam_volumes.transforms.slab import Slab
@@ -40,7 +40,7 @@ def test_it_says_what_it_has(service, capsys):
     found = {c.identifier: c for c in SchemaAwareExternalTransform.discover(service)}
     assert found.keys() == {urn_of(name) for name in CATALOGUE}
     read = found[urn_of("ReadSlabs")]
-    assert read.configuration_schema._fields == ReadConfig._fields
+    assert read.configuration_schema._fields == CATALOGUE["ReadSlabs"].config._fields
     assert read.configuration_schema.__annotations__["depth"] == (int | None)
     assert list(read.inputs) == [] and list(found[urn_of("LabelSlabs")].inputs) == ["slabs"]
     # No field is of a type that Python alone has.
