@@ -15,6 +15,7 @@ def crop(volume: Volume, box: str) -> Volume:
     Parameters
     ----------
     volume : Volume
+        What is cropped.
     box : str
         A range per axis, with Python's meaning of negative numbers; empty ranges and axes left
         out at the end are whole.

@@ -107,7 +107,7 @@ def _found(text: str, known: dict[str, Any], where: str) -> Any:
 def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
     operation = step.operation
     inputs = [_value(i, known) for i in step.inputs]
-    by_name = {n: e for n, e in step.parameters.items() if operation.parameters[n]}
+    by_name = {n: e for n, e in step.parameters.items() if operation.volume(n)}
     if operation.is_of_many and len(inputs) > 1:
         by_position = [("", entry) for entry in step.inputs]
         inputs = [tuple(inputs)]
@@ -115,9 +115,9 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
         by_position = [*zip(operation.positional, step.inputs, strict=False)]
     for name, entry in [*by_position, *by_name.items()]:
         # Each of several inputs of one parameter is a volume.
-        wanted = operation.parameters.get(name) if name else "volume"
+        wanted = operation.volume(name) if name else "volume"
         item = _value(entry, known)
-        if name in operation.tables:
+        if name in operation.parameters and operation.parameters[name].is_table:
             if not isinstance(item, Table):
                 raise entry.error(
                     f"{operation.name} takes a table, and {entry.plain()!r} is {_kind(item)}"
@@ -126,7 +126,7 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
         if not _fits(item, wanted):
             what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(
-                f"{operation.name} takes {what.get(wanted or '', 'volumes and numbers')}, and "
+                f"{operation.name} takes {what.get(wanted, 'volumes and numbers')}, and "
                 f"{entry.plain()!r} is {_kind(item)}"
             )
     first = next((i for i in inputs if isinstance(i, Volume)), None)
@@ -136,11 +136,11 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
         ndim = len(axes) if isinstance(axes, list) else 1
     parameters = {}
     for name, entry in step.parameters.items():
-        is_volume = operation.parameters[name] and isinstance(entry.value, str)
+        is_volume = operation.volume(name) and isinstance(entry.value, str)
         parameters[name] = (
             _value(entry, known)
             if is_volume
-            else _parameter(entry, known, ndim, name in operation.tables)
+            else _parameter(entry, known, ndim, operation.parameters[name].is_table)
         )
     with _mistakes(step.where, operation.name, step.parameters):
         return operation.call(*inputs, **parameters)
@@ -150,7 +150,7 @@ def _value(entry: Entry, known: dict[str, Any]) -> Any:
     return _found(entry.value, known, entry.where) if isinstance(entry.value, str) else entry.value
 
 
-def _fits(item: Any, wanted: str | None) -> bool:
+def _fits(item: Any, wanted: str) -> bool:
     """Whether an operation can take an item where it wants a volume, volumes, or whatever counts."""
     if wanted == "volumes":
         return isinstance(item, tuple) and all(isinstance(i, Volume) for i in item)

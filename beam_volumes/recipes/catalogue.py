@@ -1,12 +1,14 @@
-"""The operations that recipes can name: the package's public functions and numpy's arithmetic.
+"""The operations that recipes can name, with their parameters, read from signatures and docstrings.
 
 There is no list to maintain: whatever `beam_volumes` exports that takes a volume or a table first, and no
-function, is an operation, and so is every ufunc that volumes support.
+function, is an operation, and so is every ufunc that volumes support. Checks of recipes, the JSON schema, the
+command line and its help all take an operation's parameters from here.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,43 +24,122 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.recipes.box import crop
 
+_PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
+#: What is said of a default, which the signature says better.
+_DEFAULT = re.compile(r",? (?:optional|default: .*)$")
+_CHOICES = re.compile(r"^\{([^}]*)\}")
+#: By the room of `ops` in which a function is, what it is for.
+FAMILIES = {
+    "filters": "filters",
+    "morphology": "morphology and distances",
+    "extrema": "extrema, peaks and reconstruction",
+    "intensity": "intensity",
+    "labels": "labels and tables",
+    "measure": "numbers of a volume",
+    "geometry": "grids and channels",
+    "arithmetic": "voxel by voxel",
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One thing that an operation takes."""
+
+    name: str
+    #: As the function has it.
+    annotation: str
+    #: For people: what may be given.
+    kind: str
+    #: What holds if it is not given; ``inspect.Parameter.empty`` if it must be.
+    default: object = inspect.Parameter.empty
+    #: What it means.
+    text: str = ""
+
+    @property
+    def volume(self) -> str:
+        """Which names of steps it takes: ``"volume"``, ``"volume or number"``, ``"volumes"``, or ``""``.
+
+        Examples
+        --------
+        >>> Parameter("mask", "Volume | None", "").volume, Parameter("size", "int", "").volume
+        ('volume', '')
+        """
+        if self.annotation == "Sequence[Volume]":
+            return "volumes"
+        words = self.annotation.split(" | ")
+        if "Volume" not in words:
+            return ""
+        return "volume or number" if "Scalar" in words else "volume"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it takes a table: one that a step gives, or the path of files."""
+        return "Table" in self.annotation.split(" | ")
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def is_text(self) -> bool:
+        """Whether nothing but a text can be meant."""
+        return set(_types(self.annotation)) <= {"str", "None"}
+
+    @property
+    def is_flag(self) -> bool:
+        return self.annotation == "bool"
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether one thing alone has to be put into a list."""
+        kinds = [t for t in _types(self.annotation) if t != "None"]
+        return bool(kinds) and all(k.startswith(("Sequence", "tuple")) for k in kinds)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words among what may be given, if the description lists them first.
+
+        Examples
+        --------
+        >>> Parameter("nan", "str", '{"raise", "omit"}').choices
+        ('raise', 'omit')
+        """
+        found = _CHOICES.match(self.kind)
+        return tuple(part.strip(" \"'") for part in found[1].split(",")) if found else ()
+
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation and what it takes.
-
-    Attributes
-    ----------
-    name : str
-    call : callable
-        Takes inputs by position and parameters by name.
-    positional : tuple of str
-        What inputs can be given by position, in order.
-    required : tuple of str
-        What must be given.
-    parameters : dict
-        For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does
-        too, ``"volumes"`` if it takes several, or ``""`` for anything else.
-    tables : tuple of str
-        Those parameters that take a table: one that a step gives, or the path of files.
-    """
+    """An operation and what it takes."""
 
     name: str
+    #: Takes inputs by position and parameters by name.
     call: Callable[..., Any]
+    #: What inputs can be given by position, in order.
     positional: tuple[str, ...]
+    #: What must be given.
     required: tuple[str, ...]
-    parameters: dict[str, str]
-    tables: tuple[str, ...] = ()
+    #: By name, inputs included, in the order of the call; none for arithmetic, which has inputs alone.
+    parameters: dict[str, Parameter]
+    summary: str
+    #: One of `FAMILIES`.
+    family: str = "arithmetic"
+    #: ``"volume"``, ``"volumes"``, ``"number"`` or ``"table"``.
+    gives: str = "volume"
 
     @property
     def is_of_tables(self) -> bool:
         """Whether its first input is a table."""
-        return self.positional[0] in self.tables
+        return bool(self.parameters) and self.parameters[self.positional[0]].is_table
 
     @property
     def is_of_many(self) -> bool:
         """Whether its inputs are the volumes of one parameter."""
-        return self.parameters.get(self.positional[0]) == "volumes"
+        return self.volume(self.positional[0]) == "volumes"
+
+    def volume(self, name: str) -> str:
+        """`Parameter.volume`, empty for inputs of arithmetic."""
+        return self.parameters[name].volume if name in self.parameters else ""
 
     def filled(self, inputs: int) -> tuple[str, ...]:
         """The parameters that a number of inputs fill."""
@@ -71,6 +152,7 @@ def astype(volume: Volume, dtype: str) -> Volume:
     Parameters
     ----------
     volume : Volume
+        What is cast.
     dtype : str
         numpy's name of a dtype, e.g. ``uint8``.
     """
@@ -89,6 +171,7 @@ def with_space(
     Parameters
     ----------
     volume : Volume
+        Its voxels stay as they are.
     other : Volume, optional
         Its voxels lie where those of the result are to lie.
     voxel_size : float or sequence of float, optional
@@ -131,13 +214,13 @@ def num_labels(labels: Volume) -> Scalar:
 @cache
 def operations() -> dict[str, Operation]:
     """Every operation by name."""
-    found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
-    for function in (*_public(), astype, crop, sel, with_space, num_labels):
-        if not inspect.isfunction(function) or _needs_function(function) or _is_eager(function):
-            continue
-        if _takes_volume(_first(function)) or _takes_table(_first(function)):
-            found[function.__name__] = _function(function)
-    return found
+    functions = [
+        f for f in (*_public(), astype, crop, sel, with_space, num_labels) if _is_operation(f)
+    ]
+    return {
+        **{name: _ufunc(name) for name in sorted(SUPPORTED)},
+        **{f.__name__: _function(f) for f in functions},
+    }
 
 
 @cache
@@ -156,52 +239,119 @@ def _public() -> list[Any]:
     return [getattr(bv, name) for name, module in EXPORTS.items() if module.startswith(".ops.")]
 
 
-def _first(function: Callable[..., Any]) -> inspect.Parameter | None:
-    return next(iter(inspect.signature(function).parameters.values()), None)
+def _is_operation(function: Any) -> bool:
+    """Whether a function takes a volume or a table first, needs no function, and is lazy."""
+    if not inspect.isfunction(function):
+        return False
+    signature = inspect.signature(function)
+    needed = [_text(p.annotation) for p in signature.parameters.values() if p.default is p.empty]
+    is_eager = _text(signature.return_annotation).startswith("list[")
+    first = next(iter(signature.parameters.values()), None)
+    if is_eager or any(n.startswith("Callable") for n in needed):
+        return False
+    if first is None or first.kind is first.VAR_POSITIONAL:
+        return False
+    taken = Parameter(first.name, _text(first.annotation), "")
+    return bool(taken.volume) or taken.is_table
 
 
-def _needs_function(function: Callable[..., Any]) -> bool:
-    """Whether it takes a function, which no recipe can give."""
-    parameters = inspect.signature(function).parameters.values()
-    needed = [str(p.annotation) for p in parameters if p.default is p.empty]
-    return any(a.startswith("Callable") for a in needed)
-
-
-def _is_eager(function: Callable[..., Any]) -> bool:
-    """Whether it computes when it is called: reading a recipe computes nothing."""
-    return str(inspect.signature(function).return_annotation).startswith("list[")
-
-
-def _takes_volume(parameter: inspect.Parameter | None) -> str:
-    if parameter is None or parameter.kind == parameter.VAR_POSITIONAL:
-        return ""
-    annotation = parameter.annotation
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if text == "Sequence[Volume]":
-        return "volumes"
-    words = text.replace("|", " ").split()
-    if "Volume" not in words:
-        return ""
-    return "volume or number" if "Scalar" in words else "volume"
-
-
-def _takes_table(parameter: inspect.Parameter | None) -> bool:
-    return parameter is not None and "Table" in str(parameter.annotation).split(" | ")
+def _text(annotation: Any) -> str:
+    return getattr(annotation, "__name__", str(annotation))
 
 
 def _ufunc(name: str) -> Operation:
     names = tuple(f"input {k + 1}" for k in range(getattr(np, name).nin))
-    return Operation(name, partial(apply_ufunc, name), names, names, {})
+    # numpy's docstrings begin with the signature.
+    parts = (inspect.getdoc(getattr(np, name)) or "").split("\n\n")[1:]
+    summary = " ".join(next((part for part in parts if part.strip()), name).split())
+    return Operation(name, partial(apply_ufunc, name), names, names, {}, summary)
 
 
 def _function(function: Callable[..., Any]) -> Operation:
-    parameters = inspect.signature(function).parameters.values()
-    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    name, signature = function.__name__, inspect.signature(function)
+    text = inspect.getdoc(function) or name
+    entries = _entries(text)
+    by_name = [
+        p
+        for p in signature.parameters.values()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    parameters = {}
+    for p in by_name:
+        kind, meaning = entries.get(p.name, ("", ""))
+        annotation = _text(p.annotation)
+        parameters[p.name] = Parameter(
+            p.name, annotation, _kind(kind, annotation), p.default, meaning
+        )
     return Operation(
-        function.__name__,
+        name,
         function,
         tuple(p.name for p in by_name if p.kind == p.POSITIONAL_OR_KEYWORD),
         tuple(p.name for p in by_name if p.default is p.empty),
-        {p.name: _takes_volume(p) for p in by_name},
-        tuple(p.name for p in by_name if _takes_table(p)),
+        parameters,
+        " ".join(text.partition("\n\n")[0].split()),
+        _family(name),
+        _gives(str(signature.return_annotation)),
     )
+
+
+def _types(annotation: str) -> list[str]:
+    """The parts of a union; brackets hold what is inside them together.
+
+    Examples
+    --------
+    >>> _types("float | Sequence[float | str] | None")
+    ['float', 'Sequence[float | str]', 'None']
+    """
+    parts, depth = [""], 0
+    for letter in annotation:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def _kind(text: str, annotation: str) -> str:
+    found = (
+        _DEFAULT.sub("", text).replace(" or numpy.ndarray", "").replace("numpy.ndarray", "array")
+    )
+    return found.replace("Volume", "volume").replace("Scalar", "number") or annotation
+
+
+def _gives(annotation: str) -> str:
+    if annotation.startswith("tuple[Volume"):
+        return "volumes"
+    if "Scalar" in annotation:
+        return "number"
+    return "table" if annotation == "Table" else "volume"
+
+
+def _family(name: str) -> str:
+    """The room of `ops` that a function comes from."""
+    parts = EXPORTS.get(name, "").split(".")
+    found = parts[2] if len(parts) > 2 and parts[1] == "ops" else ""
+    other = {"crop": "geometry", "with_space": "geometry", "num_labels": "labels"}
+    return found if found in FAMILIES else other.get(name, "arithmetic")
+
+
+def _entries(text: str) -> dict[str, tuple[str, str]]:
+    """What a docstring of numpy's form says of each parameter: its kind, and what it means."""
+    found: dict[str, tuple[str, str]] = {}
+    _, _, section = text.partition("\nParameters\n----------\n")
+    names: list[str] = []
+    for line in section.splitlines():
+        if re.fullmatch(r"-{3,}", line):  # the line before was the next section's title
+            break
+        parameter = _PARAMETER.match(line)
+        if parameter:
+            names = parameter[1].split(", ")
+            found |= dict.fromkeys(names, (parameter[2], ""))
+        elif line.startswith(" "):
+            for name in names:
+                kind, told = found[name]
+                found[name] = (kind, f"{told} {line.strip()}".strip())
+        elif line:
+            names = []
+    return found

@@ -19,8 +19,7 @@ from typing import Any
 from beam_volumes.base import hints as elsewhere
 from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.ops.parameters.checks import is_length
-from beam_volumes.recipes.catalogue import footprints, operations
-from beam_volumes.recipes.described import Parameter, described
+from beam_volumes.recipes.catalogue import Parameter, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
 from beam_volumes.recipes.recipe import NAME, split_name
 from beam_volumes.recipes.words import WHERE, Part, Words, spelt
@@ -87,7 +86,7 @@ class _Document:
             )
         self.inputs: dict[str, Entry] = {}
         self.steps: dict[str, _Step] = {}
-        #: What each input and step gives, as `Description.gives` says it, and which are used.
+        #: What each input and step gives, as `Operation.gives` says it, and which are used.
         self.gives: dict[str, str] = {}
         self.used: set[str] = set()
         for part in words.inputs:
@@ -192,9 +191,8 @@ class _Document:
                 operation.name,
                 "takes a table, which a line of words has no name for: write a recipe",
             )
-        told = described(operation)
         said = {
-            name: self._given(told.parameters[name], text, f"{spelt(name)} {text}")
+            name: self._given(operation.parameters[name], text, f"{spelt(name)} {text}")
             for name, text in part.options.items()
         }
         inputs: list[Entry] = []
@@ -212,7 +210,7 @@ class _Document:
             )
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]
-            if self._is_footprint(word) and not operation.parameters.get(name):
+            if self._is_footprint(word) and not operation.volume(name):
                 # It is a size of nothing: whatever stands first that takes one.
                 name = next((n for n in FOOTPRINTS if n in operation.parameters), name)
             if name in said:
@@ -221,15 +219,15 @@ class _Document:
                 )
             if is_arithmetic and _number(word) is not None:
                 inputs.append(Entry(_number(word), word))
-            elif is_arithmetic or operation.parameters[name]:
+            elif is_arithmetic or operation.volume(name):
                 inputs.append(self._volume(word))
             else:
-                said[name] = self._given(told.parameters[name], word, word)
+                said[name] = self._given(operation.parameters[name], word, word)
         for name in operation.positional[len(inputs) :]:
-            if name not in said or not operation.parameters[name] or operation.is_of_many:
+            if name not in said or not operation.volume(name) or operation.is_of_many:
                 break
             inputs.append(said.pop(name))
-        return self._add(part, inputs, said, told.gives)
+        return self._add(part, inputs, said, operation.gives)
 
     def _wants_current(self, part: Part) -> bool:
         """Whether an operation takes the current volume before what is written behind it."""
@@ -240,11 +238,11 @@ class _Document:
         wanted = [
             name
             for name in operation.required
-            if operation.parameters[name] and name not in part.options
+            if operation.volume(name) and name not in part.options
         ]
         given = 0
         for name, word in zip(operation.positional, part.words, strict=False):
-            if not operation.parameters[name] or not (self._is_known(word) or _is_place(word)):
+            if not operation.volume(name) or not (self._is_known(word) or _is_place(word)):
                 break
             given += 1
         return given < len(wanted)

@@ -52,7 +52,7 @@ class RecipeStep:
         """Entries whose value is the name of a step or an input."""
         yield from (i for i in self.inputs if isinstance(i.value, str))
         for name, entry in self.parameters.items():
-            if self.operation.parameters[name] and isinstance(entry.value, str):
+            if self.operation.volume(name) and isinstance(entry.value, str):
                 yield entry
             else:
                 yield from _step_references(entry)

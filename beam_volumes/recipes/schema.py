@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS
-from beam_volumes.recipes.catalogue import Operation, operations
-from beam_volumes.recipes.described import Parameter, described
+from beam_volumes.recipes.catalogue import Operation, Parameter, operations
 from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
 
 Schema = dict[str, Any]
@@ -93,12 +92,9 @@ def _mapping(keys: Any) -> Schema:
 
 
 def _operation(operation: Operation) -> Schema:
-    about = described(operation)
     inputs = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}
     own = {
-        name: {**_parameter(p, operation.parameters[name]), "description": p.text}
-        for name, p in about.parameters.items()
-        if name in operation.parameters
+        name: {**_parameter(p), "description": p.text} for name, p in operation.parameters.items()
     }
     said = {
         "op": {"const": operation.name},
@@ -107,15 +103,15 @@ def _operation(operation: Operation) -> Schema:
     }
     return {
         "type": "object",
-        "description": about.summary,
+        "description": operation.summary,
         "properties": {**own, **said},
         "additionalProperties": False,
     }
 
 
-def _parameter(p: Parameter, volume: str) -> Schema:
+def _parameter(p: Parameter) -> Schema:
     """What a parameter may be, with ``${name}`` and ``{step: name}`` wherever they may stand."""
-    if volume:
+    if p.volume:
         return {"anyOf": [_NAME, {"type": ["number", "null"]}]}
     if p.annotation == "bool":
         return {"anyOf": [{"type": "boolean"}, _VARIABLE], "default": p.default}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from beam_volumes.base.text import nearest
 from beam_volumes.recipes.catalogue import Operation, operations
-from beam_volumes.recipes.described import described
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
 
@@ -120,8 +119,7 @@ def read_words(words: Sequence[str], others: Callable[[str], int | None]) -> Wor
 
 
 def _step(operation: Operation) -> Part:
-    parameters = described(operation).parameters
-    flags = [name for name in operation.parameters if parameters[name].is_flag]
+    flags = [name for name, p in operation.parameters.items() if p.is_flag]
     return Part([], [*operation.parameters], flags, operation)
 
 

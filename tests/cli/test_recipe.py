@@ -220,7 +220,7 @@ SETTINGS = {
     ),
     "output": ("output=x.zarr", lambda r: r.outputs[0].path, "x.zarr"),
     "output's option": ("output.chunks=[1,2,3]", None, "holds 'out.zarr', which has no 'chunks'"),
-    "memory": ("memory=3GiB", lambda r: r.memory, "3GiB"),
+    "memory": ("memory=3GiB", lambda r: r.options["memory"], "3GiB"),
     "no such": (
         "smoth.sigma=2",
         None,
@@ -331,7 +331,7 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
         inputs = []
         for parameter in operation.required:
             if parameter not in how:
-                several = operation.parameters[parameter] == "volumes"
+                several = operation.volume(parameter) == "volumes"
                 item = "mask" if parameter in masks or name.startswith("binary") else "input"
                 item = "colours" if name in WITH_CHANNELS else item
                 item = "labels" if parameter == "labels" else item

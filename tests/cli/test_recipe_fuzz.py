@@ -216,7 +216,7 @@ def steps(draw):
         others = [n for n in operation.parameters if n != operation.positional[0]]
         some = draw(st.lists(st.sampled_from(others), unique=True, max_size=2)) if others else []
         for name in {*some, *operation.required[1:]}:
-            usual = volume if operation.parameters[name] else PARAMETER
+            usual = volume if operation.volume(name) else PARAMETER
             said[name] = draw(PARAMETER if draw(RARELY) else usual)
     if draw(RARELY):
         said[draw(WORDS)] = draw(ANYTHING)

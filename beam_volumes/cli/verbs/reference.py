@@ -11,8 +11,7 @@ from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.messages import plain_text, say
-from beam_volumes.recipes.catalogue import Operation, operations
-from beam_volumes.recipes.described import FAMILIES, Description, Parameter, described
+from beam_volumes.recipes.catalogue import FAMILIES, Operation, Parameter, operations
 from beam_volumes.recipes.schema import schema
 from beam_volumes.recipes.words import spelt
 
@@ -42,7 +41,7 @@ def act_ops(args: argparse.Namespace) -> None:
         lines = told(known[args.name])
     else:
         word = (args.name or "").lower()
-        found = [d for d in map(described, known.values()) if _has(d, word)]
+        found = [op for op in known.values() if _has(op, word)]
         if not found:
             raise ValueError(f"no operation is called {args.name!r}{nearest(args.name, known)}")
         lines = listed(found)
@@ -76,11 +75,11 @@ def act_completion(args: argparse.Namespace) -> None:
     say(argcomplete.shellcode(["beam-volumes"], shell=args.shell).strip())
 
 
-def _has(operation: Description, word: str) -> bool:
+def _has(operation: Operation, word: str) -> bool:
     return word in operation.name or word in operation.summary.lower()
 
 
-def listed(found: list[Description]) -> Iterator[str]:
+def listed(found: list[Operation]) -> Iterator[str]:
     """Operations by what they are for, a line each."""
     width = max(len(d.name) for d in found)
     for family, title in FAMILIES.items():
@@ -99,23 +98,26 @@ def told(operation: Operation) -> Iterator[str]:
     >>> print(next(told(operations()["median_filter"])))
     median_filter: Take the median over a box or footprint around each voxel.
     """
-    about = described(operation)
-    yield f"{about.name}: {plain_text(about.summary)}"
+    yield f"{operation.name}: {plain_text(operation.summary)}"
     yield ""
-    inputs = [n for n in operation.positional if operation.parameters.get(n, "volume")]
+    if operation.is_of_tables:
+        inputs = [operation.positional[0]]
+    else:
+        inputs = [
+            n for n in operation.positional if operation.volume(n) or not operation.parameters
+        ]
     needed = [n for n in operation.required if n not in inputs]
-    words = [*_inputs(operation, inputs), *(f"{spelt(n)} VALUE" for n in needed)]
-    yield f"chain:  {' '.join([about.name, *words])}"
+    if not operation.is_of_tables:  # a line of words has no name for a table
+        words = [*_inputs(operation, inputs), *(f"{spelt(n)} VALUE" for n in needed)]
+        yield f"chain:  {' '.join([operation.name, *words])}"
     several = [n for n in inputs if n in operation.required][1:] or operation.is_of_many
-    recipe = [f"op: {about.name}", "inputs: [NAME, NAME]" if several else "input: NAME"]
+    recipe = [f"op: {operation.name}", "inputs: [NAME, NAME]" if several else "input: NAME"]
     yield f"recipe: {{{', '.join([*recipe, *(f'{n}: VALUE' for n in needed)])}}}"
-    if about.name in EXPORTS:
-        yield f"Python: bv.{about.name}({', '.join(operation.required)})"
+    if operation.name in EXPORTS:
+        yield f"Python: bv.{operation.name}({', '.join(operation.required)})"
     if operation.parameters:
         yield ""
-    for name, p in about.parameters.items():
-        if name not in operation.parameters:
-            continue
+    for name, p in operation.parameters.items():
         as_input = name in inputs and p.is_required
         label = name.upper() if as_input else spelt(name)
         yield f"  {label}  {plain_text(p.kind)}{'' if as_input else _default(p)}"
@@ -123,7 +125,7 @@ def told(operation: Operation) -> Iterator[str]:
             plain_text(p.text), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
         )
     yield ""
-    yield f"It gives {_GIVES[about.gives]}."
+    yield f"It gives {_GIVES[operation.gives]}."
 
 
 def _inputs(operation: Operation, inputs: list[str]) -> Iterator[str]:

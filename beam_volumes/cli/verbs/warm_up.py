@@ -207,7 +207,7 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
     for arguments in calls:
         inputs: list[Any] = [volume for name in operation.required if name not in arguments]
-        if "volumes" in operation.parameters.values():
+        if any(p.volume == "volumes" for p in operation.parameters.values()):
             inputs = [bv.structure_tensor(volume)]
         result = operation.call(*inputs, **arguments)
         yield from result if isinstance(result, tuple) else (result,)
