@@ -27,11 +27,11 @@ def words(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     from beam_volumes.recipes.catalogue import operations
     from beam_volumes.recipes.words import WRITE_OPTIONS, spelt
 
-    known, said = operations(), list(parsed_args.words or [])
+    known, given = operations(), list(parsed_args.words or [])
     if not prefix.startswith("-"):
         found = [*known, *FilesCompleter()(prefix)]
     else:
-        last = next((w for w in reversed(said) if w in known or w in ("-o", "--out")), None)
+        last = next((w for w in reversed(given) if w in known or w in ("-o", "--out")), None)
         names = known[last].parameters if last in known else WRITE_OPTIONS if last else ()
         found = [*map(spelt, names), "--as", "--out", "--dry-run", "--print-recipe", "--overwrite"]
     return [w for w in found if w.startswith(prefix)]

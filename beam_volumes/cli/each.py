@@ -12,7 +12,7 @@ from inspect import signature
 
 from beam_volumes.base.text import counted
 from beam_volumes.cli.execute import execute, results, seconds_text
-from beam_volumes.cli.messages import FAILED, message, say, tell
+from beam_volumes.cli.messages import FAILED, message, print_note, print_result
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
@@ -24,7 +24,7 @@ MAXIMUM = 100
 
 def run_each(
     recipe: Recipe,
-    said: str,
+    given: str,
     out: str | None,
     options: RunOptions,
     crop: str | None = None,
@@ -35,7 +35,7 @@ def run_each(
     Parameters
     ----------
     recipe : Recipe
-    said : str
+    given : str
         The pattern, or ``NAME=PATTERN`` where the recipe has several inputs.
     out : str
         The folder in which each volume gets one of its name.
@@ -52,11 +52,11 @@ def run_each(
     """
     if not out:
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
-    name, pattern = input_of(recipe, said)
+    name, pattern = input_of(recipe, given)
     found = items(pattern, expands(recipe, name))
     recipe_for(recipe, name, found[0], out)  # what cannot work for any is told before the first
     if dry_run:
-        say(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
+        print_result(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
         execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
         return 0
     names = {item.path: item.name for item in found}
@@ -69,12 +69,12 @@ def run_each(
             done += 1
             if error is not None:
                 failed[item.path] = error
-                tell(f"beam-volumes: error: {item.path}: {error}")
+                print_note(f"beam-volumes: error: {item.path}: {error}")
     except KeyboardInterrupt:
-        told = f"{done - len(failed)} of {counted(len(found), 'volume')} are done"
-        raise KeyboardInterrupt(f"{told}; the same command with --resume goes on") from None
+        so_far = f"{done - len(failed)} of {counted(len(found), 'volume')} are done"
+        raise KeyboardInterrupt(f"{so_far}; the same command with --resume goes on") from None
     for line in summary(len(found), failed, time.perf_counter() - began):
-        tell(line)
+        print_note(line)
     return FAILED if failed else 0
 
 
@@ -107,7 +107,7 @@ def _one_by_one(
         ):  # no line for each pass of each
             options = replace(first, progress=False)
         if first.progress is not False:
-            tell(f"{k + 1}/{len(found)} {item.path}")
+            print_note(f"{k + 1}/{len(found)} {item.path}")
         try:
             built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
             names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
@@ -142,11 +142,11 @@ def _in_a_pipeline(
             good, bad = p | beam.Create([item.path for item in found]) | compute
             _ = good | "Tell results" >> beam.ParDo(Report(place))
             _ = bad | "Tell failures" >> beam.ParDo(Report(place))
-        told = read_reports(place)
+        reports = read_reports(place)
     finally:
         Place.of(place).remove()
     for item in found:
-        given, error = told.get(item.path, ({}, "the runner gave no result"))
+        given, error = reports.get(item.path, ({}, "the runner gave no result"))
         for line in results([f"{item.name}: {n}" for n in given], list(given.values())):
-            say(line)
+            print_result(line)
         yield item, error

@@ -11,7 +11,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes
-from beam_volumes.cli.messages import message, say, tell
+from beam_volumes.cli.messages import message, print_note, print_result
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.estimate.accelerators import advice
@@ -63,9 +63,9 @@ def execute(
 def dry(targets: Sequence[Any], options: RunOptions) -> None:
     """Show the whole plan, and what would keep it from being carried out."""
     planned = compute.plan_run(targets, options)
-    say(planned.explain(verbose=True))
+    print_result(planned.explain(verbose=True))
     if _elsewhere(options.runner):
-        say(f"\n{advice(planned)}")
+        print_result(f"\n{advice(planned)}")
     _tell_obstacles(planned, options)
 
 
@@ -77,10 +77,10 @@ def finish(
 ) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
-        say(compute.DESCRIBED)
+        print_result(compute.DESCRIBED)
         return
     for line in results(names, outcome.results):
-        say(line)
+        print_result(line)
     sys.stdout.flush()
     note_unless_quiet(took(outcome).partition("\n")[0] if brief else took(outcome), options)
 
@@ -120,7 +120,7 @@ def table_text(table: pyarrow.Table) -> str:
 def note_unless_quiet(text: str, options: RunOptions) -> None:
     """Print a note on standard error, unless ``--quiet`` is given."""
     if options.progress:
-        tell(text)
+        print_note(text)
 
 
 def _elsewhere(runner: Any) -> bool:
@@ -133,7 +133,7 @@ def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
     try:
         begin(plan, options)
     except OutputExistsError as error:
-        tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
+        print_note(f"beam-volumes: warning: the run would be refused: {message(error)}")
 
 
 def _begins(plan: Plan, note: str) -> str:

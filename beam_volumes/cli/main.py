@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
-from beam_volumes.cli.messages import MISTAKE, quiet, report, tell, warnings_told
+from beam_volumes.cli.messages import MISTAKE, print_note, quiet, report, short_warnings
 from beam_volumes.version import __version__
 
 #: By name: what a verb is for, and its module, which is imported when the verb is asked for.
@@ -55,7 +55,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """A line, and the exit code of mistakes."""
-        tell(f"beam-volumes: error: {message} ({self.prog} --help tells more)")
+        print_note(f"beam-volumes: error: {message} ({self.prog} --help tells more)")
         sys.exit(MISTAKE)
 
 
@@ -131,11 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         line = os.environ.get("COMP_LINE", "").split()[1:]
         completing.offered(parser(next((word for word in line if word in VERBS), "")))
-    args, args.others = parser(verb).parse_known_args(words)
+    args, others = parser(verb).parse_known_args(words)
+    args.others = others
     if not args.debug:
         quiet()
     try:
-        with warnings_told(), _trusting(args.outside):
+        with short_warnings(), _trusting(args.outside):
             if args.others and not args.others_to_beam:
                 import_module("beam_volumes.cli.options").no_others(args)
             code = args.act(args)

@@ -50,12 +50,12 @@ _RECIPE = {
 }
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Print a result."""
     print(printable(text))
 
 
-def tell(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a note on standard error, at once."""
     print(printable(text), file=sys.stderr, flush=True)
 
@@ -79,18 +79,18 @@ def quiet() -> None:
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
+def short_warnings() -> Iterator[None]:
     """Tell of this package's warnings in a line each; those of others are shown as ever."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def told(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        def print_short(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
             if category.__module__.startswith("beam_volumes"):
-                tell(f"beam-volumes: warning: {message}")
+                print_note(f"beam-volumes: warning: {message}")
             else:
                 show(message, category, *rest, **more)
 
-        warnings.showwarning = told  # type: ignore[assignment]
+        warnings.showwarning = print_short  # type: ignore[assignment]
         yield
 
 
@@ -98,16 +98,16 @@ def report(error: BaseException, debug: bool = False, recipe: bool = False) -> i
     """Tell of an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         words = f": {worded(str(error), recipe)}" if str(error) else ""
-        tell(f"beam-volumes: interrupted{words}")
+        print_note(f"beam-volumes: interrupted{words}")
         return INTERRUPTED
     if debug:
-        tell("".join(traceback.format_exception(error)).rstrip())
+        print_note("".join(traceback.format_exception(error)).rstrip())
     mistake = isinstance(error, USER_MISTAKES)
     more = "" if mistake or debug else " (--debug tells more)"
     text = message(error, recipe)
     if len(text) > 2 * SHOWN:
         text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
-    tell(f"beam-volumes: error: {text}{more}")
+    print_note(f"beam-volumes: error: {text}{more}")
     return MISTAKE if mistake else FAILED
 
 
@@ -144,11 +144,11 @@ def worded(text: str, recipe: bool = False) -> str:
     'there are 3: choose one by --index c=DAPI'
     >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
-    >>> worded("give voxel_size=, or say affine='drop'")
+    >>> worded("give voxel_size=, or print_result affine='drop'")
     'give --voxel-size, or say --option affine=drop'
     >>> worded("a plate: choose one by well='B/3'", recipe=True)
     'a plate: choose one by well: B/3'
-    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("say affine='drop'")
+    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("print_result affine='drop'")
     ('give --journal, or --slab 4,8,8', 'say --option affine=drop')
     """
     for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():

@@ -14,7 +14,7 @@ import numpy as np
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.drive.fork_server import start_ahead
-from beam_volumes.drive.interrupted import how_to_go_on_told
+from beam_volumes.drive.interrupted import continuation_shown
 from beam_volumes.drive.local_pipeline import local_launcher
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.graph.keywords import checked_keywords
@@ -307,7 +307,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     kept = session.journal is not None  # whose records are added up, shown or not
     try:
         session.make_scratch()
-        with how_to_go_on_told(session, options):
+        with continuation_shown(session, options):
             known = drive(session, watching if kept or shown else unwatched)
         if known is None:
             _LOG.warning(DESCRIBED)

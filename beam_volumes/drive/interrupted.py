@@ -31,7 +31,7 @@ class _Terminated(BaseException):
 
 
 @contextmanager
-def how_to_go_on_told(session: Session, options: RunOptions) -> Iterator[None]:
+def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
     """While the context lasts, whoever stops the run is told how to go on.
 
     Ctrl-C raises KeyboardInterrupt with it. SIGTERM has it printed on standard error, and ends the process as
@@ -40,7 +40,7 @@ def how_to_go_on_told(session: Session, options: RunOptions) -> Iterator[None]:
 
     def terminated() -> None:
         try:
-            words = f"beam-volumes: terminated: {how_to_go_on(session, options)}"
+            words = f"beam-volumes: terminated: {continuation(session, options)}"
             print(printable(words), file=sys.stderr, flush=True)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -53,10 +53,10 @@ def how_to_go_on_told(session: Session, options: RunOptions) -> Iterator[None]:
         terminated()
 
     try:
-        with _terminated_raises(in_time):
+        with _raise_when_terminated(in_time):
             yield
     except KeyboardInterrupt as error:
-        error.args = ("; ".join(filter(None, (str(error), how_to_go_on(session, options)))),)
+        error.args = ("; ".join(filter(None, (str(error), continuation(session, options)))),)
         raise
     except _Terminated:
         terminated()
@@ -64,7 +64,7 @@ def how_to_go_on_told(session: Session, options: RunOptions) -> Iterator[None]:
 
 
 @contextmanager
-def _terminated_raises(in_time: Callable[[], None]) -> Iterator[None]:
+def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
     """Have SIGTERM raise here, where nobody else handles it, so that what was begun is cleaned up.
 
     ``in_time`` runs in another thread meanwhile: the exception is lost where it is raised in a finalizer, and
@@ -87,7 +87,7 @@ def _terminated_raises(in_time: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def how_to_go_on(session: Session, options: RunOptions) -> str:
+def continuation(session: Session, options: RunOptions) -> str:
     """What continues a run that was stopped just now, in words, and what it has replaced."""
     lost: list[str] = []
     for sink in {repr(s.extents): s for s in session.plan.outputs}.values():

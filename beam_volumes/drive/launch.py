@@ -82,11 +82,11 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 def pipeline_options(options: Any) -> PipelineOptions:
     """Beam's options from whatever form they are given in, copied; this program's arguments are not read."""
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
         with (
             handlers_kept(),
-            contextlib.redirect_stderr(said),
+            contextlib.redirect_stderr(printed),
         ):  # Beam ends the program where it does not understand
             if options is None:
                 options = []
@@ -102,8 +102,8 @@ def pipeline_options(options: Any) -> PipelineOptions:
             options = copy.deepcopy(options)  # the caller's stay as they are
             options.get_all_options()
     except SystemExit:
-        said_last = said.getvalue().strip().rpartition("error: ")[2]
-        raise ValueError(f"options: {said_last}") from None
+        message = printed.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(f"options: {message}") from None
     return options
 
 
@@ -206,8 +206,8 @@ class Elsewhere:
 
     def _describes(self) -> bool:
         """Whether the runner is asked to describe the job, and not to run it."""
-        said = self.options.get_all_options()
-        return bool(said["dry_run"] or said["template_location"])
+        given = self.options.get_all_options()
+        return bool(given["dry_run"] or given["template_location"])
 
 
 def check_installed() -> None:
@@ -259,8 +259,8 @@ def describe(
             )
         )
     pipeline = beam.Pipeline(runner=runner, options=options)
-    told = replace(session, secret=new_secret())
-    known, _ = build(pipeline, told, resource_hints=True, accelerator=accelerator)
+    with_secret = replace(session, secret=new_secret())
+    known, _ = build(pipeline, with_secret, resource_hints=True, accelerator=accelerator)
     bound(pipeline, plan.sweeps_a_process)
     _ = known[-1] | "End" >> beam.Map(end, session)
     pipeline.run()

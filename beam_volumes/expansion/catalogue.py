@@ -86,9 +86,8 @@ def _config(transform: type, **more: Any) -> Any:
     optional = [p.name for p in parameters if p.name not in needed]
     kinds = {p.name: more.get(p.name) or _type_of(p) for p in parameters} | more
     names = [*needed, *dict.fromkeys([*optional, *(n for n in more if n not in needed)])]
-    row: Any = namedtuple(
-        f"{transform.__name__}Config", names, defaults=[None] * (len(names) - len(needed))
-    )
+    nothing = [None] * (len(names) - len(needed))
+    row: Any = namedtuple(f"{transform.__name__}Config", names, defaults=nothing)  # type: ignore[misc]
     row.__annotations__ = {n: kinds[n] if n in needed else kinds[n] | None for n in names}
     return row_type(row)
 
@@ -140,37 +139,37 @@ class SchemaTransform:
                 raise ValueError(
                     f"{name} has no {field!r}; it has {', '.join(known)}{nearest(field, known)}"
                 )
-        said = {field: value for field, value in given.items() if value is not None}
+        fields = {field: value for field, value in given.items() if value is not None}
         for field in known:
-            if field not in self.config._field_defaults and field not in said:
+            if field not in self.config._field_defaults and field not in fields:
                 raise ValueError(f"{name}: the configuration lacks {field}:")
-        return _Bordered(self.make(**said), self.takes == "slabs", self.gives)
+        return _Bordered(self.make(**fields), self.takes == "slabs", self.gives)
 
 
 def _haloed(
-    transform: type, halo: int = 0, halos: Sequence[int] | None = None, **said: Any
+    transform: type, halo: int = 0, halos: Sequence[int] | None = None, **fields: Any
 ) -> beam.PTransform:
     """The transform with the halo of either field."""
     if halos is None:
-        return transform(halo=halo, **said)
+        return transform(halo=halo, **fields)
     if halo or len(halos) not in (3, 6):
         raise ValueError(
             f"{transform.__name__}: halo={halo}, halos={list(halos)}: give one number as halo, or three or "
             "six as halos: for z, y and x one each, or voxels before and after"
         )
     each = list(halos) if len(halos) == 3 else [*zip(halos[::2], halos[1::2], strict=True)]
-    return transform(halo=each, **said)
+    return transform(halo=each, **fields)
 
 
-def _label(background: float | None = None, **said: Any) -> beam.PTransform:
+def _label(background: float | None = None, **fields: Any) -> beam.PTransform:
     # A row says None of what is not there; in a volume of whole numbers the background is one.
     if background is not None:
-        said["background"] = int(background) if background == int(background) else background
-    return yaml.LabelSlabs(**said)
+        fields["background"] = int(background) if background == int(background) else background
+    return yaml.LabelSlabs(**fields)
 
 
-def _watch(shape: Sequence[int], **said: Any) -> beam.PTransform:
-    return transforms.WatchSlices(shape=tuple(shape), **said)
+def _watch(shape: Sequence[int], **fields: Any) -> beam.PTransform:
+    return transforms.WatchSlices(shape=tuple(shape), **fields)
 
 
 #: What slabs are told as, and where.

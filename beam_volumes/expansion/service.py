@@ -75,10 +75,10 @@ class Service(ExpansionServiceServicer):
     def Expand(self, request: Any, context: Any = None) -> Any:
         """Say what a transform consists of; no other than ours, which call no code of the client's."""
         if request.transform.spec.urn != common_urns.schematransform_based_expand.urn:
-            said = (
+            refusal = (
                 f"{request.transform.spec.urn!r} is not served here, but SchemaTransforms alone: "
             )
-            return beam_expansion_api_pb2.ExpansionResponse(error=f"{said}{', '.join(_BY_URN)}")
+            return beam_expansion_api_pb2.ExpansionResponse(error=f"{refusal}{', '.join(_BY_URN)}")
         return super().Expand(request, context)
 
 
@@ -99,20 +99,20 @@ def serving(
     OSError
         If the port is taken.
     """
-    said = PipelineOptions([*options, "--sdk_location=container"])
+    pipeline_options = PipelineOptions([*options, "--sdk_location=container"])
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
         raise OSError(f"port {port} of {host} is taken or not ours to take ({error})") from None
     pool = None
-    portable = said.view_as(PortableOptions)
+    portable = pipeline_options.view_as(PortableOptions)
     if portable.environment_type is None:
         pool = Pool()
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
         portable.environment_type = "EXTERNAL"
         portable.environment_config = f"{host}:{bound}"
-    service = Service(said)
+    service = Service(pipeline_options)
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(service, server)
     beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(
         service.artifact_service(), server

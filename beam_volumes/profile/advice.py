@@ -87,14 +87,14 @@ def _reading(m: Measured, setting: Setting) -> Iterator[str]:
     sources = [s.source for p in m.plan.passes for s in p.program.steps if s.source is not None]
     if share >= _MUCH:
         cpu = sum(i.cpu for i in m.items if i.activity.kind in READING)
-        least = min(sources, key=lambda s: s.chunk_bytes)
+        smallest = min(sources, key=lambda s: s.chunk_bytes)
         text = (
             f"reading takes {_percent(share)} of the CPU time, {_speed(m.plan.bytes_read, cpu)}: "
         )
-        if least.chunk_bytes < _SMALL:
+        if smallest.chunk_bytes < _SMALL:
             yield text + (
-                f"its chunks of {_box(least.chunk)} are only {format_bytes(least.chunk_bytes)}; larger ones, "
-                "of some MiB, cost less to find and to open"
+                f"its chunks of {_box(smallest.chunk)} are only {format_bytes(smallest.chunk_bytes)}; larger "
+                "ones, of some MiB, cost less to find and to open"
             )
         elif any(s.encoded for s in sources):
             yield text + (

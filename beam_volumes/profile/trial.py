@@ -20,7 +20,7 @@ from beam_volumes.plan.planner import Wanted, make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile.advice import Setting, advise
 from beam_volumes.profile.measure import Measured, foreseen, measure, timed
-from beam_volumes.recipes import box
+from beam_volumes.recipes import catalogue
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Recipe
@@ -118,7 +118,7 @@ def profile_recipe(
     targets = build(recipe, noted).targets
     whole = make_plan(targets, options)
     largest = max(inputs, key=lambda v: v.size)
-    asked: Crop = (lambda v: box.crop(v, crop)) if crop is not None else (lambda v: v)
+    asked: Crop = (lambda v: catalogue.crop(v, crop)) if crop is not None else (lambda v: v)
     inside = asked(largest)
 
     def of(voxels: int) -> Any:

@@ -12,10 +12,17 @@ from beam_volumes.graph.protocols import nothing_computed
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.planner import Wanted
-from beam_volumes.recipes.box import crop as cropped
+from beam_volumes.recipes.catalogue import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
-from beam_volumes.recipes.document import Entry, RecipeError
-from beam_volumes.recipes.recipe import Input, Recipe, RecipeOutput, RecipeStep, split_name
+from beam_volumes.recipes.document import Entry, RecipeError, load, placed
+from beam_volumes.recipes.recipe import (
+    Input,
+    Recipe,
+    RecipeOutput,
+    RecipeStep,
+    checked_recipe,
+    split_name,
+)
 
 
 @dataclass(frozen=True)
@@ -229,3 +236,30 @@ def _mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None)
                 where = entry.where
         prefix = "" if not what or text.startswith((f"{what}:", f"{what} ")) else f"{what}: "
         raise RecipeError(where, prefix + text) from error
+
+
+class Steps:
+    """What steps of a recipe make of a volume, which is their ``input``."""
+
+    def __init__(self, steps: str | Mapping[str, Any]):
+        self.steps = dict(mapping_of(steps, "steps"))
+        self.__name__ = self.last = list(self.steps)[-1]
+        # A mistake is told where the pipeline is built.
+        self.recipe()
+
+    def recipe(self) -> Recipe:
+        """The recipe, whose input is not opened."""
+        document = {"input": "slabs", "steps": self.steps, "outputs": [{"step": self.last}]}
+        return checked_recipe(placed(document, "config"))
+
+    def __call__(self, volume: Volume) -> Volume:
+        found: Volume = expressions(self.recipe(), given={"input": volume})[self.last]
+        return found
+
+
+def mapping_of(given: str | Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A mapping of a configuration, which may be a text."""
+    found = load(given, f"config.{name}").plain() if isinstance(given, str) else given
+    if not isinstance(found, Mapping) or not found:
+        raise ValueError(f"config.{name}: {given!r}; give a mapping")
+    return found

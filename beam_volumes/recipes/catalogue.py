@@ -22,11 +22,12 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.recipes.box import crop
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
 #: What is said of a default, which the signature says better.
 _DEFAULT = re.compile(r",? (?:optional|default: .*)$")
+#: A range of a box.
+_RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
 #: By the room of `ops` in which a function is, what it is for.
 FAMILIES = {
@@ -144,6 +145,37 @@ class Operation:
     def filled(self, inputs: int) -> tuple[str, ...]:
         """The parameters that a number of inputs fill."""
         return self.positional[: 1 if self.is_of_many else inputs]
+
+
+def crop(volume: Volume, box: str) -> Volume:
+    """The part of a volume inside a box.
+
+    Parameters
+    ----------
+    volume : Volume
+        What is cropped.
+    box : str
+        A range per axis, with Python's meaning of negative numbers; empty ranges and axes left
+        out at the end are whole.
+
+    Examples
+    --------
+    >>> crop(bv.open(np.zeros((8, 9, 10))), "2:4,,-3:").shape
+    (2, 9, 3)
+    """
+    parts = str(box).split(",")
+    matches = [_RANGE.fullmatch(p) for p in parts]
+    if not all(matches):
+        raise ValueError(f"the box {box!r} is not of the form z0:z1,y0:y1,x0:x1")
+    axes = ", ".join(volume.axes)
+    if len(parts) > volume.ndim:
+        raise ValueError(f"the box {box!r} has {len(parts)} ranges for the axes {axes}")
+    ranges = [slice(*(int(n) if n else None for n in m.groups())) for m in matches if m]
+    result = volume[tuple(ranges)]
+    if 0 in result.shape and 0 not in volume.shape:
+        shape = " x ".join(map(str, volume.shape))
+        raise ValueError(f"the box {box!r} holds nothing of a volume of {shape} ({axes})")
+    return result
 
 
 def astype(volume: Volume, dtype: str) -> Volume:
@@ -350,8 +382,8 @@ def _entries(text: str) -> dict[str, tuple[str, str]]:
             found |= dict.fromkeys(names, (parameter[2], ""))
         elif line.startswith(" "):
             for name in names:
-                kind, told = found[name]
-                found[name] = (kind, f"{told} {line.strip()}".strip())
+                kind, meaning = found[name]
+                found[name] = (kind, f"{meaning} {line.strip()}".strip())
         elif line:
             names = []
     return found

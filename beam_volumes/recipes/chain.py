@@ -65,14 +65,14 @@ class _Step:
     def entry(self, name: str, before: str | None) -> Entry:
         """As a recipe has it: what it takes by itself, the one before, is left out."""
         op = Entry(self.operation, self.operation)
-        said = dict(self.parameters)
+        given = dict(self.parameters)
         if [i.value for i in self.inputs] != [before]:
             several = Entry(self.inputs, op.where)
             one = self.inputs[0] if len(self.inputs) == 1 else None
-            said = {"inputs": several, **said} if one is None else {"input": one, **said}
+            given = {"inputs": several, **given} if one is None else {"input": one, **given}
         if name != self.operation:
-            said = {"op": op, **said}
-        return Entry(said, op.where) if said else op
+            given = {"op": op, **given}
+        return Entry(given, op.where) if given else op
 
 
 class _Document:
@@ -90,7 +90,7 @@ class _Document:
         self.gives: dict[str, str] = {}
         self.used: set[str] = set()
         for part in words.inputs:
-            self._input(part, alone=len(words.inputs) == 1)
+            self._input(part, is_only=len(words.inputs) == 1)
         #: The volume that an operation takes where nothing else is said.
         self.current = next(iter(self.inputs))
         written = [(self.current, part) for n, part in words.outputs if n == 0]
@@ -115,11 +115,11 @@ class _Document:
 
     # inputs
 
-    def _input(self, part: Part, alone: bool) -> None:
+    def _input(self, part: Part, is_only: bool) -> None:
         word = part.words[0]
         name, equals, path = word.partition("=")
         if not (equals and NAME.fullmatch(name)) or os.path.exists(word):
-            path, name = word, "input" if alone else self._free(_stem(word))
+            path, name = word, "input" if is_only else self._free(_stem(word))
             close = difflib.get_close_matches(word, operations(), 1, 0.8)
             if close and not _is_place(word):
                 raise RecipeError(
@@ -168,8 +168,8 @@ class _Document:
             if not _is_place(word):
                 known = [n for n in self.gives if n not in operations()]
                 hint = nearest(word, [*known, *operations()]) if known else ""
-                said = elsewhere.hint(word, list(operations()))
-                hint = hint or (f"; {said.replace('bv.', '')}" if said else "")
+                given = elsewhere.hint(word, list(operations()))
+                hint = hint or (f"; {given.replace('bv.', '')}" if given else "")
                 hint = hint or "; give a path, or a name said before by --as NAME or NAME=PATH"
                 raise RecipeError(WHERE, f"{word!r} is no volume and no operation{hint}")
             same = [n for n, e in self.inputs.items() if e.value == word]
@@ -191,7 +191,7 @@ class _Document:
                 operation.name,
                 "takes a table, which a line of words has no name for: write a recipe",
             )
-        said = {
+        given = {
             name: self._given(operation.parameters[name], text, f"{spelt(name)} {text}")
             for name, text in part.options.items()
         }
@@ -204,16 +204,16 @@ class _Document:
             for word in part.words:
                 if not _is_value(word):
                     self._volume(word)  # it may mean nothing at all
-            most = len(operation.positional)
+            limit = len(operation.positional)
             raise RecipeError(
-                operation.name, f"takes up to {most}, and gets {len(words)}: {', '.join(words)}"
+                operation.name, f"takes up to {limit}, and gets {len(words)}: {', '.join(words)}"
             )
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]
             if self._is_footprint(word) and not operation.volume(name):
                 # It is a size of nothing: whatever stands first that takes one.
                 name = next((n for n in FOOTPRINTS if n in operation.parameters), name)
-            if name in said:
+            if name in given:
                 raise RecipeError(
                     operation.name, f"{spelt(name)} is given twice: {word} is another"
                 )
@@ -222,12 +222,12 @@ class _Document:
             elif is_arithmetic or operation.volume(name):
                 inputs.append(self._volume(word))
             else:
-                said[name] = self._given(operation.parameters[name], word, word)
+                given[name] = self._given(operation.parameters[name], word, word)
         for name in operation.positional[len(inputs) :]:
-            if name not in said or not operation.volume(name) or operation.is_of_many:
+            if name not in given or not operation.volume(name) or operation.is_of_many:
                 break
-            inputs.append(said.pop(name))
-        return self._add(part, inputs, said, operation.gives)
+            inputs.append(given.pop(name))
+        return self._add(part, inputs, given, operation.gives)
 
     def _wants_current(self, part: Part) -> bool:
         """Whether an operation takes the current volume before what is written behind it."""
@@ -247,13 +247,13 @@ class _Document:
             given += 1
         return given < len(wanted)
 
-    def _add(self, part: Part, inputs: list[Entry], said: dict[str, Entry], gives: str) -> str:
+    def _add(self, part: Part, inputs: list[Entry], given: dict[str, Entry], gives: str) -> str:
         operation = part.operation
         assert operation is not None
         name = part.name or self._free(operation.name)
         if part.name:
             self._check_name(name)
-        self.steps[name] = _Step(operation.name, inputs, said)
+        self.steps[name] = _Step(operation.name, inputs, given)
         self.gives[name] = gives
         if gives in ("volume", "volumes"):
             self.current = name
@@ -294,8 +294,8 @@ class _Document:
             path, options = part.words[0], {}
             for key, text in part.options.items():
                 options[key] = _stored(key, text)
-            said = {"step": Entry(name, path), "path": Entry(path, path), **options}
-            outputs.append(Entry(said, path))
+            given = {"step": Entry(name, path), "path": Entry(path, path), **options}
+            outputs.append(Entry(given, path))
         gone = {name for name, _ in written} | self.used
         for name in self.steps:
             if name in gone:
@@ -364,18 +364,18 @@ def _spec(text: str) -> Entry:
         raise RecipeError(WHERE, f"{text} is not JSON: {error}") from None
 
 
-def _index(said: Entry) -> Entry:
+def _index(given: Entry) -> Entry:
     """``t=0,c=DAPI`` as a mapping."""
-    if isinstance(said.value, dict):
-        return said
-    parts = said.value if isinstance(said.value, list) else [said]
+    if isinstance(given.value, dict):
+        return given
+    parts = given.value if isinstance(given.value, list) else [given]
     found = {}
     for part in parts:
         axis, equals, value = (s.strip() for s in str(part.value).partition("="))
         if not (axis and equals and value):
             raise RecipeError(f"--index {part.plain()}", "write it as --index t=0,c=DAPI")
         found[axis] = parse_value(value, "--index")
-    return Entry(found, said.where)
+    return Entry(found, given.where)
 
 
 def _stored(key: str, text: str) -> Entry:

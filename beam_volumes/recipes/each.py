@@ -75,15 +75,15 @@ def expands(recipe: Recipe, name: str) -> bool:
     return not {"well", "field", "dataset"} & {*recipe.inputs[name].options}
 
 
-def input_of(recipe: Recipe, said: str) -> tuple[str, str]:
+def input_of(recipe: Recipe, given: str) -> tuple[str, str]:
     """The input that is another one each time, and the pattern: ``--each`` may begin with ``NAME=``."""
-    name, equals, pattern = said.partition("=")
+    name, equals, pattern = given.partition("=")
     if equals and name in recipe.inputs:
         return name, pattern
     if len(recipe.inputs) == 1:
-        return next(iter(recipe.inputs)), said
+        return next(iter(recipe.inputs)), given
     hint = nearest(name, recipe.inputs) if equals else f"; known are {', '.join(recipe.inputs)}"
-    raise ValueError(f"--each {said}: say which input it is, as NAME=PATTERN{hint}")
+    raise ValueError(f"--each {given}: say which input it is, as NAME=PATTERN{hint}")
 
 
 def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
@@ -110,14 +110,14 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
         )
     inputs = {**recipe.inputs, name: replace(recipe.inputs[name], what=item.path)}
     return replace(
-        recipe, inputs=inputs, outputs=outputs, document=_told(recipe, name, item, paths)
+        recipe, inputs=inputs, outputs=outputs, document=_document_for(recipe, name, item, paths)
     )
 
 
-def _told(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
+def _document_for(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
     """The recipe as plain data, with the same changes."""
-    told = copy.deepcopy(recipe.document)
-    places, key = (told, "input") if "input" in told else (told["inputs"], name)
+    changed = copy.deepcopy(recipe.document)
+    places, key = (changed, "input") if "input" in changed else (changed["inputs"], name)
     entry = places[key]
     if isinstance(entry, dict):
         rest = {k: v for k, v in entry.items() if k not in ("path", "spec")}
@@ -125,15 +125,15 @@ def _told(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
     else:
         places[key] = item.path
     left = iter(paths)
-    entries = told["outputs"] if "outputs" in told else [told["output"]]
+    entries = changed["outputs"] if "outputs" in changed else [changed["output"]]
     for k, output in enumerate(entries):
         if isinstance(output, str):
             entries[k] = next(left)
         elif output.get("path") is not None:
             entries[k] = {**output, "path": next(left)}
-    if "outputs" not in told:
-        told["output"] = entries[0]
-    return told
+    if "outputs" not in changed:
+        changed["output"] = entries[0]
+    return changed
 
 
 def _name(path: str) -> str:

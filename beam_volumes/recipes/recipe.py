@@ -233,22 +233,22 @@ def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, RecipeSte
 
 def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
     if isinstance(entry.value, str):
-        said: dict[str, Entry] = {"op": entry}
+        given: dict[str, Entry] = {"op": entry}
     elif entry.value is None:
-        said = {}
+        given = {}
     else:
-        said = dict(entry.mapping(f"the step {name!r}"))
-    op = said.pop("op", None) or Entry(name, entry.where)
+        given = dict(entry.mapping(f"the step {name!r}"))
+    op = given.pop("op", None) or Entry(name, entry.where)
     operation = operations().get(op.value) if isinstance(op.value, str) else None
     if operation is None:
         hint = nearest(str(op.value), operations()) or (
             "; give the step an op:" if op.value == name else ""
         )
         raise op.error(f"no operation is called {op.plain()!r}{hint}")
-    inputs = _step_inputs(name, said, entry, previous)
+    inputs = _step_inputs(name, given, entry, previous)
     filled = operation.filled(len(inputs))
     known = [p for p in operation.parameters if p not in filled]
-    for key, e in said.items():
+    for key, e in given.items():
         if key in known:
             continue
         if key in operation.parameters:
@@ -261,16 +261,16 @@ def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
             f"{operation.name} takes {counted(len(operation.positional), 'input')}, and {len(inputs)} are "
             "given"
         )
-    missing = [r for r in operation.required if r not in (*filled, *said)]
+    missing = [r for r in operation.required if r not in (*filled, *given)]
     if missing:
         raise entry.error(f"{operation.name} needs {', '.join(missing)}")
-    return RecipeStep(name, operation, inputs, said, entry.where)
+    return RecipeStep(name, operation, inputs, given, entry.where)
 
 
 def _step_inputs(
-    name: str, said: dict[str, Entry], entry: Entry, previous: str | None
+    name: str, given: dict[str, Entry], entry: Entry, previous: str | None
 ) -> tuple[Entry, ...]:
-    one, many = said.pop("input", None), said.pop("inputs", None)
+    one, many = given.pop("input", None), given.pop("inputs", None)
     if one is not None and many is not None:
         raise many.error("give input or inputs, not both")
     if one is not None:
@@ -369,23 +369,23 @@ def _outputs(
 
 def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
     if isinstance(entry.value, str):
-        said: dict[str, Entry] = {"path": entry}
+        given: dict[str, Entry] = {"path": entry}
     else:
         entry.check_keys(OUTPUT_KEYS, "an output")
-        said = dict(entry.value)
-    step = said.pop("step", None)
+        given = dict(entry.value)
+    step = given.pop("step", None)
     if step is None and last is None:
         raise entry.error("an output needs step: the name of the step that it writes")
     if step is not None and split_name(str(step.value))[0] not in names:
         raise step.error(
             f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}"
         )
-    path = said.pop("path", None)
+    path = given.pop("path", None)
     if path is not None and not isinstance(path.value, str):
         raise path.error(f"path: {path.plain()!r} is not a text")
-    if path is None and said:
+    if path is None and given:
         raise entry.error("an output with options needs path:")
     name = str(step.value) if step is not None else str(last)
     return RecipeOutput(
-        name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where
+        name, path.value if path else None, {k: e.plain() for k, e in given.items()}, entry.where
     )

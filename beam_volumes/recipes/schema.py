@@ -96,7 +96,7 @@ def _operation(operation: Operation) -> Schema:
     own = {
         name: {**_parameter(p), "description": p.text} for name, p in operation.parameters.items()
     }
-    said = {
+    common = {
         "op": {"const": operation.name},
         "input": {"type": ["string", "number"]},
         "inputs": inputs,
@@ -104,7 +104,7 @@ def _operation(operation: Operation) -> Schema:
     return {
         "type": "object",
         "description": operation.summary,
-        "properties": {**own, **said},
+        "properties": {**own, **common},
         "additionalProperties": False,
     }
 

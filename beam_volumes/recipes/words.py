@@ -142,14 +142,14 @@ def _option(
         return
     if option == "--option" and owners and owners[0].takes is OPEN_OPTIONS:
         # As other verbs spell what only some formats know.
-        said = value if equals else _value(option, left)
-        option, equals, value = said.partition("=")
+        pair = value if equals else _value(option, left)
+        option, equals, value = pair.partition("=")
         key = option.strip()
         if not (key and equals and value):
-            raise RecipeError(WHERE, f"--option {said}: write it as NAME=VALUE")
+            raise RecipeError(WHERE, f"--option {pair}: write it as NAME=VALUE")
         if key not in OPEN_OPTIONS:
             raise RecipeError(
-                WHERE, f"--option {said}: no format has it{nearest(key, OPEN_OPTIONS)}"
+                WHERE, f"--option {pair}: no format has it{nearest(key, OPEN_OPTIONS)}"
             )
     for owner in owners:
         name = key.removeprefix("no_") if key.removeprefix("no_") in owner.flags else key

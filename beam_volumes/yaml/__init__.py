@@ -5,11 +5,11 @@ mapping with ``path``, and ``steps`` whose last one it is. Mappings may be texts
 where an expansion service has these transforms (`beam_volumes.expansion`): its configurations are rows.
 """
 
-from beam_volumes.yaml.measures import MeasureSlabs
 from beam_volumes.yaml.slabs import (
     ApplyStages,
     ComputeRecipe,
     LabelSlabs,
+    MeasureSlabs,
     ReadSlabs,
     RegionTable,
     WriteSlabs,

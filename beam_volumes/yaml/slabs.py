@@ -12,10 +12,9 @@ from beam_volumes import transforms
 from beam_volumes.across.tables import default_properties
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.recipes.build import build, expressions
+from beam_volumes.recipes.build import Steps, build, expressions, mapping_of
 from beam_volumes.recipes.document import load, placed
 from beam_volumes.recipes.recipe import checked_recipe, recipe_from
-from beam_volumes.recipes.steps import Steps, steps_of
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.yaml.parameters import (
     ErrorOutput,
@@ -159,7 +158,7 @@ def volume_of(
     if isinstance(input, str) and input.lstrip().startswith("{"):
         input = load(input, "config.input").plain()
     if steps is not None:
-        steps = steps_of(steps)
+        steps = mapping_of(steps, "steps")
     last = list(steps)[-1] if steps else "input"
     document = {"input": input, "steps": steps, "outputs": [{"step": last}]}
     found = expressions(checked_recipe(placed(document, "config")))[last]
@@ -201,7 +200,7 @@ class ApplyStages(beam.PTransform):
     ):
         super().__init__()
         self.errors = ErrorOutput(error_handling, "ApplyStages")
-        self.apply = self.errors.asked(transforms.ApplyStages(Steps(steps_of(steps))))
+        self.apply = self.errors.asked(transforms.ApplyStages(Steps(steps)))
 
     def expand(self, slabs: beam.PCollection) -> Any:
         return self.errors.outputs(slabs | "Apply" >> self.apply)
@@ -400,3 +399,73 @@ class _Place:
 
     def __call__(self, volume: str) -> str:
         return self.path.replace("{volume}", volume)
+
+
+@with_parameters_of(transforms.MeasureSlabs, names=("memory",))
+class MeasureSlabs(beam.PTransform):
+    """Measure slabs: numbers of the whole volume, as rows of ``name`` and ``value``.
+
+    Parameters
+    ----------
+    grid : mapping
+        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth``, ``tile`` and ``halo`` if it has
+        them. Its ``dtype`` where a step in between has changed that.
+    numbers : mapping or str
+        Under the name of each number the steps, as in a recipe, that make it of the volume.
+    %(options)s
+
+    Raises
+    ------
+    ValueError
+        If a step is wrong, or a number needs more than one sweep over the voxels, or a larger halo than
+        slabs have; in a worker, if slabs are missing or there twice.
+
+    See Also
+    --------
+    RegionTable : the regions of labels.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em, grid = bv.open(np.arange(24, dtype="u1").reshape(4, 2, 3)), {"input": "em.zarr", "depth": 2}
+    >>> _ = bv.compute(em.to("em.zarr"), runner=None)
+    >>> numbers = {"mean": {"mean": None}, "high": {"percentile": {"q": 50}}}
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | ReadSlabs("em.zarr", depth=2) | MeasureSlabs(grid, numbers)
+    ...     texts = rows | beam.Map(lambda row: f"{row.name}: {row.value}")
+    ...     _ = texts | beam.combiners.ToList() | beam.Map(lambda all: print(*sorted(all)))
+    high: 11.5 mean: 11.5
+    """
+
+    def __init__(
+        self,
+        grid: Mapping[str, Any],
+        numbers: Mapping[str, Any] | str,
+        **options: Any,
+    ):
+        super().__init__()
+        given = mapping_of(numbers, "numbers")
+        functions: dict[str, Any] = {name: Steps(steps) for name, steps in given.items()}
+        if reserved := {"slabs", "partial", "memory", "self"} & {*functions}:
+            raise ValueError(f"MeasureSlabs: numbers: {reserved.pop()!r} is no name for a number")
+        cut = grid_from(grid, "MeasureSlabs", ("halo", "dtype"))
+        self.measure = transforms.MeasureSlabs(cut, **options, **functions)
+        if self.measure.tables:
+            raise ValueError(
+                f"MeasureSlabs: {', '.join(self.measure.tables)}: tables have rows of no one schema; take "
+                "RegionTable, or ComputeRecipe with a path:"
+            )
+
+    def expand(self, slabs: beam.PCollection) -> beam.PCollection:
+        found = slabs | "Measure" >> self.measure
+        kind = row_of_kinds({"name": str, "value": float})
+        rows = [
+            number | f"Row {k}" >> beam.FlatMap(_named_numbers, name).with_output_types(kind)
+            for k, (name, number) in enumerate(found.items(), 1)
+        ]
+        return tuple(rows) | beam.Flatten()
+
+
+def _named_numbers(value: Any, name: str) -> Iterator[beam.Row]:
+    for each, number in numbers_of(name, value):
+        yield beam.Row(name=each, value=number)

@@ -10,9 +10,9 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 
 from beam_volumes import transforms
 from beam_volumes.graph.volume import Volume
+from beam_volumes.recipes.build import Steps, mapping_of
 from beam_volumes.recipes.each import Targets, input_of
 from beam_volumes.recipes.recipe import recipe_from
-from beam_volumes.recipes.steps import Steps, mapping_of, steps_of
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.yaml.parameters import (
     ErrorOutput,
@@ -43,10 +43,10 @@ class _Paths(beam.PTransform):
             ) from None
         field = next(iter(fields)) if self.field is None and len(fields) == 1 else self.field
         if field is None or field not in fields:
-            said = "" if self.field is None else f" has no {self.field!r}, and"
+            lacking = "" if self.field is None else f" has no {self.field!r}, and"
             raise ValueError(
-                f"{self.name}: the row of a volume{said} has the fields {', '.join(fields)}: say by field: "
-                "which of them is its path"
+                f"{self.name}: the row of a volume{lacking} has the fields {', '.join(fields)}: say by "
+                "field: which of them is its path"
             )
         return rows | "Path" >> beam.Map(lambda row: str(getattr(row, field))).with_output_types(
             str
@@ -119,7 +119,7 @@ class _Opening:
         self.input = {} if input is None else mapping_of(input, "input")
         if {"path", "spec"} & {*self.input}:
             raise ValueError("config.input: has a path, and elements are the paths: leave it out")
-        self.steps = None if steps is None else Steps(steps_of(steps)).steps
+        self.steps = None if steps is None else Steps(steps).steps
 
     def __call__(self, path: str) -> Volume:
         return volume_of({**self.input, "path": path}, self.steps)
@@ -193,8 +193,8 @@ class ComputeAll(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> Any:
         out = rows | "Paths" >> _Paths(self.field, "ComputeAll") | "Compute" >> self.compute
         kinds = {"volume": str, "name": str, "path": str | None, "value": float | None}
-        told = beam.FlatMap(_results).with_output_types(row_of_kinds(kinds))
-        return self.errors.outputs(out, then=lambda found: found | "Rows" >> told)
+        to_rows = beam.FlatMap(_results).with_output_types(row_of_kinds(kinds))
+        return self.errors.outputs(out, then=lambda found: found | "Rows" >> to_rows)
 
 
 def _results(found: tuple[str, Mapping[str, Any]]) -> Iterator[beam.Row]:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.cli.verbs.reference import told
+from beam_volumes.cli.verbs.reference import describe
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.chain import document
-from beam_volumes.recipes.document import load
-from beam_volumes.recipes.printed import printed
+from beam_volumes.recipes.document import load, printed
 from beam_volumes.recipes.recipe import checked_recipe, parse_recipe
 from beam_volumes.recipes.words import read_words
 
@@ -192,7 +191,7 @@ def test_every_operation_is_described(command):
     for name, operation in operations().items():
         assert operation.summary != name
         assert all(p.kind and p.text for p in operation.parameters.values()), name
-        assert f"op: {name}" in "\n".join(told(operation))
+        assert f"op: {name}" in "\n".join(describe(operation))
     code, out, _ = command("ops")
     assert code == 0 and all(f"  {name} " in out for name in operations())
     code, out, _ = command("ops", "regionprops_table")

@@ -83,7 +83,7 @@ def test_stats(image, work, command, monkeypatch):
     code, told, err = command("stats", "l.zarr", "t.parquet", "--crop", "0:5", "--quiet", *NONE)
     assert (code, err) == (0, "") and told.endswith("t.parquet\n")
     assert len(os.listdir("t.parquet")) == 3
-    monkeypatch.setattr(execute, "MOST_ROWS", 2)
+    monkeypatch.setattr(execute, "MAX_ROWS", 2)
     assert command("stats", "l.zarr", *NONE)[1].startswith(f"{labels.max()} rows: give")
 
 

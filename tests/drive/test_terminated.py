@@ -14,7 +14,7 @@ interrupted.GRACE = 0.1
 ended = []
 plan = SimpleNamespace(outputs=[])
 session = SimpleNamespace(journal=None, plan=plan, end=lambda: print("scratch is removed", flush=True))
-with interrupted.how_to_go_on_told(session, SimpleNamespace(runner=None)):
+with interrupted.continuation_shown(session, SimpleNamespace(runner=None)):
     begun = time.monotonic()
     while time.monotonic() < begun + 60:
         try:

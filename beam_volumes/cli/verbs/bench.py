@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.execute import seconds_text
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import budgeting, cropping, setting
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
@@ -31,7 +31,7 @@ def act(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     found = profile_recipe(recipe, args.crop, memory=args.memory, workers=args.workers)
     for line in report(found):
-        say(line)
+        print_result(line)
 
 
 def report(trial: Profile) -> Iterator[str]:

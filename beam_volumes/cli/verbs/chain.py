@@ -6,12 +6,12 @@ import argparse
 
 from beam_volumes.cli import completing
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import beam_arguments, computing, run_options, taking
-from beam_volumes.cli.verbs.reference import told
+from beam_volumes.cli.verbs.reference import describe
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.chain import document
-from beam_volumes.recipes.printed import printed
+from beam_volumes.recipes.document import printed
 from beam_volumes.recipes.recipe import checked_recipe
 from beam_volumes.recipes.words import read_words
 
@@ -40,10 +40,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     usage, _, words = USAGE.partition("\n")
     parser.usage = usage
     parser.description = f"{parser.description}\n\n{words.strip()}"
-    said = parser.add_argument(
+    argument = parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="WORDS", help=argparse.SUPPRESS
     )
-    said.completer = completing.words  # type: ignore[attr-defined]
+    argument.completer = completing.words  # type: ignore[attr-defined]
     computing(parser)
     parser.add_argument(
         "--print-recipe", action="store_true", help="print the recipe that the words mean, and stop"
@@ -53,17 +53,17 @@ def register(parser: argparse.ArgumentParser) -> None:
 def act(args: argparse.Namespace) -> None:
     ours = taking(args.parser)
     known = {"--help": 0, "-h": 0, **ours}
-    said = [*args.others, *args.words]  # options that are not the command's may come first
-    words = read_words(said, lambda o: known[o] if o in known else beam_arguments().get(o))
+    given = [*args.others, *args.words]  # options that are not the command's may come first
+    words = read_words(given, lambda o: known[o] if o in known else beam_arguments().get(o))
     if words.asked is not None:
-        for line in told(words.asked):
-            say(line)
+        for line in describe(words.asked):
+            print_result(line)
         return
     # Options of the run may stand anywhere among the words.
     args, args.others = args.parser.parse_known_args(words.rest, args)
     options = run_options(args)
     recipe = checked_recipe(document(words), on_command_line=True)
     if args.print_recipe:
-        say(printed(recipe.document).rstrip())
+        print_result(printed(recipe.document).rstrip())
         return
     execute(build(recipe, args.crop), options, args.dry_run)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import setting
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -34,13 +34,13 @@ def act(args: argparse.Namespace) -> None:
     if not args.words_only:
         build(recipe)
         for line in given(recipe):
-            say(line)
+            print_result(line)
     parts = (
         counted(len(recipe.inputs), "input"),
         counted(len(recipe.steps), "step"),
         counted(len(recipe.outputs), "output"),
     )
-    say(f"{args.recipe}: {', '.join(parts)}; nothing is wrong")
+    print_result(f"{args.recipe}: {', '.join(parts)}; nothing is wrong")
 
 
 def given(recipe: Recipe) -> Iterator[str]:

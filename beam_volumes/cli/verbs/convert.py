@@ -23,8 +23,8 @@ from beam_volumes.cli.options import (
 )
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
+from beam_volumes.recipes.catalogue import crop
 from beam_volumes.recipes.document import parse_value
 from beam_volumes.storage.formats import registry
 

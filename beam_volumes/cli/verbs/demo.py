@@ -14,7 +14,7 @@ import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import run_options, running
 from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.cli.verbs.run import run_recipe
@@ -69,41 +69,41 @@ def act(args: argparse.Namespace) -> None:
     z, y, x = (int(n) for n in args.shape.split(","))
     folder = Path(args.out)
     began = time.perf_counter()
-    tell(
+    print_note(
         "the demo takes about a minute when kernels are compiled, and some 10 s when it runs again"
     )
     make_slices(folder, (z, y, x), args.seed)
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.replace("@", folder.as_posix()))
-    tell(f"running {recipe}:")
-    tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
+    print_note(f"running {recipe}:")
+    print_note("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     options = replace(run_options(args), overwrite=True)
     if options.runner == AUTO:
-        tell("in this process; with --runner FnApiRunner it is a Beam pipeline")
+        print_note("in this process; with --runner FnApiRunner it is a Beam pipeline")
         options = replace(options, runner=None)
     run_recipe(read_recipe(str(recipe)), options)
     write_preview(folder, z // 2)
     with open(folder / "cells.csv") as table:
-        say("".join(itertools.islice(table, 4)) + "...")
-    say(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
-    tell(f"demo took {time.perf_counter() - began:.0f} s")
+        print_result("".join(itertools.islice(table, 4)) + "...")
+    print_result(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
+    print_note(f"demo took {time.perf_counter() - began:.0f} s")
 
 
 def make_slices(folder: Path, shape: tuple[int, int, int], seed: int) -> None:
     """Write the slices, unless those of an earlier demo are there as it has left them."""
     slices, note = folder / "slices", folder / ".slices.json"
-    said = json.dumps({"shape": shape, "seed": seed, "version": bv.__version__})
+    identity = json.dumps({"shape": shape, "seed": seed, "version": bv.__version__})
     with suppress(OSError):
         found = [path.stat().st_mtime for path in slices.glob("z*.tif")]
         is_whole = len(found) == shape[0] and max(found) <= note.stat().st_mtime
-        if is_whole and note.read_text() == said:
-            tell(f"taking the slices that are in {slices}")
+        if is_whole and note.read_text() == identity:
+            print_note(f"taking the slices that are in {slices}")
             return
     z, y, x = shape
-    tell(f"making {z} TIFF slices of {y} x {x} in {slices}")
+    print_note(f"making {z} TIFF slices of {y} x {x} in {slices}")
     note.unlink(missing_ok=True)
     write_specimen(slices, shape, seed)
-    note.write_text(said)
+    note.write_text(identity)
 
 
 def write_preview(folder: Path, z: int) -> None:

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from beam_volumes.cli.execute import dry, finish, note_unless_quiet, summary
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import computing, levelling, levels_asked, run_options
 from beam_volumes.drive import compute
 from beam_volumes.drive.add_levels import prepared
@@ -26,7 +26,7 @@ def act(args: argparse.Namespace) -> None:
     options = run_options(args)
     found = prepared(args.path, **levels_asked(args), resume=options.resume)
     if found is None:
-        say(f"{args.path}: its levels are there")
+        print_result(f"{args.path}: its levels are there")
         return
     options = replace(options, journal=found.journal)
     if args.dry_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import budgeting, cropping, extents, setting
 from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
 from beam_volumes.plan.estimate.estimating import Machine, estimate
@@ -64,8 +64,8 @@ def act(args: argparse.Namespace) -> None:
     }
     if args.json:
         cost = {"cost": found.cost(**prices)} if prices else {}
-        say(json.dumps({**found.to_dict(), **cost}, indent=2))
+        print_result(json.dumps({**found.to_dict(), **cost}, indent=2))
         return
-    say(str(found))
+    print_result(str(found))
     if prices:
-        say(f"by these prices: {found.cost(**prices):,.2f}")
+        print_result(f"by these prices: {found.cost(**prices):,.2f}")

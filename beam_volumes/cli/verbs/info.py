@@ -14,7 +14,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes, parsed_json
-from beam_volumes.cli.messages import FAILED, message, say, worded
+from beam_volumes.cli.messages import FAILED, message, print_result, worded
 from beam_volumes.cli.options import budgeting, opening, parse_index, parse_options
 from beam_volumes.graph.volume import Volume, of_source
 from beam_volumes.kernels import cache
@@ -80,10 +80,10 @@ def act(args: argparse.Namespace) -> int:
         raise ValueError("info takes a PATH or --machine" + (", not both" if args.machine else ""))
     facts = of_machine() if args.machine else found(args)
     if args.json:
-        say(json.dumps(facts, indent=1, default=str))
+        print_result(json.dumps(facts, indent=1, default=str))
     else:
         for line in lines(facts):
-            say(line)
+            print_result(line)
     return FAILED if facts.get("check", {}).get("damaged") else 0
 
 
@@ -92,14 +92,14 @@ def found(args: argparse.Namespace) -> Facts:
     spec = parsed_json(args.path) if args.path.startswith("{") else None
     asked = {"index": parse_index(args.index), "dataset": args.dataset, "level": args.level}
     options = parse_options(args.option)
-    place, those = (None, ()) if spec is not None else asked_at(args.path)
+    place, candidates = (None, ()) if spec is not None else asked_at(args.path)
     listing = None
     if place is not None:
         journal = _journal(place)
         if journal is not None:
             return of_run(journal)
         if args.level is None and args.mpp is None and args.axes is None and not options:
-            listing = _listing(place, those, args.dataset)
+            listing = _listing(place, candidates, args.dataset)
         if listing is not None and not listing.is_volume:
             unfinished.warn(None if place.local is None else unfinished.at(place.local))
             return of_group(args.path, args.dataset, listing)
@@ -118,10 +118,10 @@ def found(args: argparse.Namespace) -> Facts:
     if place is not None and place.local is not None and matching(place.local) is None:
         facts["others"] = others(source, split(place.local)[0])
     if place is not None:
-        facts["format"] = _format(place, those, asked, options)
-        told = provenance.found(place)
-        if told is not None:
-            facts["provenance"] = told
+        facts["format"] = _format(place, candidates, asked, options)
+        made_from = provenance.found(place)
+        if made_from is not None:
+            facts["provenance"] = made_from
     if listing is not None:
         facts |= _choices(args.path, listing, {**asked, **options})
     if args.stats:
@@ -252,26 +252,26 @@ def checked(source: Source) -> Facts:
 
 
 def _format(
-    place: Place, those: Sequence[Format], asked: Mapping[str, Any], options: Mapping[str, Any]
+    place: Place, candidates: Sequence[Format], asked: Mapping[str, Any], options: Mapping[str, Any]
 ) -> str:
-    for f in those:
-        its = {name: value for name, value in options.items() if name in f.open_options}
-        if f.open_place(place, **asked, **its) is not None:
+    for f in candidates:
+        own_options = {name: value for name, value in options.items() if name in f.open_options}
+        if f.open_place(place, **asked, **own_options) is not None:
             return f.title
     names = None if place.local is None else matching(place.local)
     if names:
-        return (
-            f"{counted(len(names), 'file')}, {_format(Place.of(names[0]), those, asked, options)}"
-        )
+        return f"{counted(len(names), 'file')}, {_format(Place.of(names[0]), candidates, asked, options)}"
     return "unknown"
 
 
 # what there is to choose from
 
 
-def _listing(place: Place, those: Sequence[Format], dataset: str | None) -> Listing | None:
+def _listing(place: Place, candidates: Sequence[Format], dataset: str | None) -> Listing | None:
     """What the first format says that knows the place."""
-    return next((found for f in those if (found := f.listing(place, dataset)) is not None), None)
+    return next(
+        (found for f in candidates if (found := f.listing(place, dataset)) is not None), None
+    )
 
 
 def _choices(path: str, listing: Listing, asked: Mapping[str, Any]) -> Facts:
@@ -419,9 +419,9 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         "format": facts.get("format", ""),
     }
     if files := facts.get("stored"):
-        least = "" if files["is_all"] else "at least "
+        bound = "" if files["is_all"] else "at least "
         rows["stored"] = (
-            f"{least}{format_bytes(files['bytes'])} in {counted(files['files'], 'file')}"
+            f"{bound}{format_bytes(files['bytes'])} in {counted(files['files'], 'file')}"
         )
     sweep = facts["sweep"]
     rows["a sweep"] = f"reads {format_bytes(sweep['bytes'])} in {counted(sweep['chunks'], 'chunk')}"
@@ -453,16 +453,16 @@ def _table(rows: Mapping[str, str]) -> Iterator[str]:
             yield f"{name:<{width}}{text}"
 
 
-def _provenance_rows(told: Facts | None) -> dict[str, str]:
+def _provenance_rows(made_from: Facts | None) -> dict[str, str]:
     """What a volume was made of, in short; all of it is in the JSON."""
-    if told is None:
+    if made_from is None:
         return {}
-    versions, steps = told.get("versions") or {}, told.get("steps") or []
-    inputs = [str(i.get("name")) for i in told.get("inputs") or ()]
+    versions, steps = made_from.get("versions") or {}, made_from.get("steps") or []
+    inputs = [str(i.get("name")) for i in made_from.get("inputs") or ()]
     named = [str(s["step"]) for s in steps if "step" in s and s.get("of")]
     more = ", ..." if len(named) > MAX_STEPS else ""
     return {
-        "made by": f"beam_volumes {versions.get('beam_volumes')}, ended {told.get('ended')}",
+        "made by": f"beam_volumes {versions.get('beam_volumes')}, ended {made_from.get('ended')}",
         "made of": ", ".join(inputs[:MAXIMUM]),
         "made with": ", ".join(named[:MAX_STEPS]) + more,
     }
@@ -488,8 +488,8 @@ def bars(counts: list[int]) -> str:
     >>> bars([0, 1, 400, 800])
     ' ▁▄█'
     """
-    most = max([1, *counts])
-    return "".join(BARS[-(-c * (len(BARS) - 1) // most)] for c in counts)
+    highest = max([1, *counts])
+    return "".join(BARS[-(-c * (len(BARS) - 1) // highest)] for c in counts)
 
 
 def _group_lines(facts: Facts) -> Iterator[str]:

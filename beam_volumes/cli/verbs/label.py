@@ -19,8 +19,8 @@ from beam_volumes.cli.options import (
     spacing,
 )
 from beam_volumes.graph.volume import Volume
-from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
+from beam_volumes.recipes.catalogue import crop
 
 
 def register(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 
-from beam_volumes.cli.messages import say, tell, worded
+from beam_volumes.cli.messages import print_note, print_result, worded
 from beam_volumes.cli.options import numbers, opened, opening, spacing
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
@@ -43,13 +43,13 @@ def act(args: argparse.Namespace) -> None:
     except UnclearSpace as error:
         if any(option.startswith("affine=") for option in args.option):
             raise
-        tell(f"beam-volumes: warning: {worded(str(error))}; shown as it is stored")
+        print_note(f"beam-volumes: warning: {worded(str(error))}; shown as it is stored")
         args.option = [*args.option, "affine=drop"]
         volume = opened(args.path, args)
     found = preview(volume, at=at, size=args.size, labels=args.labels)
     found.save(out)
-    tell(found.caption)
-    say(out)
+    print_note(found.caption)
+    print_result(out)
 
 
 def of_recipe(built: Built) -> None:
@@ -57,13 +57,13 @@ def of_recipe(built: Built) -> None:
     for target, name in zip(built.targets, built.names, strict=True):
         volume = target.volume if isinstance(target, Target) else target
         if not isinstance(volume, Volume):
-            tell(f"{name}: numbers and tables need the run")
+            print_note(f"{name}: numbers and tables need the run")
             continue
         out = f"preview-{stem(name or 'output')}.png"
         found = preview(volume)
         found.save(out)
-        tell(f"{name}: {found.caption}")
-        say(out)
+        print_note(f"{name}: {found.caption}")
+        print_result(out)
 
 
 def stem(path: str) -> str:

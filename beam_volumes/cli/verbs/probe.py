@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import beam_volumes as bv
-from beam_volumes.cli.messages import say
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import numbers
 
 
@@ -26,7 +26,11 @@ def act(args: argparse.Namespace) -> None:
     found = bv.probe_model(
         args.model, patch[0] if len(patch) == 1 else patch, channels=args.channels
     )
-    say(f"context: {[list(pair) for pair in found.context]}")
-    say(f"stride: {list(found.stride)}")
-    say(f"# it depends on {' '.join(f'{b}+{a}' for b, a in found.reach)} voxels around each")
-    say(f"# it makes {found.channels} channels, a voxel of {' x '.join(map(str, found.scale))}")
+    print_result(f"context: {[list(pair) for pair in found.context]}")
+    print_result(f"stride: {list(found.stride)}")
+    print_result(
+        f"# it depends on {' '.join(f'{b}+{a}' for b, a in found.reach)} voxels around each"
+    )
+    print_result(
+        f"# it makes {found.channels} channels, a voxel of {' x '.join(map(str, found.scale))}"
+    )

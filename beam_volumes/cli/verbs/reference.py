@@ -10,7 +10,7 @@ from textwrap import wrap
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
-from beam_volumes.cli.messages import plain_text, say
+from beam_volumes.cli.messages import plain_text, print_result
 from beam_volumes.recipes.catalogue import FAMILIES, Operation, Parameter, operations
 from beam_volumes.recipes.schema import schema
 from beam_volumes.recipes.words import spelt
@@ -38,7 +38,7 @@ def register_ops(parser: argparse.ArgumentParser) -> None:
 def act_ops(args: argparse.Namespace) -> None:
     known = operations()
     if args.name in known:
-        lines = told(known[args.name])
+        lines = describe(known[args.name])
     else:
         word = (args.name or "").lower()
         found = [op for op in known.values() if _has(op, word)]
@@ -46,7 +46,7 @@ def act_ops(args: argparse.Namespace) -> None:
             raise ValueError(f"no operation is called {args.name!r}{nearest(args.name, known)}")
         lines = listed(found)
     for line in lines:
-        say(line)
+        print_result(line)
 
 
 def register_schema(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def register_schema(parser: argparse.ArgumentParser) -> None:
 
 
 def act_schema(args: argparse.Namespace) -> None:
-    say(json.dumps(schema(), indent=1))
+    print_result(json.dumps(schema(), indent=1))
 
 
 def register_completion(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +72,7 @@ def register_completion(parser: argparse.ArgumentParser) -> None:
 def act_completion(args: argparse.Namespace) -> None:
     import argcomplete
 
-    say(argcomplete.shellcode(["beam-volumes"], shell=args.shell).strip())
+    print_result(argcomplete.shellcode(["beam-volumes"], shell=args.shell).strip())
 
 
 def _has(operation: Operation, word: str) -> bool:
@@ -90,12 +90,12 @@ def listed(found: list[Operation]) -> Iterator[str]:
             yield f"  {d.name:{width}}  {plain_text(d.summary)}"
 
 
-def told(operation: Operation) -> Iterator[str]:
+def describe(operation: Operation) -> Iterator[str]:
     """What an operation does, takes and gives.
 
     Examples
     --------
-    >>> print(next(told(operations()["median_filter"])))
+    >>> print(next(describe(operations()["median_filter"])))
     median_filter: Take the median over a box or footprint around each voxel.
     """
     yield f"{operation.name}: {plain_text(operation.summary)}"

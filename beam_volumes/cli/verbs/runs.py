@@ -7,7 +7,7 @@ import os
 from itertools import islice
 
 from beam_volumes.cli.execute import finish
-from beam_volumes.cli.messages import FAILED, say
+from beam_volumes.cli.messages import FAILED, print_result
 from beam_volumes.cli.options import opened, opening, run_options, running, spacing
 from beam_volumes.cli.verbs.preview import stem
 from beam_volumes.drive import compute
@@ -44,7 +44,7 @@ def act_resume(args: argparse.Namespace) -> None:
         note = note_of(args.run)
         if isinstance(note, Adding):  # it may have been stopped just before
             note.done()
-        say(f"{args.run}: the run has ended, there is nothing to resume")
+        print_result(f"{args.run}: the run has ended, there is nothing to resume")
         return
     outcome, note = found
     names = note.names if isinstance(note, Adding) else note
@@ -73,11 +73,11 @@ def act_verify(args: argparse.Namespace) -> int:
     code = 0
     for problem in islice(problems, MAXIMUM):
         code = FAILED
-        say(" ".join(problem.split()))
+        print_result(" ".join(problem.split()))
     if next(problems, None) is not None:
-        say(f"and more: the search ended at {MAXIMUM}")
+        print_result(f"and more: the search ended at {MAXIMUM}")
     elif not code:
-        say(check.summary())
+        print_result(check.summary())
     return code
 
 
@@ -104,9 +104,9 @@ def act_report(args: argparse.Namespace) -> None:
         raise ValueError(f"{out}: a report is HTML; give a path that ends in .html")
     if os.path.exists(out) and not args.overwrite:
         raise ValueError(f"{out} exists: give another path, or --overwrite")
-    said = (args.dataset, args.level, args.index, args.voxel_size, args.unit, args.origin)
-    special = any(s is not None for s in said) or bool(args.option)
+    given = (args.dataset, args.level, args.index, args.voxel_size, args.unit, args.origin)
+    special = any(s is not None for s in given) or bool(args.option)
     html = report(args.path, opened(args.path, args) if special else None)
     with open(out, "w", encoding="utf-8") as file:
         file.write(html)
-    say(out)
+    print_result(out)

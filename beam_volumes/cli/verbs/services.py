@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import Any
 
-from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import beam_options, no_others
 
 
@@ -45,7 +45,7 @@ def act_expansion_service(args: argparse.Namespace) -> None:
         from beam_volumes.expansion.catalogue import listed
 
         no_others(args)
-        say("\n".join(listed()))
+        print_result("\n".join(listed()))
         return
     options = beam_options(args, "portable")
     from beam_volumes.expansion.service import serving
@@ -78,7 +78,7 @@ def _exit(*_: Any) -> None:
 
 
 def _serve_until_stopped(note: str) -> None:
-    tell(note)
+    print_note(note)
     try:
         signal.pause()
     except KeyboardInterrupt:

@@ -10,8 +10,8 @@ from beam_volumes.cli.options import computing, numbers, opened, opening, run_op
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
+from beam_volumes.recipes.catalogue import crop
 
 
 def register(parser: argparse.ArgumentParser) -> None:

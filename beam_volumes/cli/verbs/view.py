@@ -6,7 +6,7 @@ import argparse
 import threading
 from collections.abc import Sequence
 
-from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import cropping, opened, opening, setting, spacing
 from beam_volumes.cli.verbs.preview import stem
 from beam_volumes.graph.target import Target
@@ -44,17 +44,17 @@ def register(parser: argparse.ArgumentParser) -> None:
 def act(args: argparse.Namespace) -> None:
     with Viewer(items(args), args.port, progress=True) as viewer:
         for note in viewer.notes:
-            tell(note)
-        say(viewer.url)
+            print_note(note)
+        print_result(viewer.url)
         if not args.print:
             browse(viewer.url)
-        tell("serving until Ctrl-C")
+        print_note("serving until Ctrl-C")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
-            tell("")
+            print_note("")
         for failure in viewer.failed[:10]:
-            tell(failure)
+            print_note(failure)
 
 
 def items(args: argparse.Namespace) -> dict[str, Volume | str]:
@@ -106,4 +106,4 @@ def browse(url: str) -> None:
     try:
         webbrowser.open(url)
     except webbrowser.Error as error:
-        tell(f"no browser was opened: {error}")
+        print_note(f"no browser was opened: {error}")

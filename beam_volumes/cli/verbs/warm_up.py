@@ -15,7 +15,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted
-from beam_volumes.cli.messages import say, tell
+from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import setting
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
@@ -109,10 +109,10 @@ def act(args: argparse.Namespace) -> None:
         found = []
         for dtype, some in of_catalogue(processes=cores()):
             found += some
-            tell(f"{len(found)} kernels; {dtype}")
+            print_note(f"{len(found)} kernels; {dtype}")
     for line in summary(found):
-        say(line)
-    say(
+        print_result(line)
+    print_result(
         f"{counted(len(found), 'kernel')} compiled in {time.perf_counter() - begin:.0f} s for {processor()} "
         f"and kept in {folder()}"
     )
@@ -152,9 +152,9 @@ def middle(volume: Volume) -> Volume:
     """A small part of a volume, where it is least likely to be empty."""
     box = []
     sizes = (1, 1, *SHAPE)[-volume.ndim :]
-    for n, most in zip(volume.shape, sizes, strict=True):
-        start = max(0, (n - most) // 2)
-        box.append(slice(start, start + most))
+    for n, limit in zip(volume.shape, sizes, strict=True):
+        start = max(0, (n - limit) // 2)
+        box.append(slice(start, start + limit))
     return volume[tuple(box)]
 
 
