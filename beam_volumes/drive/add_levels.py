@@ -22,12 +22,7 @@ from beam_volumes.storage.sources.pyramid import METHODS
 
 @dataclass(frozen=True)
 class Adding:
-    """A run that adds levels, as far as it is not one like others: what a run is noted with.
-
-    Attributes
-    ----------
-    added : Added
-    """
+    """What is particular to a run that adds levels; the run is noted with it."""
 
     added: Added
 

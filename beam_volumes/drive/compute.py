@@ -58,25 +58,16 @@ _PIPELINE = "FnApiRunner"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave and what it took.
+    """The results of a run, and what it took."""
 
-    Attributes
-    ----------
-    results : tuple
-        Per target an array, a number, or the written volume; None where the job was only described.
-    plan : Plan
-    summary : Summary or None
-        From the journal, if the run kept one.
-    seconds : float
-        From the start of the run to the last byte.
-    ran : bool
-        False where options ask the runner for a description of the job: nothing was run.
-    """
-
+    #: For each target an array, a number, or the written volume; None where the job was only described.
     results: tuple[Any, ...]
     plan: Plan
+    #: From the journal, if the run kept one.
     summary: Summary | None
+    #: From the start of the run to the last byte.
     seconds: float
+    #: False where options ask the runner for a description of the job: nothing was run.
     ran: bool = True
 
 

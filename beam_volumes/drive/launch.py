@@ -155,21 +155,13 @@ _STACK = (
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Runs sessions as pipelines of any runner, from this process.
-
-    Attributes
-    ----------
-    runner : str, type or PipelineRunner
-    options : PipelineOptions
-    hired : bool
-        Whether the runner starts machines for the job, by what its steps say they need.
-    accelerator : str, optional
-        What machines must have for passes that run a network.
-    """
+    """Runs sessions as pipelines of any runner, from this process."""
 
     runner: Any
     options: PipelineOptions
+    #: Whether the runner starts machines for the job, by the needs that its steps declare.
     hired: bool = False
+    #: What machines must have for passes that run a network.
     accelerator: str | None = None
 
     def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:

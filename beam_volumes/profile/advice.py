@@ -19,20 +19,13 @@ _SMALL = 256 << 10
 
 @dataclass(frozen=True)
 class Setting:
-    """What a run is to be advised for.
+    """The machine that a run is to be advised for."""
 
-    Attributes
-    ----------
-    roomier : Plan or None
-        The same plan with more memory, if there is more.
-    cores : int
-        That the process may use.
-    load : float
-        How many processes wanted a core.
-    """
-
+    #: The same plan with more memory, if there is more.
     roomier: Plan | None
+    #: Those that the process may use.
     cores: int
+    #: How many processes wanted a core.
     load: float
 
     @property

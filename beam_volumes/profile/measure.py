@@ -22,48 +22,31 @@ READING, COMPUTING, WRITING = ("read",), ("stage", "fold", "survey", "pad"), ("c
 
 @dataclass(frozen=True)
 class Item:
-    """What an activity of a pass took while nothing else was done.
+    """What an activity of a pass took while nothing else was done."""
 
-    Attributes
-    ----------
-    index : int
-        Of the pass.
-    activity : Activity
-    wall, cpu : float
-        Seconds by the clock, and of all processors.
-    """
-
+    #: Of the pass.
     index: int
     activity: Activity
+    #: Seconds by the clock, and of all processors.
     wall: float
     cpu: float
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run took.
-
-    Attributes
-    ----------
-    plan : Plan
-    items : tuple of Item
-        In the order in which they begin.
-    cpu : float
-        Of the run in which ``items`` were measured, with what is none of them.
-    seconds, busy : float
-        Of a run as planned: by the clock and of processors.
-    waits : dict
-        By ``"read"`` and ``"write"``: for which share of their time sweeps waited for it in that run.
-    peak_memory : int
-        Of the process.
-    """
+    """What a run took."""
 
     plan: Plan
+    #: In the order in which they begin.
     items: tuple[Item, ...]
+    #: Of the run in which ``items`` were measured, with everything else that it did.
     cpu: float
+    #: Of a run as planned: by the clock and of processors.
     seconds: float
     busy: float
+    #: By ``"read"`` and ``"write"``: for which share of their time sweeps waited for it in that run.
     waits: dict[str, float]
+    #: Of the process.
     peak_memory: int
 
     @property

@@ -6,9 +6,8 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
@@ -38,71 +37,74 @@ Crop = Callable[[Volume], Volume]
 
 @dataclass(frozen=True)
 class Profile:
-    """What `profile_recipe` found.
+    """What `profile_recipe` found."""
 
-    Attributes
-    ----------
-    measured : Measured
-        What the crop took.
-    crop : tuple of int
-        The shape of the largest input's part that was computed.
-    shape : tuple of int
-        The shape of the largest input.
-    kernels : tuple of Compiled
-        Kernels that were compiled first. That is not in the times.
-    plan : Plan
-        The plan for the inputs as the recipe has them.
-    whole : Measured
-        What this plan would take; or what the crop's own plan would, where the whole has other
-        passes.
-    advice : tuple of str
-        What could be changed, a sentence each.
-    """
-
+    #: What the crop took.
     measured: Measured
+    #: Shapes of the part of the largest input that was computed, and of that input.
     crop: tuple[int, ...]
     shape: tuple[int, ...]
+    #: Kernels that were compiled first. That is not in the times.
     kernels: tuple[Compiled, ...]
+    #: The plan for the inputs as the recipe has them.
     plan: Plan
+    #: What this plan would take; or what the crop's own plan would, where the whole has other passes.
     whole: Measured
+    #: What could be changed, a sentence each.
     advice: tuple[str, ...]
 
 
-def profile_recipe(
-    recipe: Recipe,
-    crop: str | None = None,
-    *,
-    memory: int | float | str | None = None,
-    workers: int | None = None,
-) -> Profile:
+def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Profile:
     """Time a recipe in this process; nothing of it is left.
 
     Parameters
     ----------
     recipe : Recipe
-        The recipe.
-    crop : str, optional
-        A box ``z0:z1,y0:y1,x0:x1`` of every input; by default one in the middle that takes some
-        seconds.
-    memory : int or str, optional
-        Memory that this machine may use, in bytes or as ``"2GiB"``; that of the recipe by
-        default, else a quarter of its RAM.
-    workers : int, optional
-        Number of slabs in flight; those of the recipe by default, else one for every four
-        cores.
-
-    Returns
-    -------
-    Profile
-        Times, memory and advice.
+        Its own options count where ``options`` are None.
+    crop : str or None
+        A box ``z0:z1,y0:y1,x0:x1`` of every input; None is one in the middle that takes some seconds.
+    options : RunOptions
+        Memory and workers.
 
     Raises
     ------
     ValueError
         If the recipe cannot be planned, or ``crop`` holds nothing.
     """
-    asked_for = RunOptions(memory=memory, workers=workers, base=None)
-    options = asked_for.or_else(**recipe.options)
+    options = replace(options, base=None).or_else(**recipe.options)
+    inputs, targets = _built(recipe)
+    whole = make_plan(targets, options)
+    largest = max(inputs, key=lambda v: v.size)
+    chosen: Crop = (lambda v: catalogue.crop(v, crop)) if crop is not None else (lambda v: v)
+    inside = chosen(largest)
+
+    def plan_of(voxels: int) -> AbstractContextManager[Plan]:
+        part = middle(inside, voxels)
+        return _planned(recipe, lambda v: part(chosen(v)), targets, options)
+
+    with compilations() as kernels:
+        with plan_of(WARM) as plan:
+            timed(plan)
+        voxels = inside.size
+        if crop is None and voxels > FIRST:
+            with plan_of(FIRST) as plan:
+                _, took, _ = timed(plan)
+            voxels = round(FIRST * max(1.0, SECONDS / took))
+        with plan_of(voxels) as plan:
+            known = len(kernels)
+            measured = measure(plan)
+            if len(kernels) > known:
+                measured = measure(plan)
+    expected, advice = _expected(measured, whole, targets, options)
+    if measured.cpu < LITTLE:
+        larger = ": take a larger crop" if inside.size < largest.size else ""
+        advice = [f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}"]
+    shape = middle(inside, voxels)(inside).shape
+    return Profile(measured, shape, largest.shape, (*kernels,), whole, expected, (*advice,))
+
+
+def _built(recipe: Recipe) -> tuple[list[Volume], tuple[Wanted, ...]]:
+    """The inputs of a recipe, each of one channel at one point in time, and its targets."""
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
@@ -115,51 +117,22 @@ def profile_recipe(
         inputs.append(volume)
         return volume
 
-    targets = build(recipe, noted).targets
-    whole = make_plan(targets, options)
-    largest = max(inputs, key=lambda v: v.size)
-    asked: Crop = (lambda v: catalogue.crop(v, crop)) if crop is not None else (lambda v: v)
-    inside = asked(largest)
+    return inputs, build(recipe, noted).targets
 
-    def of(voxels: int) -> Any:
-        part = middle(inside, voxels)
-        return _planned(recipe, lambda v: part(asked(v)), targets, options)
 
-    with compilations() as kernels:
-        with of(WARM) as plan:
-            timed(plan)
-        voxels = inside.size
-        if crop is None and voxels > FIRST:
-            with of(FIRST) as plan:
-                _, took, _ = timed(plan)
-            voxels = round(FIRST * max(1.0, SECONDS / took))
-        with of(voxels) as plan:
-            known = len(kernels)
-            measured = measure(plan)
-            if len(kernels) > known:
-                measured = measure(plan)
+def _expected(
+    measured: Measured, whole: Plan, targets: Sequence[Wanted], options: RunOptions
+) -> tuple[Measured, list[str]]:
+    """What the whole would take by what was measured of a crop, and what could be changed."""
     more = min(4 * whole.memory, machine.machine_memory() * 3 // 4)
-    roomier = (
-        make_plan(targets, replace(options, memory=more)) if more > 1.5 * whole.memory else None
-    )
-    found = foreseen(measured, whole)
-    if found is None:
+    roomier = None
+    if more > 1.5 * whole.memory:
+        roomier = make_plan(targets, replace(options, memory=more))
+    expected = foreseen(measured, whole)
+    if expected is None:
         times = sum(p.voxels for p in whole.passes) / max(1, measured.voxels)
-        found, roomier = replace(measured, seconds=times * measured.seconds), None
-    setting = Setting(roomier, machine.cores(), os.getloadavg()[0])
-    advice = tuple(advise(found, setting))
-    if measured.cpu < LITTLE:
-        larger = ": take a larger crop" if inside.size < largest.size else ""
-        advice = (f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}",)
-    return Profile(
-        measured,
-        middle(inside, voxels)(inside).shape,
-        largest.shape,
-        tuple(kernels),
-        whole,
-        found,
-        advice,
-    )
+        expected, roomier = replace(measured, seconds=times * measured.seconds), None
+    return expected, advise(expected, Setting(roomier, machine.cores(), os.getloadavg()[0]))
 
 
 @contextmanager

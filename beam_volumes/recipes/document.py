@@ -54,16 +54,11 @@ class RecipeError(ValueError):
 
 @dataclass
 class Entry:
-    """A value and where it stands.
+    """A value and where it stands."""
 
-    Attributes
-    ----------
-    value : dict of str to Entry, list of Entry, str, int, float, bool or None
-    where : str
-        As messages name it, e.g. ``"recipe.yaml:12"``: of the key in a mapping, else of the value.
-    """
-
+    #: A dict of str to Entry, a list of Entry, or a scalar.
     value: Any
+    #: As messages name it, e.g. ``"recipe.yaml:12"``: the place of the key in a mapping, else of the value.
     where: str
 
     def plain(self) -> Any:

@@ -70,25 +70,17 @@ class RecipeOutput:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A checked recipe.
-
-    Attributes
-    ----------
-    inputs, steps : dict
-        By name; ``order`` names the steps such that each comes after those it uses.
-    outputs : list of RecipeOutput
-    options : dict
-        Options of a run, by name: defaults that the command line overrides.
-    document : dict
-        All of it as plain data.
-    """
+    """A checked recipe."""
 
     inputs: dict[str, Input]
     steps: dict[str, RecipeStep]
+    #: Names of steps, each after those that it uses.
     order: tuple[str, ...]
     outputs: list[RecipeOutput]
+    #: Options of a run, by name: defaults that the command line overrides.
     options: dict[str, Any] = field(default_factory=dict)
     description: str = field(default="")
+    #: All of it as plain data.
     document: Any = None
 
 

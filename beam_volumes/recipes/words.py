@@ -20,48 +20,31 @@ _NUMBER = re.compile(r"[-+]?(\d|\.\d).*")
 
 @dataclass
 class Part:
-    """An input, an operation or an output.
+    """An input, an operation or an output."""
 
-    Attributes
-    ----------
-    words : list of str
-        An input's or output's place; the inputs of an operation.
-    takes, flags : collection of str
-        The options that belong to it, and those of them that are true or false.
-    operation : Operation or None
-    options : dict
-        Texts of the options that are given.
-    name : str or None
-        What ``--as`` calls it.
-    """
-
+    #: An input's or output's place; the inputs of an operation.
     words: list[str]
+    #: The options that belong to it, and those of them that are true or false.
     takes: Collection[str]
     flags: Collection[str] = ()
     operation: Operation | None = None
+    #: Texts of the options that are given.
     options: dict[str, str] = field(default_factory=dict)
+    #: What ``--as`` calls it.
     name: str | None = None
 
 
 @dataclass
 class Words:
-    """The words of a chain, sorted.
-
-    Attributes
-    ----------
-    inputs, steps : list of Part
-    outputs : list of (int, Part)
-        With each the number of the step that it writes, from 1 on; 0 is the first input.
-    rest : list of str
-        Options of the run, with their values.
-    asked : Operation or None
-        The operation behind which ``--help`` stands.
-    """
+    """The words of a chain, sorted."""
 
     inputs: list[Part] = field(default_factory=list)
     steps: list[Part] = field(default_factory=list)
+    #: Each with the number of the step that it writes, from 1 on; 0 is the first input.
     outputs: list[tuple[int, Part]] = field(default_factory=list)
+    #: Options of the run, with their values.
     rest: list[str] = field(default_factory=list)
+    #: The operation that ``--help`` follows.
     asked: Operation | None = None
 
     def last(self) -> Part | None:

@@ -11,6 +11,7 @@ from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import budgeting, cropping, setting
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
 from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe
@@ -29,7 +30,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def act(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
-    found = profile_recipe(recipe, args.crop, memory=args.memory, workers=args.workers)
+    found = profile_recipe(recipe, args.crop, RunOptions.of(vars(args)))
     for line in report(found):
         print_result(line)
 
