@@ -1,4 +1,4 @@
-"""``run --each``: a recipe for each of many volumes, of which one that fails does not stop the others."""
+"""``run --each``: a recipe for each of many volumes; one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
 from beam_volumes.recipes.recipe import Recipe
 
-#: Volumes that failed of which the summary says why.
+#: Failures that the summary lists.
 MAXIMUM = 100
 
 
@@ -54,7 +54,7 @@ def run_each(
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
     name, pattern = input_of(recipe, given)
     found = items(pattern, expands(recipe, name))
-    recipe_for(recipe, name, found[0], out)  # what cannot work for any is told before the first
+    recipe_for(recipe, name, found[0], out)  # a mistake common to all is reported before the first
     if dry_run:
         print_result(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
         execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
@@ -79,7 +79,7 @@ def run_each(
 
 
 def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str]:
-    """What became of all volumes.
+    """The numbers of volumes that are done, and why others failed.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def _one_by_one(
             built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
             names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
             os.makedirs(os.path.join(targets.out, item.name), exist_ok=True)
-            # The first one's plan is that of all, but for sizes.
+            # All have the first one's plan, except for sizes.
             execute(Built(built.targets, names, built.recipe), options, brief=k > 0)
         except Exception as error:
             yield item, message(error, recipe=True)
@@ -123,7 +123,7 @@ def _one_by_one(
 def _in_a_pipeline(
     found: list[Item], targets: Targets, options: RunOptions
 ) -> Iterator[tuple[Item, str | None]]:
-    """Each in one worker of a runner; what became of it is left beside the results."""
+    """Each in one worker of a runner, which reports by a file next to the results."""
     import apache_beam as beam
 
     from beam_volumes.drive.launch import pipeline_options

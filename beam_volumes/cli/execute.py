@@ -1,4 +1,4 @@
-"""Carrying out what a verb asks for: the plan is shown, progress told, and what it took."""
+"""Execution of a verb's request: shows the plan, progress, results, time and memory."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ MAX_ROWS = 10_000
 def execute(
     built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False, note: str = ""
 ) -> compute.Outcome | None:
-    """Show a plan and carry it out, telling of progress, results and what it took.
+    """Show a plan and carry it out; print progress, results, time and memory.
 
-    ``note`` is told before the plan. If ``brief``, one of many is carried out: there is no plan to see, and
-    only the time is told at the end.
+    ``note`` is printed before the plan. If ``brief``, as for one volume of many, the plan is not shown, and
+    only the time is printed at the end.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def dry(targets: Sequence[Any], options: RunOptions) -> None:
     print_result(planned.explain(verbose=True))
     if _elsewhere(options.runner):
         print_result(f"\n{advice(planned)}")
-    _tell_obstacles(planned, options)
+    _warn_of_outputs(planned, options)
 
 
 def finish(
@@ -75,7 +75,7 @@ def finish(
     options: RunOptions,
     brief: bool = False,
 ) -> None:
-    """Print results, by the names that `Built` has for them, and tell what it took."""
+    """Print results, by the names that `Built` has for them, and time and memory."""
     if not outcome.ran:
         print_result(compute.DESCRIBED)
         return
@@ -99,7 +99,7 @@ def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
             continue
         between = ": "
         if isinstance(result, bv.Volume):
-            text = result.nodes[0].name.removesuffix("[c=0]")  # whatever channels it has
+            text = result.nodes[0].name.removesuffix("[c=0]")  # for any number of channels
         elif isinstance(result, str):
             text = result
         elif hasattr(result, "column_names"):
@@ -128,8 +128,8 @@ def _elsewhere(runner: Any) -> bool:
     return runner not in (None, AUTO) and not is_local(runner)
 
 
-def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
-    """Tell what would keep a run from beginning: outputs that are there."""
+def _warn_of_outputs(plan: Plan, options: RunOptions) -> None:
+    """Warn of outputs that exist: they would keep the run from beginning."""
     try:
         begin(plan, options)
     except OutputExistsError as error:
@@ -201,7 +201,7 @@ def took(outcome: compute.Outcome) -> str:
             "predicted for a process"
         )
         if s.peak_memory > plan.process_memory and any(p.program.surveys for p in plan.passes):
-            peak += "; components and rows, of which nobody knew how many, may take what was allowed beyond"
+            peak += "; components and rows, whose number was not known, may take more, up to what was allowed"
         parts.append(peak)
         if s.redone:
             parts.append(f"{s.redone} of {s.slabs} slabs done more than once")

@@ -1,4 +1,4 @@
-"""The command ``beam-volumes``: finds the verb, and tells of errors in one line."""
+"""The command ``beam-volumes``: finds the verb, and prints errors in one line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERBS = {
     "report": ("write a page about a run, a volume or a table", "runs"),
     "view": ("show volumes and tables in Neuroglancer, from this machine", "view"),
     "check": ("check a recipe: its words, its inputs, and what each step gives", "check"),
-    "ops": ("list the operations, or say what one of them takes", "reference"),
+    "ops": ("list the operations, or show the parameters of one", "reference"),
     "schema": ("print the JSON schema of recipes, for editors", "reference"),
     "completion": ("print what makes a shell complete this command's words", "reference"),
     "label": ("number the connected components of a mask", "label"),
@@ -40,7 +40,7 @@ VERBS = {
     "probe": ("find out how far a network sees, for the op predict", "probe"),
     "demo": ("make a stack, run a recipe on it, and show the result", "demo"),
     "estimate": ("estimate what a recipe would take on machines of a kind", "estimate"),
-    "bench": ("time a recipe on a crop and say what to change", "bench"),
+    "bench": ("time a recipe on a crop and suggest changes", "bench"),
     "worker-pool": ("start workers for Flink and other runners that ask for them", "services"),
     "expansion-service": (
         "serve the transforms to pipelines in Java, Go and Beam YAML",
@@ -51,11 +51,11 @@ VERBS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells of wrong arguments as of all other mistakes."""
+    """Reports wrong arguments as all other mistakes."""
 
     def error(self, message: str) -> NoReturn:
         """A line, and the exit code of mistakes."""
-        print_note(f"beam-volumes: error: {message} ({self.prog} --help tells more)")
+        print_note(f"beam-volumes: error: {message} (see {self.prog} --help)")
         sys.exit(MISTAKE)
 
 
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 import_module("beam_volumes.cli.options").no_others(args)
             code = args.act(args)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:

@@ -72,15 +72,15 @@ def plain_text(text: str) -> str:
 
 
 def quiet() -> None:
-    """Leave the telling of errors to `report`: pipelines log the traceback of each."""
-    # What other runners say comes from the root.
+    """Silence logs: `report` prints errors, and pipelines would log the traceback of each."""
+    # Other runners log by the root logger.
     for name in ("", "apache_beam", "beam_volumes"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Tell of this package's warnings in a line each; those of others are shown as ever."""
+    """Print this package's warnings in a line each; others are shown as usual."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -95,7 +95,7 @@ def short_warnings() -> Iterator[None]:
 
 
 def report(error: BaseException, debug: bool = False, recipe: bool = False) -> int:
-    """Tell of an error on standard error and return the exit code."""
+    """Print an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
         words = f": {worded(str(error), recipe)}" if str(error) else ""
         print_note(f"beam-volumes: interrupted{words}")
@@ -103,7 +103,7 @@ def report(error: BaseException, debug: bool = False, recipe: bool = False) -> i
     if debug:
         print_note("".join(traceback.format_exception(error)).rstrip())
     mistake = isinstance(error, USER_MISTAKES)
-    more = "" if mistake or debug else " (--debug tells more)"
+    more = "" if mistake or debug else " (--debug shows where)"
     text = message(error, recipe)
     if len(text) > 2 * SHOWN:
         text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
@@ -144,11 +144,11 @@ def worded(text: str, recipe: bool = False) -> str:
     'there are 3: choose one by --index c=DAPI'
     >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
-    >>> worded("give voxel_size=, or print_result affine='drop'")
+    >>> worded("give voxel_size=, or say affine='drop'")
     'give --voxel-size, or say --option affine=drop'
     >>> worded("a plate: choose one by well='B/3'", recipe=True)
     'a plate: choose one by well: B/3'
-    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("print_result affine='drop'")
+    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("say affine='drop'")
     ('give --journal, or --slab 4,8,8', 'say --option affine=drop')
     """
     for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():

@@ -75,6 +75,12 @@ def running(parser: argparse.ArgumentParser) -> None:
     _run_arguments(parser, RUNNING)
 
 
+def recipe_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a recipe and change it."""
+    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
+    setting(parser)
+
+
 def setting(parser: argparse.ArgumentParser) -> None:
     """The argument that changes a recipe."""
     change = parser.add_argument(
@@ -109,7 +115,7 @@ def levelling(parser: argparse.ArgumentParser, default: str | None = None) -> No
 
 
 def levels_asked(args: argparse.Namespace) -> dict[str, Any]:
-    """What the arguments of `levelling` say, as options of `Volume.to`."""
+    """The arguments of `levelling` as options of `Volume.to`."""
     text = args.levels
     levels = int(text) if text is not None and text.isdigit() else text
     return {"levels": levels, "method": args.method, "factors": factors(args.factors)}
@@ -144,7 +150,7 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
 
 
 def run_options(args: argparse.Namespace) -> RunOptions:
-    """What the arguments of `computing`, or of some of it, ask of a run."""
+    """The options of a run in the arguments of `computing` or `running`."""
     runner = None if args.runner.lower() == "none" else args.runner
     return RunOptions.of(
         vars(args),
@@ -155,20 +161,20 @@ def run_options(args: argparse.Namespace) -> RunOptions:
     )
 
 
-def opening(parser: argparse.ArgumentParser) -> None:
-    """The arguments of verbs that open one volume."""
+def opening(parser: argparse.ArgumentParser, spacing: bool = True) -> None:
+    """The arguments of verbs that open one volume, where ``spacing`` with the size of its voxels."""
     parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
     parser.add_argument("--level", metavar="N", type=int, help="the level of a pyramid")
     parser.add_argument(
         "--mpp",
         metavar="SIZE",
         type=float,
-        help="instead of --level: the coarsest whose pixels are no larger, in micrometers",
+        help="instead of --level: the coarsest with pixels no larger than this, in micrometers",
     )
     parser.add_argument(
         "--axes",
         metavar="tyx",
-        help="what the axes are, where the file does not say it or is wrong",
+        help="the axes, where the file does not name them or is wrong",
     )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to take")
     parser.add_argument(
@@ -178,23 +184,21 @@ def opening(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an option of bv.open that some formats have; may be repeated",
     )
-
-
-def spacing(parser: argparse.ArgumentParser) -> None:
-    """The arguments that say the size of voxels."""
+    if not spacing:
+        return
     parser.add_argument(
-        "--voxel-size", metavar="Z,Y,X", help="size of a voxel, instead of what the metadata say"
+        "--voxel-size", metavar="Z,Y,X", help="size of a voxel, instead of the metadata's"
     )
     parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, e.g. nm")
     parser.add_argument(
         "--origin",
         metavar="Z,Y,X",
-        help="where the first voxel lies, instead of what the metadata say",
+        help="position of the first voxel, instead of the metadata's",
     )
 
 
 def opened(path: str, args: argparse.Namespace) -> Volume:
-    """The volume that a path and the arguments of `opening` and `spacing` mean."""
+    """The volume that a path and the arguments of `opening` mean."""
     size = numbers(args.voxel_size, "--voxel-size") if args.voxel_size else None
     origin = numbers(args.origin, "--origin") if args.origin else None
     return open_volume(
@@ -327,7 +331,7 @@ def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
     Raises
     ------
     ValueError
-        There is nobody to take the argument.
+        Neither the command nor Beam has the argument.
     """
     others: list[str] = args.others
     if not others:

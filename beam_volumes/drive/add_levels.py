@@ -28,7 +28,7 @@ class Adding:
 
     @property
     def names(self) -> list[str]:
-        """What results are called where they are told of."""
+        """Names of the results."""
         return [""] * len(self.added.sinks)
 
     def done(self) -> None:
@@ -37,7 +37,7 @@ class Adding:
 
     @property
     def targets(self) -> list[Target]:
-        """What the run computes."""
+        """The targets of the run."""
         made = [of_source(self.added.source)]
         how = METHODS[self.added.pyramid.method]
         for factors in self.added.pyramid.factors:
@@ -47,7 +47,7 @@ class Adding:
 
     @property
     def journal(self) -> Spec:
-        """Where the run keeps its journal: beside the volume, whose own run has another."""
+        """Where the run keeps its journal: next to the volume, apart from the volume's own run."""
         return journal_of(self.added.name)
 
 
@@ -122,8 +122,8 @@ def add_levels(
     Notes
     -----
     The volume is read once, and levels from memory as far as slabs go. The journal of the run is the folder
-    ``.levels.run`` beside the volume. A level of precomputed is a volume of its own in a folder below, whose
-    scale the volume's ``info`` names.
+    ``.levels.run`` next to the volume. A level of precomputed is a volume of its own in a folder below;
+    the volume's ``info`` names its scale.
 
     References
     ----------

@@ -17,7 +17,7 @@ import cloudpickle
 
 #: What Beam's thread that waits for a worker process raises when that ends badly.
 _WORKER_ENDED = re.compile(r"Worker subprocess exited with return code (-?\d+)")
-#: Beam's thread that reads what a worker says raises when that stops in the middle.
+#: Beam's thread that reads a worker's messages; it raises when they break off.
 _WORKER_READER = "beam_control_read"
 #: What the pipeline raises if it was waiting for data of that worker; mostly it waits for ever.
 _WORKER_DATA_ENDED = "Channel closed prematurely"
@@ -74,7 +74,7 @@ def _die_with_parent(connection: Connection, parent: int) -> None:
 
 
 def _report_workers(channel: _Channel) -> None:
-    """Tell the parent of what Beam's own threads raise when a worker dies: nobody else listens."""
+    """Report to the parent what Beam's own threads raise when a worker dies."""
     default = threading.excepthook
 
     def hook(args: Any) -> None:

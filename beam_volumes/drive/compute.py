@@ -48,11 +48,11 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 
 _LOG = logging.getLogger(__name__)
 
-#: What is said of a run that was none.
+#: The message for a job that was only described.
 DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
 
 
-#: The runner of what is not small, if nobody names one.
+#: The default runner of runs that are not small.
 _PIPELINE = "FnApiRunner"
 
 
@@ -152,7 +152,7 @@ def compute(
     try:
         outcome = run(wanted, asked)
     except KeyboardInterrupt as error:
-        # Where it was stopped helps nobody; the last line tells how to go on.
+        # The traceback helps no user; the last line shows how to go on.
         raise error.with_traceback(None) from None
     return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
 
@@ -167,7 +167,7 @@ def run(
 ) -> Outcome:
     """As `compute`, with the plan and what the run took; `resume` will give the ``note``.
 
-    ``recipe`` is told beside the outputs, as what they were made of.
+    ``recipe`` is part of the outputs' provenance.
     ``on_plan`` is called with the plan before anything is looked at or begun.
     """
     for t in targets:
@@ -194,14 +194,14 @@ def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
 
 
 def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
-    """Continue a run, of which nothing is known but its folder.
+    """Continue a run by its folder alone.
 
     Parameters
     ----------
     run : path
         The output it writes first, its ``.run`` folder, or its journal's place.
     options : RunOptions
-        On which machine and runner, and how it is shown: memory and workers are those of the run by
+        Machine, runner and progress: memory and workers are the run's own by
         default, and so is the runner ``AS_BEGUN``.
 
     Returns
@@ -214,7 +214,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     FileNotFoundError
         There is no run.
     ValueError
-        It cannot be continued: the message says why.
+        It cannot be continued: the message gives the reason.
     """
     stopped = from_folder(run)
     if stopped is None:
@@ -265,7 +265,7 @@ def _start_ahead(options: RunOptions) -> None:
 
 
 def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
-    # What a run is continued from lies in its folder, with what it gives back.
+    # A run is continued from its folder, which has its results too.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     kept = written or options.journal is not None
     return make_plan(
@@ -295,7 +295,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
         watches.append(Watch(followed, _works(planned), shown or (lambda _: None)))
         return watches[-1]
 
-    kept = session.journal is not None  # whose records are added up, shown or not
+    kept = session.journal is not None  # its records are added up, shown or not
     try:
         session.make_scratch()
         with continuation_shown(session, options):
@@ -338,7 +338,7 @@ def _works(plan: Plan) -> list[Work]:
 
 
 def _yields(plan: Plan, p: Pass) -> str:
-    """Return what a pass is for, in a word or two."""
+    """Name the results of a pass in a word or two."""
     if p.point is not None:
         return ", ".join(dict.fromkeys(_yields(p.point, q) for q in p.point.passes))
     outputs = p.program.outputs

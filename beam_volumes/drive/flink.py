@@ -15,14 +15,14 @@ _MAX_WAYS = 10**8
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
     """The pipelines of a run, to be run one after the other: as few as Flink's optimizer takes.
 
-    It follows every way through the steps of a job, of which those of a merge double the number again and
+    It follows every way through the steps of a job, and the steps of a merge double the number again and
     again: some merges that build on each other have more than it could follow in years.
 
     Parameters
     ----------
     passes : int
     pipeline_of : callable
-        Makes the pipeline of some passes, whose predecessors have ended.
+        Makes the pipeline of some passes; those before have ended.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What is said where somebody stops a run: in one line, how it goes on."""
+"""One line that shows how to continue a run, printed where it is stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Terminated(BaseException):
 
 @contextmanager
 def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
-    """While the context lasts, whoever stops the run is told how to go on.
+    """While the context lasts, stopping the run shows how to continue it.
 
     Ctrl-C raises KeyboardInterrupt with it. SIGTERM has it printed on standard error, and ends the process as
     ever, after `GRACE` seconds at the latest; a program that handles SIGTERM in its own way is not disturbed.
@@ -65,7 +65,7 @@ def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
 
 @contextmanager
 def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
-    """Have SIGTERM raise here, where nobody else handles it, so that what was begun is cleaned up.
+    """Have SIGTERM raise here, unless the program handles it, so that the run is cleaned up.
 
     ``in_time`` runs in another thread meanwhile: the exception is lost where it is raised in a finalizer, and
     waits for threads that compile. A second SIGTERM ends the process at once.
@@ -88,7 +88,7 @@ def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
 
 
 def continuation(session: Session, options: RunOptions) -> str:
-    """What continues a run that was stopped just now, in words, and what it has replaced."""
+    """How to continue a run that was stopped just now, and which outputs it has replaced."""
     lost: list[str] = []
     for sink in {repr(s.extents): s for s in session.plan.outputs}.values():
         with suppress(OSError, ValueError):

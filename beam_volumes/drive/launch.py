@@ -1,4 +1,4 @@
-"""Running a session as a pipeline of whatever runner Beam knows, and the steps of one on this machine.
+"""Running a session as a pipeline of any runner of Beam's, and the steps of one on this machine.
 
 On this machine the runner is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
 downloaded. It runs in a driver process (`drive.local_pipeline`). A session's numbers come back through its
@@ -81,7 +81,7 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 
 def pipeline_options(options: Any) -> PipelineOptions:
-    """Beam's options from whatever form they are given in, copied; this program's arguments are not read."""
+    """A copy of Beam's options, given in any form; this program's arguments are not read."""
     printed = io.StringIO()
     try:
         with (
@@ -137,7 +137,7 @@ def check_places(plan: Plan, options: RunOptions) -> str | None:
     return place
 
 
-#: What a runner could not fetch, by the words of Beam's that say so, which go on for lines of addresses.
+#: Remedies where a runner cannot fetch something, by words of Beam's long message.
 _NOT_FETCHED = {
     "prism binary": "PrismRunner needs the program prism, which Beam fetches from github.com, and could not: "
     "give its path by the option --prism_location=PATH, or take runner='DirectRunner'",
@@ -232,12 +232,12 @@ def one_process(options: PipelineOptions) -> None:
 def describe(
     session: Session, runner: Any, options: PipelineOptions, accelerator: str | None = None
 ) -> None:
-    """Have a job described that others will start; nothing is read or written, nobody waits for it.
+    """Have a job described that others will start; nothing is read, written or waited for.
 
     Raises
     ------
     ValueError
-        The job would give something back, and there would be nobody to take it.
+        The job would give something back that no process receives.
     """
     plan = session.plan
     lost = [sink.name for sink in plan.results if sink in plan.intermediates]
@@ -319,7 +319,7 @@ def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
 
 
 def cancelled(result: Any) -> str:
-    """Cancel a job that nobody waits for any more; says what goes on if its runner cannot.
+    """Cancel a job; return what continues if its runner cannot cancel it.
 
     Examples
     --------
@@ -329,7 +329,7 @@ def cancelled(result: Any) -> str:
     """
     try:
         result.cancel()
-    except Exception as error:  # of whatever client the runner has
+    except Exception as error:  # of any client that the runner has
         reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
         return (
             f"the job goes on: its runner did not cancel it ({reason}). Stop it by the runner's own means, "

@@ -32,7 +32,7 @@ from beam_volumes.storage.places.place import join, kvstore_spec
 
 _LOG = logging.getLogger(__name__)
 
-#: Errors that say by themselves what was wrong; a log would not add to them.
+#: Errors with a clear message: the log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
 
@@ -76,7 +76,7 @@ def _run_here(session: Session, options: Any) -> None:
 
 
 def last_words(session: Session, journal: Journal) -> str:
-    """What was under way when a run broke off, and how to go on."""
+    """The slabs that were being computed when a run broke off, and how to go on."""
     passes = session.plan.passes
     started = last_started(journal, [len(p.grid) for p in passes])
     slabs = ", ".join(f"pass {k + 1} slab {i} {passes[k].grid.box(i)}" for k, i in started)

@@ -1,8 +1,8 @@
 """Running a function in a driver process of its own, so that a dead worker cannot hang the caller.
 
 Beam's FnApiRunner does not notice when one of its worker processes dies: it waits for ever.
-Here the pipeline runs in a child process, at the head of a session of its own, that tells how its
-workers ended; whatever goes wrong, the whole group is killed and the caller gets an error.
+Here the pipeline runs in a child process, at the head of its own session, which reports how its
+workers ended. If anything goes wrong, the whole group is killed and the caller gets an error.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _attend(
     with contextlib.suppress(OSError):  # a child that died at once is reported below
         channel.send_bytes(payload)
     while True:
-        ended = child.poll() is not None  # asked first: what it said before its end is still read
+        ended = child.poll() is not None  # asked first: its last messages are still read
         message = _receive(channel, 0.0 if ended else poll)
         if message is None and ended:
             assert child.returncode is not None
@@ -162,7 +162,7 @@ def _receive(channel: Connection, timeout: float) -> tuple[str, bytes] | None:
     try:
         if channel.poll(timeout):
             return channel.recv_bytes().decode(), channel.recv_bytes()
-    except (EOFError, OSError):  # the child is gone, or as good as: its exit status says more
+    except (EOFError, OSError):  # the child is gone: its exit status has the reason
         time.sleep(timeout)
     return None
 

@@ -5,7 +5,7 @@ Beam has one, ``apache_beam.runners.worker.worker_pool_main``. This differs wher
 - Several TaskManagers may share a pool. Runners number their workers each by themselves, and Beam's pool
   ends whichever worker was last started under a number, be it another's that is at work. Here workers end
   when their runner hangs up, as they do by themselves, also if it was killed.
-- Workers may print. Beam's pool gives them a pipe that nobody reads, and who has filled it waits for ever.
+- Workers may print. Beam's pool gives them a pipe that no process reads: a worker that fills it hangs.
 - Flink starts new workers for every stage, and importing takes each of them seconds. Here they are forked
   from a process that has everything imported, and has opened nothing (`drive.fork_server`).
 """

@@ -1,6 +1,6 @@
 """SchemaTransforms: what an expansion service has, by URN; each is configured by a row of nullable fields.
 
-They are those of `beam_volumes.yaml`, which say what the fields mean; what is a mapping there is a row here,
+They are the transforms of `beam_volumes.yaml`, which document the fields; mappings there are rows here,
 or a text that holds YAML. Slabs are `SlabRow` elements.
 """
 
@@ -77,7 +77,7 @@ _FIELDS: dict[str, Any] = {
 def _config(transform: type, **more: Any) -> Any:
     """The row that configures a transform, from its signature: what it needs, then nullable fields.
 
-    ``more`` are types of further fields, and those of fields that have another type here.
+    ``more`` are types of further fields, and other types of fields.
     """
     parameters = [
         p for p in signature(transform).parameters.values() if p.kind is not p.VAR_KEYWORD
@@ -98,7 +98,7 @@ def _type_of(parameter: Parameter) -> Any:
 
 
 class _Bordered(beam.PTransform):
-    """A transform of slabs between rows: it takes those of slabs, and gives them."""
+    """A transform of slabs that takes and gives rows in their place."""
 
     def __init__(self, inside: beam.PTransform, takes_slabs: bool, outputs: Sequence[str]):
         super().__init__()
@@ -162,7 +162,7 @@ def _haloed(
 
 
 def _label(background: float | None = None, **fields: Any) -> beam.PTransform:
-    # A row says None of what is not there; in a volume of whole numbers the background is one.
+    # The background of a volume of whole numbers is one, too.
     if background is not None:
         fields["background"] = int(background) if background == int(background) else background
     return yaml.LabelSlabs(**fields)
@@ -172,7 +172,7 @@ def _watch(shape: Sequence[int], **fields: Any) -> beam.PTransform:
     return transforms.WatchSlices(shape=tuple(shape), **fields)
 
 
-#: What slabs are told as, and where.
+#: How slabs are described.
 _ROWS = "slabs are rows of volume, z, y, x, core, halo, shape, dtype, data and space"
 
 #: By the name that Beam YAML has.
@@ -217,7 +217,7 @@ CATALOGUE = {
         yaml.WriteSlabs,
         "slabs",
         ("written",),
-        "Write slabs; gives rows that say where each begins.",
+        "Write slabs; gives rows with the position of each.",
     ),
     "ReadAll": SchemaTransform(
         _config(yaml.ReadAll, halos=Sequence[int]),
@@ -272,7 +272,7 @@ def plain(value: Any) -> Any:
     {'input': 'em.zarr', 'depth': 16, 'tile': [64, 64]}
     """
     if hasattr(value, "_asdict"):
-        # What is not said of a nested row is not there.
+        # Nested rows leave out fields that are None, too.
         return {k: plain(v) for k, v in value._asdict().items() if v is not None}
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(v) for v in value]

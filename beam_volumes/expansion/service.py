@@ -92,7 +92,7 @@ def serving(
     ------
     port : int
     workers : bool
-        Whether it starts workers too: if ``options`` of Beam's say no ``environment_type``.
+        Whether it starts workers too: if Beam's ``options`` have no ``environment_type``.
 
     Raises
     ------

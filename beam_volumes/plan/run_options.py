@@ -11,10 +11,10 @@ from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM, Base
 
-#: The runner of a run that is continued, where nobody names another.
+#: The default runner of a run that is continued.
 AS_BEGUN = "as it was begun"
 
-#: The runner of a run of which nobody says how it is to be run: see `plan.in_process`.
+#: The default runner: see `plan.in_process`.
 AUTO = "auto"
 
 #: Where the command line has an option: on every verb that plans, on those that run something, or only on
@@ -152,7 +152,7 @@ accelerator : str, optional
         "N",
         """\
 max_retries : int, default: 1
-    How often a step is tried again that has failed of the same error, where no machine and no storage
+    How often a step that raises the same error again is retried, where no machine and no storage
     is to blame. Then the run ends, however often its runner would try.""",
     )
 
@@ -199,7 +199,7 @@ max_retries : int, default: 1
         return self.workers or default_workers()
 
     def or_else(self, **others: Any) -> RunOptions:
-        """The same, with what others say where these say nothing.
+        """The same, with ``others`` in place of options that are None.
 
         >>> found = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
         >>> found.workers, found.memory

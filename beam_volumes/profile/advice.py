@@ -1,4 +1,4 @@
-"""What to change about a run, by what was measured of it."""
+"""Suggestions for a run, from what was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan's run takes, activity by activity, and what another plan of the same would."""
+"""Time and memory of a plan's run, activity by activity, and of another plan of the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run took."""
+    """Time and memory of a run."""
 
     plan: Plan
     #: In the order in which they begin.

@@ -29,7 +29,7 @@ from beam_volumes.storage.places.place import Place, Spec, beside, is_local, joi
 WARM, FIRST = 1 << 18, 1 << 21
 #: What a run of the crop should take.
 SECONDS = 4.0
-#: Seconds of processors by which nothing can be told.
+#: Seconds of CPU that are too few for advice.
 LITTLE = 0.2
 
 Crop = Callable[[Volume], Volume]

@@ -27,7 +27,7 @@ from beam_volumes.recipes.recipe import (
 
 @dataclass(frozen=True)
 class Built:
-    """Targets, and for each a name to tell users; without one if that is empty, not at all if None.
+    """Targets, and their names for users; of a target named None not even the result is printed.
 
     ``recipe`` is what they were built from, as plain data.
     """
@@ -68,7 +68,7 @@ def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Bui
 
 
 def _made_from(recipe: Recipe, crop: Any) -> Any:
-    """The recipe as it is told beside outputs, with the crop of its inputs."""
+    """The recipe for the provenance of outputs, with the crop of its inputs."""
     return recipe.document if crop is None else {**(recipe.document or {}), "crop": str(crop)}
 
 
@@ -77,7 +77,7 @@ def expressions(
     crop: str | Callable[[Volume], Volume] | None = None,
     given: Mapping[str, Volume] | None = None,
 ) -> dict[str, Any]:
-    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy.
+    """The inputs and steps of a recipe by name: volumes, numbers and tables, all lazy.
 
     Inputs that are ``given`` are not opened.
     """
@@ -97,7 +97,7 @@ def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
 
 
 def _found(text: str, known: dict[str, Any], where: str) -> Any:
-    """What a name stands for: an input, a step, or, as ``name.0``, one of the several it gives."""
+    """The item with a name: an input, a step, or one of a step's several results, as ``name.0``."""
     name, number = split_name(text)
     item = known[name]
     if number is None:
@@ -158,7 +158,7 @@ def _value(entry: Entry, known: dict[str, Any]) -> Any:
 
 
 def _fits(item: Any, wanted: str) -> bool:
-    """Whether an operation can take an item where it wants a volume, volumes, or whatever counts."""
+    """Whether an operation can take an item where it wants a volume, volumes, or also numbers."""
     if wanted == "volumes":
         return isinstance(item, tuple) and all(isinstance(i, Volume) for i in item)
     if wanted == "volume" and item is not None:
@@ -244,11 +244,11 @@ class Steps:
     def __init__(self, steps: str | Mapping[str, Any]):
         self.steps = dict(mapping_of(steps, "steps"))
         self.__name__ = self.last = list(self.steps)[-1]
-        # A mistake is told where the pipeline is built.
+        # A mistake is an error where the pipeline is built.
         self.recipe()
 
     def recipe(self) -> Recipe:
-        """The recipe, whose input is not opened."""
+        """The recipe; its input is not opened."""
         document = {"input": "slabs", "steps": self.steps, "outputs": [{"step": self.last}]}
         return checked_recipe(placed(document, "config"))
 

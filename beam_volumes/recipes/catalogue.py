@@ -24,12 +24,12 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
-#: What is said of a default, which the signature says better.
+#: The default in an entry's kind: the signature has it.
 _DEFAULT = re.compile(r",? (?:optional|default: .*)$")
 #: A range of a box.
 _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
-#: By the room of `ops` in which a function is, what it is for.
+#: Titles of operations, by their room in `ops`.
 FAMILIES = {
     "filters": "filters",
     "morphology": "morphology and distances",
@@ -111,7 +111,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation and what it takes."""
+    """An operation and its parameters."""
 
     name: str
     #: Takes inputs by position and parameters by name.
@@ -198,14 +198,14 @@ def with_space(
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
 ) -> Volume:
-    """Say where voxels lie: as those of another volume, or by numbers.
+    """Set voxel size, unit and origin: those of another volume, or numbers.
 
     Parameters
     ----------
     volume : Volume
         Its voxels stay as they are.
     other : Volume, optional
-        Its voxels lie where those of the result are to lie.
+        Its voxel size, unit and origin are taken.
     voxel_size : float or sequence of float, optional
         Size of a voxel; one for all axes, or one for each.
     unit : str, optional
@@ -369,7 +369,7 @@ def _family(name: str) -> str:
 
 
 def _entries(text: str) -> dict[str, tuple[str, str]]:
-    """What a docstring of numpy's form says of each parameter: its kind, and what it means."""
+    """By parameter, its kind and meaning in a docstring of numpy's form."""
     found: dict[str, tuple[str, str]] = {}
     _, _, section = text.partition("\nParameters\n----------\n")
     names: list[str] = []

@@ -1,11 +1,11 @@
-"""A recipe told in one line of words, as a command line has them.
+"""A recipe as one line of words on a command line.
 
 Inputs come first, then operations in the order in which they are applied, each with its inputs and options
 behind it::
 
     slices gaussian_filter --sigma 1.5 greater 128 label -o cells.ome.zarr
 
-An option belongs to what it stands behind: an input, an operation, or, behind ``-o PATH``, an output.
+An option belongs to the input, the operation or the output (``-o PATH``) before it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Step:
     parameters: dict[str, Entry]
 
     def entry(self, name: str, before: str | None) -> Entry:
-        """As a recipe has it: what it takes by itself, the one before, is left out."""
+        """The step in a recipe; the step before it is its input and left out."""
         op = Entry(self.operation, self.operation)
         given = dict(self.parameters)
         if [i.value for i in self.inputs] != [before]:
@@ -86,12 +86,12 @@ class _Document:
             )
         self.inputs: dict[str, Entry] = {}
         self.steps: dict[str, _Step] = {}
-        #: What each input and step gives, as `Operation.gives` says it, and which are used.
+        #: `Operation.gives` of each input and step, and the names that are used.
         self.gives: dict[str, str] = {}
         self.used: set[str] = set()
         for part in words.inputs:
             self._input(part, is_only=len(words.inputs) == 1)
-        #: The volume that an operation takes where nothing else is said.
+        #: The volume that an operation takes by default.
         self.current = next(iter(self.inputs))
         written = [(self.current, part) for n, part in words.outputs if n == 0]
         for n, part in enumerate(words.steps, 1):
@@ -211,7 +211,7 @@ class _Document:
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]
             if self._is_footprint(word) and not operation.volume(name):
-                # It is a size of nothing: whatever stands first that takes one.
+                # It goes to the first parameter that takes a footprint.
                 name = next((n for n in FOOTPRINTS if n in operation.parameters), name)
             if name in given:
                 raise RecipeError(
@@ -288,7 +288,7 @@ class _Document:
     # outputs
 
     def _outputs(self, written: list[tuple[str, Part]]) -> list[Entry]:
-        """What is written, and the numbers and tables that nobody else takes."""
+        """The outputs, and the numbers and tables that no step takes."""
         outputs = []
         for name, part in written:
             path, options = part.words[0], {}

@@ -48,7 +48,7 @@ class RecipeError(ValueError):
     """A mistake in a recipe; the message begins with its place."""
 
     def __init__(self, where: str, message: str) -> None:
-        # A step of a chain is called what its operation is, which names itself.
+        # A step of a chain has its operation's name, with which the message begins.
         super().__init__(f"{where}: {message.removeprefix(f'{where}: ')}")
 
 

@@ -28,8 +28,8 @@ def items(pattern: str, collections: bool = True) -> list[Item]:
 
     A plate of OME-Zarr, a well, or what bioformats2raw has written counts as its images if ``collections``.
 
-    Names are those of the files without what follows their first dot, with the folders that differ. Files
-    of which the rest differs keep it.
+    Names are the files' up to their first dot, with the folders that differ. Where two would be equal,
+    they keep the rest.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def input_of(recipe: Recipe, given: str) -> tuple[str, str]:
 
 
 def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
-    """A recipe with another input, whose outputs go into a folder of the item's name.
+    """A recipe with another input; its outputs go into a folder of the item's name.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
 
 
 def _document_for(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
-    """The recipe as plain data, with the same changes."""
+    """The recipe as plain data, with the item's input and outputs."""
     changed = copy.deepcopy(recipe.document)
     places, key = (changed, "input") if "input" in changed else (changed["inputs"], name)
     entry = places[key]
@@ -137,7 +137,7 @@ def _document_for(recipe: Recipe, name: str, item: Item, paths: list[str]) -> An
 
 
 def _name(path: str) -> str:
-    """What a volume is called of which no others are known: as its file, without what follows a dot."""
+    """The name of a volume where no others are known: its file's, up to the first dot."""
     last = path.rstrip("/").rpartition("/")[2]
     return last.partition(".")[0] or last
 

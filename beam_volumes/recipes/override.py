@@ -20,7 +20,7 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 def override(root: Entry, setting: str) -> None:
-    """Change a recipe as ``place=value`` says, the value being YAML.
+    """Change a recipe by ``place=value``; the value is YAML.
 
     Where the recipe has a mapping with a ``path`` and a text is given, the path is set.
 
@@ -46,7 +46,7 @@ def override(root: Entry, setting: str) -> None:
     elif at.value is None or (
         isinstance(at.value, str) and path[0] in ("steps", "input", "inputs")
     ):
-        # The short form of a step or an input: what it stands for is written out.
+        # The short form of a step or an input becomes a mapping.
         key = "op" if path[0] == "steps" else "path"
         at.value = (
             {last: value} if at.value is None else {key: Entry(at.value, at.where), last: value}

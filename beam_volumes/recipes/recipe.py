@@ -37,10 +37,7 @@ class Input:
 
 @dataclass(frozen=True)
 class RecipeStep:
-    """An operation, its inputs by name or number, and its parameters.
-
-    ``entry`` is where parameters are said, by name.
-    """
+    """An operation, its inputs by name or number, and its parameters."""
 
     name: str
     operation: Operation
@@ -60,7 +57,7 @@ class RecipeStep:
 
 @dataclass(frozen=True)
 class RecipeOutput:
-    """A step to be written, or a number to be told, if there is no path."""
+    """A step to be written, or without a path a number to be printed."""
 
     step: str
     path: str | None

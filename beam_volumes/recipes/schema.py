@@ -78,7 +78,7 @@ def _has_op(what: Schema) -> Schema:
 
 
 def _either(name: str) -> Schema:
-    """A step of an operation's name: another one if it says so, else that operation."""
+    """A step with an operation's name: that operation, unless ``op`` names another."""
     return {
         "if": _has_op({}),
         "then": {"$ref": "#/$defs/a step"},
@@ -126,5 +126,5 @@ def _simple(annotation: str, *others: Schema) -> Schema:
     """What numbers, texts and nothing may be given by an annotation; empty if it allows more."""
     kinds = [part.strip() for part in annotation.split("|")]
     if not set(kinds) <= _SIMPLE.keys():
-        return {}  # a list, an array, a footprint: the operation itself says what is wrong
+        return {}  # a list, an array, a footprint: the operation itself checks it
     return {"anyOf": [*(_SIMPLE[kind] for kind in kinds), _VARIABLE, *others]}

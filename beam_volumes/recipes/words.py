@@ -180,5 +180,5 @@ def _unknown(option: str, owners: Sequence[Part]) -> str:
     owner = owners[0]
     what = owner.operation.name if owner.operation else owner.words[0]
     names = [spelt(name) for p in owners for name in p.takes]
-    more = f" (ops {what} tells more)" if owner.operation else ""
+    more = f" (see ops {what})" if owner.operation else ""
     return f"{what} has no {option}{nearest(option, names)}{more}"

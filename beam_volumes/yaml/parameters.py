@@ -21,7 +21,7 @@ def with_parameters_of(
 ) -> Callable[[_Class], _Class]:
     """A class decorator: ``**options`` are parameters of another transform, in signature and docstring.
 
-    They are all ``but`` some, or those of the ``names``. The docstring has their entries in place of
+    They are all ``but`` some, or only the ``names``. The docstring has their entries in place of
     ``%(options)s``.
     """
     taken = [

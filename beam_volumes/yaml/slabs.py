@@ -116,7 +116,7 @@ class ReadSlabs(transforms.ReadSlabs):
         Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
         one.
     error_handling : mapping, optional
-        ``output`` names the output of rows that say which slabs could not be read, and why; the
+        ``output`` names the output of rows with the slabs that could not be read, and why; the
         slabs are the output ``good`` then.
     %(options)s
 
@@ -154,7 +154,7 @@ class ReadSlabs(transforms.ReadSlabs):
 def volume_of(
     input: str | Mapping[str, Any], steps: str | Mapping[str, Any] | None = None
 ) -> Volume:
-    """The volume that ``input`` and ``steps`` of a configuration mean."""
+    """The volume that ``input`` and ``steps`` of a configuration describe."""
     if isinstance(input, str) and input.lstrip().startswith("{"):
         input = load(input, "config.input").plain()
     if steps is not None:
@@ -173,9 +173,9 @@ class ApplyStages(beam.PTransform):
     Parameters
     ----------
     steps : mapping or str
-        Functions, as in a recipe whose input are the slabs; the last one is what slabs become.
+        Functions, as in a recipe with the slabs as input; slabs become the result of the last one.
     error_handling : mapping, optional
-        ``output`` names the output of rows that say of which slabs it failed, and why.
+        ``output`` names the output of rows with the slabs that failed, and why.
 
     Raises
     ------
@@ -207,7 +207,7 @@ class ApplyStages(beam.PTransform):
 
 
 def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> transforms.SlabGrid:
-    """How slabs are cut, as ``grid:`` of a configuration says; it may have ``more``, halo and dtype."""
+    """The cut of slabs that ``grid:`` of a configuration describes; it may have ``more``, halo and dtype."""
     if not isinstance(grid, Mapping) or "input" not in grid:
         raise ValueError(
             f"{name}: grid: {grid!r}; give a mapping with the input: of the slabs, and their depth: and "
@@ -281,10 +281,10 @@ class RegionTable(beam.PTransform):
         How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
         them. Only the input's shape and axes matter.
     intensity : str or mapping, optional
-        The input whose intensities are measured: a path, or a mapping as a recipe's input.
+        The input to measure intensities of: a path, or a mapping as a recipe's input.
     properties : sequence of str, optional
         Names of the properties, as `beam_volumes.regionprops_table` has them; by default all
-        but ``surface_area_faces``, which slabs of `LabelSlabs` cannot tell.
+        except ``surface_area_faces``, for which slabs of `LabelSlabs` have no halo.
     %(options)s
 
     Raises
@@ -312,7 +312,7 @@ class RegionTable(beam.PTransform):
     ):
         super().__init__()
         cut = grid_from(grid, "RegionTable")
-        # Labels, of whatever type they are when they come.
+        # Labels may be of any integer type when they come.
         cut.volume = cut.volume.astype("uint64")
         measured = None if intensity is None else volume_of(intensity)
         if properties is None:
@@ -349,10 +349,10 @@ class WriteSlabs(beam.PTransform):
     ----------
     path : str
         A path or URL that all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
-        (OME-Zarr 0.5), or in anything with ``format``. Where slabs are of several volumes, it holds
-        ``{volume}``, in place of which comes the name of each: the path that `ReadAll` was given.
+        (OME-Zarr 0.5), or in anything with ``format``. For slabs of several volumes it holds
+        ``{volume}``, which stands for the name of each: the path that `ReadAll` was given.
     error_handling : mapping, optional
-        ``output`` names the output of rows that say which slabs could not be written, and why.
+        ``output`` names the output of rows with the slabs that could not be written, and why.
     %(options)s
 
     Raises

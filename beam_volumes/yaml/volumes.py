@@ -1,4 +1,4 @@
-"""Transforms of Beam YAML whose elements are volumes: rows with a path."""
+"""Transforms of Beam YAML for many volumes: their elements are rows with a path."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class ReadAll(beam.PTransform):
     field : str, optional
         The field of a row that holds the path; by default the only one.
     input : mapping or str, optional
-        What else a recipe's input says of each volume, such as ``voxel_size`` and ``index``.
+        Further keys of a recipe's input, such as ``voxel_size`` and ``index``, for each volume.
     steps : mapping or str, optional
         Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
         one.
     error_handling : mapping, optional
-        ``output`` names the output of rows that say which volumes and slabs could not be read, and why;
+        ``output`` names the output of rows with the volumes and slabs that could not be read, and why;
         the slabs are the output ``good`` then.
     %(options)s
 
@@ -138,8 +138,8 @@ class ComputeAll(beam.PTransform):
     recipe : str or mapping
         The path of a recipe, or the recipe itself, also as a text of several lines.
     out : str
-        The folder in which each volume gets one of its name, which is that of its file without what
-        follows the first dot. Outputs of the recipe go there.
+        The folder in which each volume gets one of its name: its file's name up to the first dot.
+        Outputs of the recipe go there.
     input : str, optional
         Which input of the recipe the volumes are, where it has several.
     field : str, optional
@@ -149,7 +149,7 @@ class ComputeAll(beam.PTransform):
     crop : str, optional
         A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
     error_handling : mapping, optional
-        ``output`` names the output of rows that say which volumes failed, and why.
+        ``output`` names the output of rows with the volumes that failed, and why.
     %(options)s
 
     Raises

@@ -152,7 +152,7 @@ def test_other_errors_and_interrupts(recipe, command, monkeypatch):
     code, _, err = fail(RuntimeError("a worker\nhas died [while running 'Sweep']\nTraceback"))
     assert code == 1
     last = err.splitlines()[-1]
-    assert last == "beam-volumes: error: a worker has died (--debug tells more)"
+    assert last == "beam-volumes: error: a worker has died (--debug shows where)"
     assert fail(KeyError("x"))[2].splitlines()[-1].startswith("beam-volumes: error: KeyError: 'x'")
     assert fail(KeyboardInterrupt())[0] == 130
 

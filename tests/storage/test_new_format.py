@@ -22,7 +22,7 @@ import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.base.space import Space
-from beam_volumes.cli.options import opened, opening, spacing
+from beam_volumes.cli.options import opened, opening
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
@@ -443,7 +443,6 @@ def test_options_of_a_format_that_is_opened(tmp_path):
     assert bv.open(other, row=None).shape == SHAPE
     info = argparse.ArgumentParser()
     opening(info)
-    spacing(info)
     chosen = info.parse_args(["--option", "row=3"])
     assert opened(str(path), chosen).shape == (1, 4, 3)
     with pytest.raises(ValueError, match="write it as NAME=VALUE"):

@@ -1,1 +1,1 @@
-"""The verbs of the command: what each takes, and what it does."""
+"""The verbs of the command: the arguments and the work of each."""

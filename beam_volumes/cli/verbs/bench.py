@@ -1,4 +1,4 @@
-"""``beam-volumes bench``: time a recipe on a crop of its inputs, and say what to change."""
+"""``beam-volumes bench``: time a recipe on a crop of its inputs, and suggest changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import budgeting, cropping, setting
+from beam_volumes.cli.options import budgeting, cropping, recipe_arguments
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
 from beam_volumes.plan.run_options import RunOptions
@@ -19,11 +19,10 @@ from beam_volumes.recipes.recipe import read_recipe
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Everything is computed in this process. Outputs are written beside the real ones, as those would "
+        "Everything is computed in this process. Outputs are written next to the real ones, as those would "
         "be, and removed."
     )
-    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
-    setting(parser)
+    recipe_arguments(parser)
     budgeting(parser)
     cropping(parser, "the part to time, instead of one in the middle that takes some seconds")
 

@@ -27,7 +27,7 @@ words, in the order in which things happen:
                      the volume before it; "greater 128" and "subtract background" take that first
   --as NAME          behind OP: calls its result, for those that come later
   -o OUT             writes the result before it; --chunks, --shards, --codec, --dtype and --format
-                     stand behind it. Numbers and tables that nobody takes are printed
+                     stand behind it. Numbers and tables that no step takes are printed
 
 examples:
   beam-volumes chain slices gaussian_filter 1.5 -o smooth.zarr

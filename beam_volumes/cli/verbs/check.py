@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import setting
+from beam_volumes.cli.options import recipe_arguments
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build, expressions
@@ -17,11 +17,10 @@ from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Only metadata are read. Exit code 0: the recipe can be carried out. 2: it cannot, and why is told "
-        "with the line."
+        "Only metadata are read. Exit code 0: the recipe can be carried out. 2: it cannot, and the reason is "
+        "printed with the line."
     )
-    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
-    setting(parser)
+    recipe_arguments(parser)
     parser.add_argument(
         "--words-only",
         action="store_true",

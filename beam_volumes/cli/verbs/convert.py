@@ -19,7 +19,6 @@ from beam_volumes.cli.options import (
     opening,
     parse_options,
     run_options,
-    spacing,
 )
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
@@ -34,12 +33,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out",
         metavar="OUT",
-        help=f"where it goes; its ending says the format: {', '.join(endings())}",
+        help=f"where it goes; its ending names the format: {', '.join(endings())}",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help=f"the format, if the ending does not say it: {', '.join(registry.writable())}",
+        help=f"the format, if the ending does not name it: {', '.join(registry.writable())}",
     )
     parser.add_argument(
         "--chunks",
@@ -79,12 +78,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="another option of Volume.to, such as zarr_version=2; may be repeated",
     )
     opening(parser)
-    spacing(parser)
     computing(parser)
 
 
 def endings() -> list[str]:
-    """What names end with, of all formats that are written."""
+    """The suffixes of all formats that are written."""
     return [suffix for f in registry.writable().values() for suffix in f.suffixes]
 
 

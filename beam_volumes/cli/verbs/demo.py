@@ -90,7 +90,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def make_slices(folder: Path, shape: tuple[int, int, int], seed: int) -> None:
-    """Write the slices, unless those of an earlier demo are there as it has left them."""
+    """Write the slices, unless an earlier demo has left them unchanged."""
     slices, note = folder / "slices", folder / ".slices.json"
     identity = json.dumps({"shape": shape, "seed": seed, "version": bv.__version__})
     with suppress(OSError):

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import budgeting, cropping, extents, setting
+from beam_volumes.cli.options import budgeting, cropping, extents, recipe_arguments
 from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
 from beam_volumes.plan.estimate.estimating import Machine, estimate
 from beam_volumes.plan.planner import make_plan
@@ -16,8 +16,7 @@ from beam_volumes.recipes.recipe import read_recipe
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
-    setting(parser)
+    recipe_arguments(parser)
     cropping(parser, "a box of the inputs instead of all")
     budgeting(parser)
     parser.add_argument(

@@ -36,7 +36,7 @@ from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
 
-#: Bins of the line of a histogram, and what its bars are drawn with.
+#: Bins of a histogram's line, and the letters that draw its bars.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
 #: Damaged chunks and volumes of a group that are listed; the search for damage ends there.
 MAXIMUM = 100
@@ -71,7 +71,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.epilog = "Exit code 1: --check found damage. 2: nothing there can be opened."
-    opening(parser)
+    opening(parser, spacing=False)
     budgeting(parser)
 
 
@@ -88,7 +88,7 @@ def act(args: argparse.Namespace) -> int:
 
 
 def found(args: argparse.Namespace) -> Facts:
-    """What is at the path that the arguments name."""
+    """Facts about the path in the arguments."""
     spec = parsed_json(args.path) if args.path.startswith("{") else None
     asked = {"index": parse_index(args.index), "dataset": args.dataset, "level": args.level}
     options = parse_options(args.option)
@@ -132,7 +132,7 @@ def found(args: argparse.Namespace) -> Facts:
 
 
 def _opened(path: Any, **asked: Any) -> tuple[Source, str]:
-    """A source, and what is unclear of its place, if voxels are described as they are stored."""
+    """A source, and why its placement is unclear; it is described as stored then."""
     try:
         return open_source(path, **asked), ""
     except UnclearSpace as error:
@@ -192,7 +192,7 @@ def of_volume(source: Source) -> Facts:
 
 
 def _sweep(source: Source) -> Facts:
-    """What one pass over all voxels reads: whole chunks, which are decoded."""
+    """Chunks and decoded bytes that one pass over all voxels reads."""
     cells = [source.units_touched(axis, (0, n)) if n else 0 for axis, n in enumerate(source.shape)]
     points = math.prod(
         -(-n // c) for n, c in zip(source.leading, source.leading_chunk, strict=True)
@@ -203,7 +203,7 @@ def _sweep(source: Source) -> Facts:
 
 
 def statistics(volume: Volume, args: argparse.Namespace) -> Facts:
-    """What the voxels are: lazy numbers, computed in this process; those that are not finite are left out."""
+    """Range, mean and histogram of the finite voxels, computed in this process."""
     if volume.dtype == np.dtype(bool):
         n = int(_computed(args, bv.count_nonzero(volume))[0])
         return {"true": n, "false": volume.size - n}
@@ -236,7 +236,7 @@ def _computed(args: argparse.Namespace, *wanted: Any) -> tuple[Any, ...]:
 
 
 def checked(source: Source) -> Facts:
-    """What reading every chunk finds."""
+    """Damage found by reading every chunk."""
     check = Check(source)
     damaged = []
     for damage in check.problems():
@@ -268,7 +268,7 @@ def _format(
 
 
 def _listing(place: Place, candidates: Sequence[Format], dataset: str | None) -> Listing | None:
-    """What the first format says that knows the place."""
+    """The listing of the first format that knows the place."""
     return next(
         (found for f in candidates if (found := f.listing(place, dataset)) is not None), None
     )
@@ -287,7 +287,7 @@ def _choices(path: str, listing: Listing, asked: Mapping[str, Any]) -> Facts:
 
 
 def of_group(path: str, dataset: str | None, listing: Listing) -> Facts:
-    """What a place holds that is no volume by itself."""
+    """The volumes of a place that is no volume itself."""
     names = listing.datasets
     if dataset is not None:
         names = tuple(n if n.startswith("/") else os.path.join(dataset, n) for n in names)
@@ -311,7 +311,7 @@ def _brief(path: str, **asked: Any) -> Facts:
 
 
 def of_metadata(source: Source) -> Facts:
-    """The little that one line says of a volume."""
+    """Metadata for one line about a volume."""
     visible = source.space.visible
     return {
         "axes": [*source.space.leading, *source.space.axes],
@@ -333,7 +333,7 @@ def _journal(place: Place) -> Journal | None:
 
 
 def of_run(journal: Journal) -> Facts:
-    """How far a run is, what it writes, and what it has cost."""
+    """Progress, outputs and costs of a run."""
     manifest = Journal.load(journal.spec)
     assert manifest is not None
     tallies = [Tally(journal, k, p["slabs"]) for k, p in enumerate(manifest.passes)]
@@ -454,7 +454,7 @@ def _table(rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def _provenance_rows(made_from: Facts | None) -> dict[str, str]:
-    """What a volume was made of, in short; all of it is in the JSON."""
+    """A short text of a volume's provenance; the JSON has all of it."""
     if made_from is None:
         return {}
     versions, steps = made_from.get("versions") or {}, made_from.get("steps") or []
@@ -481,7 +481,7 @@ def _stats_rows(stats: Facts | None) -> dict[str, str]:
 
 
 def bars(counts: list[int]) -> str:
-    """Counts as a line of bars; whatever is there at all has one.
+    """Counts as a line of bars; every count but 0 has one.
 
     Examples
     --------

@@ -9,15 +9,7 @@ import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.base.text import nearest
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.options import (
-    computing,
-    extents,
-    number,
-    opened,
-    opening,
-    run_options,
-    spacing,
-)
+from beam_volumes.cli.options import computing, extents, number, opened, opening, run_options
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.recipes.catalogue import crop
@@ -62,7 +54,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--chunks", metavar="Z,Y,X", help="chunks of the labels, instead of the default"
     )
     opening(parser)
-    spacing(parser)
     computing(parser)
 
 

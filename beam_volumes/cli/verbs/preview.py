@@ -7,7 +7,7 @@ import os
 import re
 
 from beam_volumes.cli.messages import print_note, print_result, worded
-from beam_volumes.cli.options import numbers, opened, opening, spacing
+from beam_volumes.cli.options import numbers, opened, opening
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
@@ -18,7 +18,7 @@ from beam_volumes.storage.sources.axes import UnclearSpace
 def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a picture of three sections of a volume, at low resolution: few chunks are read. What is "
-        "printed beside it says which ones."
+        "printed with it names them."
     )
     parser.add_argument("path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec")
     parser.add_argument(
@@ -32,7 +32,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--labels", action="store_true", default=None, help="voxels are labels: a colour for each"
     )
     opening(parser)
-    spacing(parser)
 
 
 def act(args: argparse.Namespace) -> None:
@@ -67,7 +66,7 @@ def of_recipe(built: Built) -> None:
 
 
 def stem(path: str) -> str:
-    """The name of a place without what tells its format, as a part of a file's name.
+    """The name of a place without its format's ending, as a part of a file's name.
 
     Examples
     --------

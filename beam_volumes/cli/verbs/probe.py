@@ -15,7 +15,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--patch",
         metavar="Z,Y,X",
         default="64",
-        help="voxels that it is given, more than twice of what it sees to each side (default: 64)",
+        help="voxels of its input, more than twice its reach to each side (default: 64)",
     )
     parser.add_argument("--channels", metavar="N", type=int, help="channels that it takes")
     parser.epilog = "What is printed can stand in a recipe's step `op: predict`."

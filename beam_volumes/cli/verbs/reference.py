@@ -25,12 +25,12 @@ _GIVES = {
 
 
 def register_ops(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "The operations are those of recipes and of the verb chain."
+    parser.epilog = "Recipes and the verb chain have these operations."
     name = parser.add_argument(
         "name",
         metavar="NAME",
         nargs="?",
-        help="an operation, to be told what it takes; or a word, for those that it occurs in",
+        help="an operation, to see its parameters; or a word, to find operations by it",
     )
     name.completer = completing.operation_names  # type: ignore[attr-defined]
 

@@ -6,7 +6,7 @@ import argparse
 
 from beam_volumes.cli import each
 from beam_volumes.cli.execute import execute
-from beam_volumes.cli.options import computing, run_options, setting
+from beam_volumes.cli.options import computing, recipe_arguments, run_options
 from beam_volumes.cli.verbs import preview
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
@@ -14,8 +14,7 @@ from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
-    setting(parser)
+    recipe_arguments(parser)
     computing(parser)
     parser.add_argument(
         "--each",
@@ -59,7 +58,7 @@ def run_recipe(
     Parameters
     ----------
     recipe : Recipe
-        Its own memory and workers are used where ``options`` say none.
+        Its own options count where ``options`` are None.
     options : RunOptions
     crop : str, optional
         A box that every input is cropped to.

@@ -8,7 +8,7 @@ from itertools import islice
 
 from beam_volumes.cli.execute import finish
 from beam_volumes.cli.messages import FAILED, print_result
-from beam_volumes.cli.options import opened, opening, run_options, running, spacing
+from beam_volumes.cli.options import opened, opening, run_options, running
 from beam_volumes.cli.verbs.preview import stem
 from beam_volumes.drive import compute
 from beam_volumes.drive.add_levels import Adding
@@ -84,7 +84,7 @@ def act_verify(args: argparse.Namespace) -> int:
 def register_report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a page (HTML) about a run, a volume or a table, which needs no other file: sections with "
-        "sliders, a histogram, sizes, the plan as a picture, time and memory beside what was predicted, and "
+        "sliders, a histogram, sizes, the plan as a picture, measured and predicted time and memory, and "
         "a table's columns."
     )
     parser.add_argument(
@@ -95,7 +95,6 @@ def register_report(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a page that exists")
     opening(parser)
-    spacing(parser)
 
 
 def act_report(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ def act_worker_pool(args: argparse.Namespace) -> None:
 
     signal.signal(signal.SIGTERM, _exit)
     with serving(args.port, args.host) as port:
-        _serve_until_stopped(f"workers for whoever asks at {args.host}:{port}")
+        _serve_until_stopped(f"workers are started on request at {args.host}:{port}")
 
 
 def register_expansion_service(parser: argparse.ArgumentParser) -> None:
@@ -53,11 +53,11 @@ def act_expansion_service(args: argparse.Namespace) -> None:
     signal.signal(signal.SIGTERM, _exit)
     with serving(args.port, args.host, options) as (port, workers):
         what = "transforms and workers" if workers else "transforms"
-        _serve_until_stopped(f"{what} for whoever asks at {args.host}:{port}")
+        _serve_until_stopped(f"{what} are served at {args.host}:{port}")
 
 
 def _listening(parser: argparse.ArgumentParser, port: int) -> None:
-    """Add the arguments that say where a server listens."""
+    """Add the arguments for the address of a server."""
     parser.add_argument(
         "--port",
         metavar="N",

@@ -7,7 +7,6 @@ import argparse
 import beam_volumes as bv
 from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import computing, numbers, opened, opening, run_options
-from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
@@ -25,7 +24,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--intensity",
         metavar="VOLUME",
-        help="a volume of the same shape, whose intensities are measured",
+        help="a volume of the same shape: its intensities are measured",
     )
     parser.add_argument(
         "--properties",
@@ -44,7 +43,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="omit leaves out intensities that are not finite (default: an error)",
     )
     opening(parser)
-    voxel_size(parser)
     computing(parser)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from beam_volumes.cli.messages import print_note, print_result
-from beam_volumes.cli.options import cropping, opened, opening, setting, spacing
+from beam_volumes.cli.options import cropping, opened, opening, setting
 from beam_volumes.cli.verbs.preview import stem
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
@@ -37,7 +37,6 @@ def register(parser: argparse.ArgumentParser) -> None:
     cropping(parser, "crop the inputs of recipes")
     setting(parser)
     opening(parser)
-    spacing(parser)
     parser.epilog = "Needs pip install 'beam-volumes[view]'."
 
 

@@ -32,7 +32,7 @@ DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4"
 SHAPE, SLAB = (12, 48, 48), (8, 32, 32)
 _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
 _NOTHING: tuple[dict[str, Any], ...] = ({},)
-#: How operations are called, where their parameters do not say it: once for each kind of kernel.
+#: Calls of operations whose parameters need values: one for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
-    "predict": (),  # nothing of it is compiled for what it meets
+    "predict": (),  # it compiles nothing for its inputs
     "median_filter": (_SIZE, {"size": 5}, _BALL),
     "pad": ({"pad_width": 1},),
     "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
@@ -84,7 +84,7 @@ CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilati
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Kernels are kept where NUMBA_CACHE_DIR says, or beside the package, or in the user's cache, and for "
+        "Kernels are kept in NUMBA_CACHE_DIR, next to the package, or in the user's cache, and for "
         "one kind of processor. NUMBA_CPU_NAME=generic, for workers too, makes them good for any of this "
         "architecture."
     )
@@ -159,7 +159,7 @@ def middle(volume: Volume) -> Volume:
 
 
 def of_catalogue(processes: int) -> Iterator[tuple[str, list[Compiled]]]:
-    """Compute every operation of small volumes, and say of each dtype what was compiled.
+    """Compute every operation of small volumes; yield each dtype with the kernels compiled for it.
 
     Dtypes are shared out to so many processes: one process compiles one kernel at a time.
     """
@@ -214,7 +214,7 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
 
 
 def calls_of(operation: Operation) -> tuple[dict[str, Any], ...]:
-    """How an operation is called; if nothing else is said, by the names of its parameters."""
+    """Arguments for an operation, found by the names of its parameters if `CALLS` has none."""
     if operation.name in CALLS:
         return CALLS[operation.name]
     if "size" in operation.parameters:
