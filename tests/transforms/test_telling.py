@@ -18,10 +18,10 @@ from beam_volumes.runs.failure import (
     KINDS,
     WorkerDied,
     as_data,
+    errors_as_data,
     mark,
     new_secret,
     raise_original,
-    told,
 )
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.ownership import OutputExistsError
@@ -99,7 +99,7 @@ def arrived(error, before="", after=""):
     """What becomes of an error that a runner makes a text of."""
     secret = new_secret()
     try:
-        with told(secret):
+        with errors_as_data(secret):
             raise error
     except RuntimeError as raised:
         text = f"{before}{raised}{after}"
