@@ -80,7 +80,7 @@ def test_lines_are_reduced_as_volumes_are(dtype, data):
     window = draw(st.sampled_from([None, 1, 2, 40]))
     most = draw(st.sampled_from([projection.MAXIMUM, 4]))  # carries, and blocks in halves
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(projection, "MOST", most)
+        patch.setattr(projection, "MAXIMUM", most)
         patch.setattr(projections, "_CELLS", draw(st.sampled_from([1 << 16, 7])))
         got = bv.compute(*lazy, runner=None, slab=slab, window=window)
     for (_, theirs), promised, ours in zip(wanted.items(), lazy, got, strict=True):

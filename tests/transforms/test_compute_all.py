@@ -331,7 +331,7 @@ def test_refusals(volumes, tmp_path, monkeypatch):
     assert "memory of the worker" in failing(
         lambda p: {"em": bv.open(p).to({"driver": "memory", "path": "out.zarr/"})}
     )
-    monkeypatch.setattr(compute_all, "MOST_BYTES", 600)
+    monkeypatch.setattr(compute_all, "MAX_BYTES", 600)
     text = failing(lambda p: {"h": bv.histogram(bv.open(p), bins=256)[0], "n": bv.max(bv.open(p))})
     assert "'h' is the largest" in text and "at most 600 B" in text
     with pytest.raises(RuntimeError, match=r"ComputeAll of '.*v0.zarr': TypeError"):
