@@ -32,30 +32,14 @@ class HasLevels(ValueError):
 
 @dataclass(frozen=True)
 class Added:
-    """The levels that are to be added to a volume.
+    """The levels that are to be added to a volume."""
 
-    Attributes
-    ----------
-    name : str
-        The volume's place.
-    format : str
-        The name of its format.
-    source : Source
-        The volume itself.
-    pyramid : Pyramid
-        The volume's level first.
-    sinks : tuple of Sink
-        Where the coarser levels go.
-    paths : tuple of str
-        What the volume's metadata call all levels.
-    """
-
-    name: str
-    format: str
-    source: Source
-    pyramid: Pyramid
-    sinks: tuple[Sink, ...]
-    paths: tuple[str, ...]
+    name: str  #: The volume's place
+    format: str  #: The name of its format
+    source: Source  #: The volume itself
+    pyramid: Pyramid  #: The volume's level first
+    sinks: tuple[Sink, ...]  #: Where the coarser levels go
+    paths: tuple[str, ...]  #: What the volume's metadata call all levels
 
     def register(self) -> None:
         """List the levels in the volume's metadata; once is enough.

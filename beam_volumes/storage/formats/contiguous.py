@@ -64,29 +64,14 @@ def slowest(chosen: Selection) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ContiguousReader(TokenOfFields):
-    """Voxels side by side in a local file.
-
-    Attributes
-    ----------
-    file : dict
-    shape : tuple of int
-        Of the dimensions as they lie in the file, the slowest first.
-    stored : str
-        The dtype in the file, with its order of bytes.
-    dtype : numpy.dtype
-        That of voxels: of the same size; if it is bool, whatever is not 0 is True.
-    at : int
-        Where the first voxel is.
-    chosen : Selection
-        Which of the dimensions are z, y and x.
-    """
+    """Voxels side by side in a local file."""
 
     file: Spec
-    shape: tuple[int, ...]
-    stored: str
-    dtype: np.dtype
-    at: int
-    chosen: Selection
+    shape: tuple[int, ...]  #: Of the dimensions as they lie in the file, the slowest first
+    stored: str  #: The dtype in the file, with its order of bytes
+    dtype: np.dtype  #: That of voxels: of the same size; if it is bool, whatever is not 0 is True
+    at: int  #: Where the first voxel is
+    chosen: Selection  #: Which of the dimensions are z, y and x
 
     portable = True
     remote = False

@@ -25,18 +25,11 @@ MASK_OPTION = (
 
 @dataclass(frozen=True)
 class Mark:
-    """A volume, told by itself.
+    """A volume, told by itself."""
 
-    Attributes
-    ----------
-    space : Space
-        Without leading axes; the channels' names are those of a file that has channels.
-    mask : bool
-        Whether what is not 0 is True.
-    """
-
+    #: Without leading axes; the channels' names are those of a file that has channels
     space: Space = field(default_factory=Space)
-    mask: bool = False
+    mask: bool = False  #: Whether what is not 0 is True
 
     @classmethod
     def of(cls, d: Description) -> Mark:

@@ -43,45 +43,24 @@ Options = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True)
 class Listing:
-    """What a place holds, to choose from.
+    """What a place holds, to choose from."""
 
-    Attributes
-    ----------
-    datasets : tuple of str
-        What ``dataset=`` takes.
-    levels : tuple of str
-        The levels of a pyramid by their names, the finest first; none if there is one alone.
-    is_volume : bool
-        Whether it opens without a ``dataset=``.
-    is_all : bool
-        Whether there is no more, beyond what was looked at.
-    what : str
-        How messages call such a place.
-    """
-
-    datasets: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()  #: What ``dataset=`` takes
+    #: The levels of a pyramid by their names, the finest first; none if there is one alone
     levels: tuple[str, ...] = ()
-    is_volume: bool = True
-    is_all: bool = True
-    what: str = "a group"
+    is_volume: bool = True  #: Whether it opens without a ``dataset=``
+    is_all: bool = True  #: Whether there is no more, beyond what was looked at
+    what: str = "a group"  #: How messages call such a place
 
 
 class Format:
-    """A format that can be read.
+    """A format that can be read."""
 
-    Attributes
-    ----------
-    title : str
-        How messages call what it opens; empty if it opens nothing.
-    schemes : tuple of str
-        What may stand before a place, as in ``n5://s3://bucket/a``, to have it asked alone.
-    open_options : mapping
-        The keywords of `open_place` that not every format has, with their types and meanings. They are
-        given only if the user gives them.
-    """
-
-    title = ""
+    title = ""  #: How messages call what it opens; empty if it opens nothing
+    #: What may stand before a place, as in ``n5://s3://bucket/a``, to have it asked alone
     schemes: tuple[str, ...] = ()
+    #: The keywords of `open_place` that not every format has, with their types and meanings. They
+    #: are given only if the user gives them.
     open_options: ClassVar[Options] = {}
 
     def open_place(
@@ -157,40 +136,24 @@ class WritableFormat(Format):
     `key` names them. What is written in another way has its own `write_unit` or `open_units`, and its own
     `read_back`. What is one file has ``is_file``; ``assembles`` and `assemble` make an output whole once all
     its units are there.
-
-    Attributes
-    ----------
-    name : str
-        What ``format=`` takes.
-    suffixes : tuple of str
-        What paths end with that are of this format unless they say otherwise.
-    dtypes : tuple of numpy.dtype
-        What it holds.
-    options : mapping
-        The keywords that `layout` takes, with their types and meanings.
-    is_file : bool
-        Whether an output is one file, on a disk. Units, and what is noted of the run, are in a folder
-        beside it; units are removed in the end.
-    assembles : bool
-        Whether an output is to be assembled once all its units are there.
-    omits_empty : bool
-        Whether units of zeros alone are not stored.
-    channels : {"none", "apart", "together"}
-        Whether it holds channels, and whether a chunk has one of them unless it is asked for all, or
-        always has all.
-    clips_units : bool
-        Whether `open_units` ends where the volume does, instead of where whole units do: units at its far
-        edges are written as they are.
     """
 
-    name = ""
+    name = ""  #: What ``format=`` takes
+    #: What paths end with that are of this format unless they say otherwise
     suffixes: tuple[str, ...] = ()
-    dtypes: tuple[np.dtype, ...] = DTYPES
+    dtypes: tuple[np.dtype, ...] = DTYPES  #: What it holds
+    #: The keywords that `layout` takes, with their types and meanings
     options: ClassVar[Options] = {"chunks": CHUNKS}
+    #: Whether an output is one file, on a disk. Units, and what is noted of the run, are in a
+    #: folder beside it; units are removed in the end.
     is_file = False
-    assembles = False
-    omits_empty = False
+    assembles = False  #: Whether an output is to be assembled once all its units are there
+    omits_empty = False  #: Whether units of zeros alone are not stored
+    #: Whether it holds channels, and whether a chunk has one of them unless it is asked for all, or
+    #: always has all
     channels = "none"
+    #: Whether `open_units` ends where the volume does, instead of where whole units do: units at
+    #: its far edges are written as they are
     clips_units = False
 
     # describing an output

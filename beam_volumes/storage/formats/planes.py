@@ -47,28 +47,17 @@ class Planes(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PlaneReader(TokenOfFields):
-    """A volume of planes.
-
-    Attributes
-    ----------
-    planes : Planes
-    axes : tuple of str
-        Those of the file. The last ones are y, x, or y, x, c where a plane holds all channels.
-    sizes, chunk : tuple of int
-        Their extents, and how much of each is read in one piece: 1 of all axes before y.
-    dtype : numpy.dtype
-    selection : Selection
-        What of it is the volume.
-    flipped : tuple of bool
-        Which of the volume's axes z, y, x are reversed.
-    """
+    """A volume of planes."""
 
     planes: Planes
+    #: Those of the file. The last ones are y, x, or y, x, c where a plane holds all channels.
     axes: tuple[str, ...]
+    #: Their extents, and how much of each is read in one piece: 1 of all axes before y
     sizes: tuple[int, ...]
     chunk: tuple[int, ...]
     dtype: np.dtype
-    selection: Selection
+    selection: Selection  #: What of it is the volume
+    #: Which of the volume's axes z, y, x are reversed
     flipped: tuple[bool, bool, bool] = (False, False, False)
 
     portable = True

@@ -10,21 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Foreign:
-    """Takes from a JSON document what it should hold, and says by name what is not so.
+    """Takes from a JSON document what it should hold, and says by name what is not so."""
 
-    Attributes
-    ----------
-    name : str
-        How messages name the volume.
-    what : str
-        How they name the metadata.
-    remedy : str
-        What the user can do.
-    """
-
-    name: str
-    what: str
-    remedy: str = "mend them"
+    name: str  #: How messages name the volume
+    what: str  #: How they name the metadata
+    remedy: str = "mend them"  #: What the user can do
 
     def error(self, what: str, found: Any) -> ValueError:
         return ValueError(

@@ -31,39 +31,21 @@ _CHUNK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Described:
-    """What is to be opened instead of an object, and what that says of it.
+    """What is to be opened instead of an object, and what that says of it."""
 
-    Attributes
-    ----------
-    what : object
-        A place, an array, or an `ArrayObject`.
-    dataset : str or None
-        Inside the place.
-    space : dict
-        Voxel size, unit and origin, as a user would say them.
-    """
-
-    what: Any
-    dataset: str | None = None
+    what: Any  #: A place, an array, or an `ArrayObject`
+    dataset: str | None = None  #: Inside the place
+    #: Voxel size, unit and origin, as a user would say them
     space: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayObject:
-    """Something with a shape, a dtype and slices.
-
-    Attributes
-    ----------
-    array : object
-    axes : str
-        A letter for each dimension, some of t, c, z, y, x in this order.
-    library : str
-        How messages name it.
-    """
+    """Something with a shape, a dtype and slices."""
 
     array: Any
-    axes: str
-    library: str
+    axes: str  #: A letter for each dimension, some of t, c, z, y, x in this order
+    library: str  #: How messages name it
 
 
 def is_array_object(what: Any) -> bool:

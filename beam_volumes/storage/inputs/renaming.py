@@ -123,17 +123,11 @@ def _triple(values: Sequence[T]) -> tuple[T, T, T]:
 
 @dataclass(frozen=True, eq=False)
 class RenamedReader(TokenOfFields):
-    """What a source reads, with its axes in another order.
-
-    Attributes
-    ----------
-    source : Source
-    places : tuple of int or None
-        Which of its axes each one is, the leading ones first, of those that its reader opens; None for a
-        new one.
-    """
+    """What a source reads, with its axes in another order."""
 
     source: Source
+    #: Which of its axes each one is, the leading ones first, of those that its reader opens; None
+    #: for a new one
     places: tuple[int | None, ...]
 
     @property

@@ -20,34 +20,20 @@ _BYTES, _THREADS = 16 << 20, 4
 
 
 class Damage(NamedTuple):
-    """A chunk that cannot be read.
+    """A chunk that cannot be read."""
 
-    Attributes
-    ----------
-    where : str
-        The point in time and channel, if there are several, and the chunk.
-    why : str
-    """
-
-    where: str
+    where: str  #: The point in time and channel, if there are several, and the chunk
     why: str
 
 
 @dataclass
 class Check:
-    """What has been read so far.
-
-    Attributes
-    ----------
-    chunks : int
-        That were read, damaged ones too.
-    absent : int
-        Chunks that are not stored and are read as one value. That is no damage: empty chunks may be left
-        out.
-    """
+    """What has been read so far."""
 
     source: Source
-    chunks: int = 0
+    chunks: int = 0  #: That were read, damaged ones too
+    #: Chunks that are not stored and are read as one value. That is no damage: empty chunks may be
+    #: left out.
     absent: int = 0
     damaged: int = field(default=0)
 

@@ -14,18 +14,11 @@ _MAXIMUM = 200_000
 
 
 class Stored(NamedTuple):
-    """What was found of a volume's files.
-
-    Attributes
-    ----------
-    files, bytes : int
-    is_all : bool
-        Whether there are no more.
-    """
+    """What was found of a volume's files."""
 
     files: int
     bytes: int
-    is_all: bool
+    is_all: bool  #: Whether there are no more
 
 
 def stored(source: Source, most: int = _MAXIMUM) -> Stored | None:

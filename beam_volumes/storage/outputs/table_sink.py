@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TableSink(OwnedOutput):
-    """An output table.
+    """An output table."""
 
-    Attributes
-    ----------
-    name : str
-        How messages name it: its path or URL.
-    format : str
-        The name of a `TableFormat`.
-    kvstore : dict
-        Its place: of a file or of a directory.
-    """
-
-    name: str
-    format: str
-    kvstore: dict[str, Any]
+    name: str  #: How messages name it: its path or URL
+    format: str  #: The name of a `TableFormat`
+    kvstore: dict[str, Any]  #: Its place: of a file or of a directory
 
     kind = "such a table"
     _key = RUN

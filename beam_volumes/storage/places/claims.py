@@ -84,19 +84,11 @@ class Document:
 
 @dataclass
 class Watched:
-    """A document that names a run, looked at again and again by one process.
-
-    Attributes
-    ----------
-    document : Document
-    run_id : str
-        The run that it should name.
-    named : callable
-        The run that a content names as its own, once the place is ready.
-    """
+    """A document that names a run, looked at again and again by one process."""
 
     document: Document
-    run_id: str
+    run_id: str  #: The run that it should name
+    #: The run that a content names as its own, once the place is ready
     named: Callable[[bytes | None], str | None]
     _generation: bytes | None = None
 

@@ -20,18 +20,10 @@ _OWN_SERVERS = ("amazonaws.com", "googleapis.com")
 
 @dataclass(frozen=True)
 class Extent:
-    """Everything at and below a place, or some files of it.
+    """Everything at and below a place, or some files of it."""
 
-    Attributes
-    ----------
-    store : dict or str
-        A key-value store of TensorStore: its spec, or its URL.
-    names : sequence of str, optional
-        The files, relative to the place.
-    """
-
-    store: Any
-    names: Sequence[str] | None = None
+    store: Any  #: A key-value store of TensorStore: its spec, or its URL
+    names: Sequence[str] | None = None  #: The files, relative to the place
 
     @classmethod
     def unknown(cls, what: str) -> Extent:
@@ -48,24 +40,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class _Path:
-    """A place from its root on.
+    """A place from its root on."""
 
-    Attributes
-    ----------
-    ids : tuple
-        What tells the root, each folder and the place itself from all others.
-    parts : tuple of str
-        The names that lead from one to the next.
-    server : str or None
-        Where a bucket is, if that is said.
-    names : sequence of str, optional
-        As of `Extent`.
-    """
-
+    #: What tells the root, each folder and the place itself from all others
     ids: tuple[Hashable, ...]
-    parts: tuple[str, ...]
-    server: str | None = None
-    names: Sequence[str] | None = None
+    parts: tuple[str, ...]  #: The names that lead from one to the next
+    server: str | None = None  #: Where a bucket is, if that is said
+    names: Sequence[str] | None = None  #: As of `Extent`
 
     def meets(self, other: _Path) -> bool:
         if self.server and other.server and self.server != other.server:

@@ -50,26 +50,15 @@ class _State:
 
 @dataclass(eq=False)
 class Inflated:
-    """A stream in a local file, as the bytes that it holds.
-
-    Attributes
-    ----------
-    path : str
-    kind : str
-        ``"gzip"``, also of several members, or ``"zlib"``.
-    start : int
-        Where the stream begins in the file.
-    nbytes : int
-        How many bytes of it are needed: whoever reads the last of them sees whether the checksum is right.
-    spacing : int
-        Decoded bytes between two states that are kept.
-    """
+    """A stream in a local file, as the bytes that it holds."""
 
     path: str
-    kind: str
-    start: int
+    kind: str  #: ``"gzip"``, also of several members, or ``"zlib"``
+    start: int  #: Where the stream begins in the file
+    #: How many bytes of it are needed: whoever reads the last of them sees whether the checksum is
+    #: right
     nbytes: int
-    spacing: int = SPACING
+    spacing: int = SPACING  #: Decoded bytes between two states that are kept
     decoded: int = 0  # tests look at it
     _marks: list[_State] = field(default_factory=list, repr=False)
     _frontier: _State = field(init=False, repr=False)

@@ -162,15 +162,10 @@ class Place:
 
     An object is written as a whole: whoever reads sees all of it or none. Handles are opened once per
     process, and never pickled.
-
-    Attributes
-    ----------
-    spec : dict
-    seen : dict or None
-        The objects that were read there, for a place that remembers them.
     """
 
     spec: Spec
+    #: The objects that were read there, for a place that remembers them
     seen: dict[str, bytes | None] | None = None
 
     @classmethod

@@ -18,64 +18,34 @@ _D = TypeVar("_D", bound="Description")
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What is to be stored, where and how.
+    """What is to be stored, where and how."""
 
-    Attributes
-    ----------
-    name : str
-        How messages name it: its path or URL.
-    format : str
-        The name of a `WritableFormat`.
-    shape, chunk : tuple of int
-        Of z, y, x, also where the file has fewer axes.
-    shard : tuple of int or None
-        What is written at once, if that is more than a chunk.
-    dtype : numpy.dtype
-        As stored: uint8 for bool.
-    codec : tuple
-        Name and level.
-    space : Space
-    kvstore : dict
-        The place of a file or of a directory.
-    options : mapping
-        What the format alone understands: plain data.
-    leading : tuple of int
-        Extents of the axes before z, y and x that are stored, which ``space.leading`` names.
-    leading_unit : tuple of int
-        How many of their points a chunk holds: one, or all.
-    at : tuple of int or None
-        Of a part of an output, which of the units along these axes it is; else None.
-    scratch : bool
-        Whether it is a run's own, between its passes: all its chunks are stored, and one that is not
-        there is an error where it is read.
-    mask : bool
-        Whether it is bool, stored as uint8 0 and 1: formats that can say so mark it, and who opens it
-        finds bool again.
-    labels : bool
-        Whether its voxels are labels.
-    pyramid : Pyramid or None
-        The levels that are stored, if there are several.
-    level : int or None
-        Which of them this is; None of the whole, which is described as the finest.
-    """
-
-    name: str
-    format: str
+    name: str  #: How messages name it: its path or URL
+    format: str  #: The name of a `WritableFormat`
+    #: Of z, y, x, also where the file has fewer axes
     shape: Triple
-    dtype: np.dtype
+    dtype: np.dtype  #: As stored: uint8 for bool
     chunk: Triple
-    shard: Triple | None
-    codec: tuple[str, int | None]
+    shard: Triple | None  #: What is written at once, if that is more than a chunk
+    codec: tuple[str, int | None]  #: Name and level
     space: Space
-    kvstore: dict[str, Any]
+    kvstore: dict[str, Any]  #: The place of a file or of a directory
+    #: What the format alone understands: plain data
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether it is a run's own, between its passes: all its chunks are stored, and one that is not
+    #: there is an error where it is read
     scratch: bool = False
+    #: Whether it is bool, stored as uint8 0 and 1: formats that can say so mark it, and who opens
+    #: it finds bool again
     mask: bool = False
+    #: Extents of the axes before z, y and x that are stored, which ``space.leading`` names
     leading: tuple[int, ...] = ()
-    leading_unit: tuple[int, ...] = ()
+    leading_unit: tuple[int, ...] = ()  #: How many of their points a chunk holds: one, or all
+    #: Of a part of an output, which of the units along these axes it is; else None
     at: tuple[int, ...] | None = None
-    labels: bool = False
-    pyramid: Pyramid | None = None
+    labels: bool = False  #: Whether its voxels are labels
+    pyramid: Pyramid | None = None  #: The levels that are stored, if there are several
+    #: Which of them this is; None of the whole, which is described as the finest
     level: int | None = None
 
     def of_level(self: _D, k: int) -> _D:

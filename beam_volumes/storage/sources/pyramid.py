@@ -49,22 +49,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Pyramid:
-    """The levels that are stored of a volume, the volume itself first.
+    """The levels that are stored of a volume, the volume itself first."""
 
-    Attributes
-    ----------
-    name : str
-        Of the whole, for messages.
-    method : str
-        One of `METHODS`.
-    factors : tuple of (int, int, int)
-        From each level to the next.
-    levels : tuple of Level
-    """
-
-    name: str
-    method: str
-    factors: tuple[Triple, ...]
+    name: str  #: Of the whole, for messages
+    method: str  #: One of `METHODS`
+    factors: tuple[Triple, ...]  #: From each level to the next
     levels: tuple[Level, ...] = ()
 
     @classmethod

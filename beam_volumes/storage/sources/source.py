@@ -74,47 +74,25 @@ class Source:
 
     What is said of its voxels holds for each of these; `point` chooses one. `open` and `read` are for
     a single one.
-
-    Attributes
-    ----------
-    name : str
-        How messages name it: its path or URL.
-    shape : tuple of int
-    dtype : numpy.dtype
-    chunk : tuple of int
-        The decode unit: a chunk, the inner chunk of a shard, a slice.
-    chunk_origin : tuple of int
-        Where that grid starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop.
-    space : Space
-    reader : Reader
-        Opens it.
-    offset : tuple of int
-        Voxel (0, 0, 0) in what the reader opens.
-    encoded : bool
-        Whether a codec compresses the chunks.
-    asked : mapping or None
-        What `open_source` was given, to open it anew; None where that is not possible.
-    leading : tuple of int
-        Extents of the axes before these, which ``space.leading`` names.
-    leading_chunk : tuple of int
-        How many of their points a decode unit holds; as long as ``leading``.
-    labels : bool
-        Whether the file says that its voxels are labels.
     """
 
-    name: str
+    name: str  #: How messages name it: its path or URL
     shape: Triple
     dtype: np.dtype
-    chunk: Triple
+    chunk: Triple  #: The decode unit: a chunk, the inner chunk of a shard, a slice
+    #: Where that grid starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop
     chunk_origin: Triple
     space: Space
-    reader: Reader
-    offset: Triple = (0, 0, 0)
-    encoded: bool = True
+    reader: Reader  #: Opens it
+    offset: Triple = (0, 0, 0)  #: Voxel (0, 0, 0) in what the reader opens
+    encoded: bool = True  #: Whether a codec compresses the chunks
+    #: What `open_source` was given, to open it anew; None where that is not possible
     asked: Mapping[str, Any] | None = None
+    #: Extents of the axes before these, which ``space.leading`` names
     leading: tuple[int, ...] = ()
+    #: How many of their points a decode unit holds; as long as ``leading``
     leading_chunk: tuple[int, ...] = ()
-    labels: bool = False
+    labels: bool = False  #: Whether the file says that its voxels are labels
 
     @property
     def chunk_bytes(self) -> int:
@@ -368,23 +346,13 @@ def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
 
 @dataclass(frozen=True, eq=False)
 class PointReader(TokenOfFields):
-    """One point in time or one channel of what a reader opens.
-
-    Attributes
-    ----------
-    whole : Reader
-    at : tuple
-        Where along each leading axis: a number, the ends of a range, or None for all of it.
-    chunk : tuple of int
-        How many points of these axes a decode unit holds.
-    chunk_bytes : int
-        Of one point of a decode unit.
-    """
+    """One point in time or one channel of what a reader opens."""
 
     whole: Reader
+    #: Where along each leading axis: a number, the ends of a range, or None for all of it
     at: tuple[int | tuple[int, int] | None, ...]
-    chunk: tuple[int, ...]
-    chunk_bytes: int
+    chunk: tuple[int, ...]  #: How many points of these axes a decode unit holds
+    chunk_bytes: int  #: Of one point of a decode unit
 
     def fixed(self, d: int, at: int | tuple[int, int]) -> PointReader:
         """A point, or a range, along axis ``d`` of those that are left."""

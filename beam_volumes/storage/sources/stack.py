@@ -32,23 +32,13 @@ _WHOLE = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class StackReader(TokenOfFields):
-    """Sources along z.
-
-    Attributes
-    ----------
-    parts : tuple of Source
-    chunk : tuple of int
-        With leading axes.
-    instead : mapping
-        Which part is read for each that is lost, which ``parts`` has there; None for zeros.
-    lost : mapping
-        The same by their names.
-    """
+    """Sources along z."""
 
     parts: tuple[Source, ...]
-    chunk: tuple[int, ...]
+    chunk: tuple[int, ...]  #: With leading axes
+    #: Which part is read for each that is lost, which ``parts`` has there; None for zeros
     instead: Mapping[int, int | None] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)  #: The same by their names
 
     @property
     def portable(self) -> bool:

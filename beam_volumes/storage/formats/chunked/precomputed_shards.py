@@ -18,20 +18,12 @@ class Shards:
     A chunk's number has the bits of its position, those of x, y and z in turn, as many as the grid of chunks
     needs. A shard holds the chunks whose numbers differ in the low bits alone: these are low bits of x, y
     and z, so the chunks are a box.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Voxels of a whole shard, along z, y, x.
-    bits : tuple of int
-        Which axis each bit of a chunk's number belongs to (0 is z), the lowest first.
-    inner : int
-        How many of them tell chunks of a shard apart.
     """
 
-    shape: Triple
+    shape: Triple  #: Voxels of a whole shard, along z, y, x
+    #: Which axis each bit of a chunk's number belongs to (0 is z), the lowest first
     bits: tuple[int, ...]
-    inner: int
+    inner: int  #: How many of them tell chunks of a shard apart
 
     def metadata(self, is_packed: bool) -> dict[str, Any]:
         together = min(self.inner, MINISHARD_BITS)

@@ -23,21 +23,11 @@ from beam_volumes.storage.sources.source import TokenOfFields
 
 @dataclass(frozen=True, eq=False)
 class Repacked(TokenOfFields):
-    """Chunks in files of their own, which are read by us and decoded by TensorStore.
+    """Chunks in files of their own, which are read by us and decoded by TensorStore."""
 
-    Attributes
-    ----------
-    packed : Reader
-        Opens the same volume, but cannot read those files.
-    name : str
-        How messages name it.
-    is_strict : bool
-        Whether a chunk that is not stored is an error.
-    """
-
-    packed: SpecReader
-    name: str
-    is_strict: bool = False
+    packed: SpecReader  #: Opens the same volume, but cannot read those files
+    name: str  #: How messages name it
+    is_strict: bool = False  #: Whether a chunk that is not stored is an error
 
     @property
     def remote(self) -> bool:

@@ -134,19 +134,13 @@ def find(place: Place) -> Node | None:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """How an array is stored, along all of its dimensions.
-
-    Attributes
-    ----------
-    codec : str or dict
-        As `Volume.to` takes it; the default where it is one that is not written here.
-    """
+    """How an array is stored, along all of its dimensions."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None
-    codec: Any
+    codec: Any  #: As `Volume.to` takes it; the default where it is one that is not written here
 
 
 def stored_as(place: Place) -> StoredArray:

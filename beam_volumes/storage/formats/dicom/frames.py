@@ -42,36 +42,20 @@ _count = threading.Lock()
 
 @dataclass(frozen=True)
 class Pixels:
-    """How voxels are stored; the same in all files of a volume.
+    """How voxels are stored; the same in all files of a volume."""
 
-    Attributes
-    ----------
-    syntax : str
-        The transfer syntax.
-    rows, columns, samples : int
-    kind : str
-        ``"u"``, ``"i"`` or ``"f"``.
-    allocated, stored, high : int
-        Bits of a sample, how many of them count, and the highest of these.
-    planar : bool
-        Whether samples of a kind lie together.
-    colour : str
-        The photometric interpretation.
-    swapped : bool
-        Whether bytes lie in words whose higher byte is the first.
-    """
-
-    syntax: str
+    syntax: str  #: The transfer syntax
     rows: int
     columns: int
     samples: int
-    kind: str
+    kind: str  #: ``"u"``, ``"i"`` or ``"f"``
+    #: Bits of a sample, how many of them count, and the highest of these
     allocated: int
     stored: int
     high: int
-    planar: bool
-    colour: str
-    swapped: bool = False
+    planar: bool  #: Whether samples of a kind lie together
+    colour: str  #: The photometric interpretation
+    swapped: bool = False  #: Whether bytes lie in words whose higher byte is the first
 
     @property
     def codec(self) -> str | None:
@@ -118,29 +102,17 @@ class File:
 
 @dataclass(frozen=True, eq=False)
 class Frames(TokenOfFields):
-    """The frames of a volume in their order.
+    """The frames of a volume in their order."""
 
-    Attributes
-    ----------
-    path : str
-        The folder.
-    files : tuple of File
-    order : tuple of (int, int)
-        For each slice the number of its file, and that of the frame in it.
-    pixels : Pixels
-    rescale : tuple of (float, float)
-        Slope and intercept, one of all frames or one of each; none where there is nothing to do.
-    dtype : numpy.dtype
-    along : tuple of (str, int)
-        The axes that frames are on, the last one fastest, and their extents.
-    """
-
-    path: str
+    path: str  #: The folder
     files: tuple[File, ...]
+    #: For each slice the number of its file, and that of the frame in it
     order: tuple[tuple[int, int], ...]
     pixels: Pixels
+    #: Slope and intercept, one of all frames or one of each; none where there is nothing to do
     rescale: tuple[tuple[float, float], ...]
     dtype: np.dtype
+    #: The axes that frames are on, the last one fastest, and their extents
     along: tuple[tuple[str, int], ...]
 
     @property

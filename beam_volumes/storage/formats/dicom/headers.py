@@ -69,28 +69,17 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame: where it is, and what its numbers mean.
+    """A frame: where it is, and what its numbers mean."""
 
-    Attributes
-    ----------
-    number : int
-        Of its place in its file.
-    position, orientation, spacing : tuple of float or None
-        Of its first pixel, in millimetres; of a row and a column; of rows and of columns.
-    rescale : tuple of (float, float)
-    times : tuple of tuple
-        What may tell frames of one place apart, by numbers that count: the first that does is meant.
-    slice : int or None
-        Its number among the frames of its stack.
-    """
-
-    number: int
+    number: int  #: Of its place in its file
+    #: Of its first pixel, in millimetres; of a row and a column; of rows and of columns
     position: tuple[float, ...] | None
     orientation: tuple[float, ...] | None
     spacing: tuple[float, ...] | None
     rescale: tuple[float, float]
+    #: What may tell frames of one place apart, by numbers that count: the first that does is meant
     times: tuple[tuple[float, ...], ...] = ()
-    slice: int | None = None
+    slice: int | None = None  #: Its number among the frames of its stack
 
 
 @dataclass(frozen=True)

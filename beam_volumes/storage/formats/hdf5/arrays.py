@@ -19,13 +19,6 @@ from beam_volumes.storage.sources.source import DTYPES
 class Paths:
     """The paths of datasets that lie side by side, which differ in numbers alone.
 
-    Attributes
-    ----------
-    texts : tuple of str
-        What is before, between and behind the numbers.
-    numbers : tuple of tuple of str
-        For each axis along which they lie, the slowest first.
-
     Examples
     --------
     >>> paths = Paths(("/t", "/s", "/cells"), (("00", "01"), ("0", "1", "2")))
@@ -33,7 +26,8 @@ class Paths:
     (6, '/t01/s1/cells', '/t01/s2/cells')
     """
 
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  #: What is before, between and behind the numbers
+    #: For each axis along which they lie, the slowest first
     numbers: tuple[tuple[str, ...], ...] = ()
 
     def __len__(self) -> int:
@@ -62,45 +56,25 @@ class Paths:
 
 @dataclass(frozen=True)
 class Array:
-    """What a file says of an array.
+    """What a file says of an array."""
 
-    Attributes
-    ----------
-    node : h5py.Dataset
-        It, or the first one of several.
-    paths : Paths or None
-        Those of all, where points and channels have each their own.
-    apart : tuple of str
-        The axes along which they lie, the slowest first.
-    axes : tuple of str or None
-        Names of a dataset's dimensions.
-    sizes : tuple of int or None
-        Of a dataset's dimensions, where it is larger than what it holds.
-    voxel_size, origin : tuple of float or None
-        For each of z, y, x.
-    back : tuple of bool
-        Which of z, y, x run backwards in space.
-    unit : str or None
-    channels : tuple of str
-    dtype : str or None
-        As which voxels are meant, where that is not what the file says.
-    is_mask : bool
-    scaling : tuple or None
-        Voxels are ``stored * slope + intercept``: arrays, whose dimensions are the first ones of the dataset.
-    """
-
-    node: Any
-    paths: Paths | None = None
-    apart: tuple[str, ...] = ()
-    axes: tuple[str, ...] | None = None
+    node: Any  #: It, or the first one of several
+    paths: Paths | None = None  #: Those of all, where points and channels have each their own
+    apart: tuple[str, ...] = ()  #: The axes along which they lie, the slowest first
+    axes: tuple[str, ...] | None = None  #: Names of a dataset's dimensions
+    #: Of a dataset's dimensions, where it is larger than what it holds
     sizes: tuple[int, ...] | None = None
+    #: For each of z, y, x
     voxel_size: tuple[float, float, float] | None = None
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    #: Which of z, y, x run backwards in space
     back: tuple[bool, bool, bool] = (False, False, False)
     unit: str | None = None
     channels: tuple[str, ...] = ()
-    dtype: str | None = None
+    dtype: str | None = None  #: As which voxels are meant, where that is not what the file says
     is_mask: bool = False
+    #: Voxels are ``stored * slope + intercept``: arrays, whose dimensions are the first ones of the
+    #: dataset
     scaling: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
 

@@ -38,53 +38,28 @@ MAX_CHUNKS = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Hdf5Reader(TokenOfFields):
-    """Datasets of an HDF5 file, alike and side by side along the axes that have several of them.
-
-    Attributes
-    ----------
-    file : dict
-    others : tuple of str
-        Other files that hold some of its bytes.
-    datasets : Paths
-        One, or several that are alike, along axes before those of each.
-    whole, shape : tuple of int
-        Of a dataset, and of what is seen of it.
-    chunk : tuple of int
-        Of a dataset; what is read at a time, if it has no chunks.
-    filters : tuple of (int, tuple of int)
-        The filters of its chunks, with their parameters, as they are applied.
-    fill : str
-        The bytes of a voxel of chunks that are not stored, as hexadecimal digits.
-    stored : str
-        The dtype in the file, with its order of bytes.
-    dtype : numpy.dtype
-        Of the voxels.
-    scaling : tuple of numpy.ndarray or None
-        As of `hdf5_arrays.Array`.
-    chosen : Selection
-        Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x.
-    remark : str
-        Why it is read through h5py, under its lock; empty if it is not.
-    fills : bool
-        Whether what its datasets rest on, and is not there, is read as fill values; else it is an error.
-    lost : mapping
-        The files and datasets of that kind, and what is read in their place.
-    """
+    """Datasets of an HDF5 file, alike and side by side along the axes that have several of them."""
 
     file: Spec
-    others: tuple[str, ...]
-    datasets: Paths
+    others: tuple[str, ...]  #: Other files that hold some of its bytes
+    datasets: Paths  #: One, or several that are alike, along axes before those of each
+    #: Of a dataset, and of what is seen of it
     whole: tuple[int, ...]
     shape: tuple[int, ...]
-    chunk: tuple[int, ...]
+    chunk: tuple[int, ...]  #: Of a dataset; what is read at a time, if it has no chunks
+    #: The filters of its chunks, with their parameters, as they are applied
     filters: tuple[tuple[int, tuple[int, ...]], ...]
-    fill: str
-    stored: str
-    dtype: np.dtype
-    scaling: tuple[np.ndarray, np.ndarray] | None
+    fill: str  #: The bytes of a voxel of chunks that are not stored, as hexadecimal digits
+    stored: str  #: The dtype in the file, with its order of bytes
+    dtype: np.dtype  #: Of the voxels
+    scaling: tuple[np.ndarray, np.ndarray] | None  #: As of `hdf5_arrays.Array`
+    #: Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x
     chosen: Selection
-    remark: str = ""
+    remark: str = ""  #: Why it is read through h5py, under its lock; empty if it is not
+    #: Whether what its datasets rest on, and is not there, is read as fill values; else it is an
+    #: error
     fills: bool = False
+    #: The files and datasets of that kind, and what is read in their place
     lost: Mapping[str, str] = field(default_factory=dict)
 
     portable = True

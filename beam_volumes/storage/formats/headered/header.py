@@ -41,25 +41,16 @@ MASK = "beam_volumes mask"
 
 @dataclass(frozen=True, eq=False)
 class VoxelReader(ContiguousReader):
-    """Voxels side by side in a local file, or in a stream in it.
+    """Voxels side by side in a local file, or in a stream in it."""
 
-    Attributes
-    ----------
-    stream : tuple or None
-        What the voxels are a stream of, ``"gzip"`` or ``"zlib"``, and the byte of the file at which that
-        begins; ``at`` counts in what it holds then. It is -1 of voxels that the stream ends with.
-    scale : tuple or None
-        What voxels are multiplied by, and what is added then.
-    header : dict or None
-        The file that tells of this one.
-    flipped : tuple of bool
-        Which of z, y and x are reversed.
-    """
-
+    #: What the voxels are a stream of, ``"gzip"`` or ``"zlib"``, and the byte of the file at which
+    #: that begins; ``at`` counts in what it holds then. It is -1 of voxels that the stream ends
+    #: with.
     stream: tuple[str, int] | None = None
+    #: What voxels are multiplied by, and what is added then
     scale: tuple[float, float] | None = None
-    header: Spec | None = None
-    flipped: tuple[bool, bool, bool] = (False, False, False)
+    header: Spec | None = None  #: The file that tells of this one
+    flipped: tuple[bool, bool, bool] = (False, False, False)  #: Which of z, y and x are reversed
 
     @property
     def remark(self) -> str:

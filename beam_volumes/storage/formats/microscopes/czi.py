@@ -43,21 +43,11 @@ _LOOKED_AT = 64
 
 @dataclass(frozen=True, eq=False)
 class _Planes(TokenOfFields):
-    """The planes of one scene.
-
-    Attributes
-    ----------
-    path : str
-    scene : int or None
-        None where the file has no scenes.
-    start : mapping
-        The first index along each axis, y and x among them.
-    samples : int
-    """
+    """The planes of one scene."""
 
     path: str
-    scene: int | None
-    start: Mapping[str, int]
+    scene: int | None  #: None where the file has no scenes
+    start: Mapping[str, int]  #: The first index along each axis, y and x among them
     samples: int
 
     names = None
@@ -218,17 +208,11 @@ def _tile(handle: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Told:
-    """What the metadata say that pixels do not.
+    """What the metadata say that pixels do not."""
 
-    Attributes
-    ----------
-    sizes : mapping
-        Of a voxel along x, y, z, in micrometers, as far as they are known.
-    channels, scenes : tuple of str
-        Their names.
-    """
-
+    #: Of a voxel along x, y, z, in micrometers, as far as they are known
     sizes: Mapping[str, float]
+    #: Their names
     channels: tuple[str, ...]
     scenes: tuple[str, ...]
 

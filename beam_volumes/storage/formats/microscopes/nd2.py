@@ -36,28 +36,14 @@ _TIME = 8
 
 @dataclass(frozen=True, eq=False)
 class _Frames(TokenOfFields):
-    """The frames of one position.
-
-    Attributes
-    ----------
-    path : str
-    loops : tuple of (str, int)
-        What a frame's number counts, the outermost first, and how many there are.
-    position : int
-        Which of the positions.
-    shape : tuple of int
-        Of a frame: y, x and all its samples.
-    row : int
-        Bytes of a row.
-    dtype : numpy.dtype
-    deflated : bool
-    """
+    """The frames of one position."""
 
     path: str
+    #: What a frame's number counts, the outermost first, and how many there are
     loops: tuple[tuple[str, int], ...]
-    position: int
-    shape: tuple[int, int, int]
-    row: int
+    position: int  #: Which of the positions
+    shape: tuple[int, int, int]  #: Of a frame: y, x and all its samples
+    row: int  #: Bytes of a row
     dtype: np.dtype
     deflated: bool
 

@@ -58,30 +58,16 @@ _count = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class SliceReader(TokenOfFields):
-    """Slices in one directory, in order.
+    """Slices in one directory, in order."""
 
-    Attributes
-    ----------
-    directory : dict
-        The key-value store they lie in.
-    names : Series or tuple of str
-    shape : tuple of int
-        Of a decoded slice: y, x, and the samples of a pixel if there are several.
-    dtype : numpy.dtype
-    folder : bool
-        Whether all of the directory is meant, or else those names alone.
-    mask : bool
-        Whether what is not 0 is True.
-    instead : mapping
-        Which slice is read for each that is lost; None for zeros.
-    """
-
-    directory: Spec
+    directory: Spec  #: The key-value store they lie in
     names: Series | tuple[str, ...]
+    #: Of a decoded slice: y, x, and the samples of a pixel if there are several
     shape: tuple[int, ...]
     dtype: np.dtype
-    folder: bool = False
-    mask: bool = False
+    folder: bool = False  #: Whether all of the directory is meant, or else those names alone
+    mask: bool = False  #: Whether what is not 0 is True
+    #: Which slice is read for each that is lost; None for zeros
     instead: Mapping[int, int | None] = field(default_factory=dict)
 
     @property

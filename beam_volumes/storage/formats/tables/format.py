@@ -24,18 +24,11 @@ MODULES = [
 
 
 class TableFormat:
-    """A format of tables: a shard is an object of its own, and in the end all of them are the table.
+    """A format of tables: a shard is an object of its own, and in the end all of them are the table."""
 
-    Attributes
-    ----------
-    name : str
-        What ``format=`` takes; a dot and the name is what paths end with.
-    is_file : bool
-        Whether a table is one file, on a disk. Shards, and what is noted of the run, are in a folder
-        beside it until they are put together.
-    """
-
-    name = ""
+    name = ""  #: What ``format=`` takes; a dot and the name is what paths end with
+    #: Whether a table is one file, on a disk. Shards, and what is noted of the run, are in a folder
+    #: beside it until they are put together.
     is_file = False
 
     def check(self, name: str, columns: Mapping[str, Any]) -> None:

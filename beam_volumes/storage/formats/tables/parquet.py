@@ -80,29 +80,14 @@ SMALL = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """Parquet files to be read in parts; a description that travels.
-
-    Attributes
-    ----------
-    name : str
-    files : tuple of dict
-        Their places.
-    sizes : tuple of int
-        Rows of each file's row groups, one after the other.
-    counts : tuple of int
-        Row groups of each file.
-    schema : dict
-        Dtypes by name of the columns, None for what is no number.
-    identity : str
-        Of the content; of large files, of when they were written.
-    """
+    """Parquet files to be read in parts; a description that travels."""
 
     name: str
-    files: tuple[dict[str, Any], ...]
-    sizes: tuple[int, ...]
-    counts: tuple[int, ...]
-    schema: dict[str, np.dtype | None]
-    identity: str
+    files: tuple[dict[str, Any], ...]  #: Their places
+    sizes: tuple[int, ...]  #: Rows of each file's row groups, one after the other
+    counts: tuple[int, ...]  #: Row groups of each file
+    schema: dict[str, np.dtype | None]  #: Dtypes by name of the columns, None for what is no number
+    identity: str  #: Of the content; of large files, of when they were written
 
     @classmethod
     def of(cls, place: Any) -> ParquetTable:

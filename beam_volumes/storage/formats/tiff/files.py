@@ -246,30 +246,14 @@ def opened_file(spec: Spec) -> File:
 
 @dataclass(frozen=True)
 class Directory:
-    """One page's tags.
+    """One page's tags."""
 
-    Attributes
-    ----------
-    at : int
-        Where it lies.
-    order : str
-        Of bytes.
-    tags : dict
-        For each code: type, count, and where its values lie.
-    inline : dict
-        The values that lie in the directory itself.
-    length : int
-        Its bytes, up to the position of the next one.
-    following : int
-        That position; 0 of the last one.
-    """
-
-    at: int
-    order: Any
-    tags: dict[int, tuple[int, int, int]]
-    inline: dict[int, bytes]
-    length: int = 0
-    following: int = 0
+    at: int  #: Where it lies
+    order: Any  #: Of bytes
+    tags: dict[int, tuple[int, int, int]]  #: For each code: type, count, and where its values lie
+    inline: dict[int, bytes]  #: The values that lie in the directory itself
+    length: int = 0  #: Its bytes, up to the position of the next one
+    following: int = 0  #: That position; 0 of the last one
 
     @classmethod
     def read(cls, file: File, at: int) -> Directory:
@@ -332,17 +316,10 @@ class Directory:
 
 @dataclass(frozen=True)
 class Chain:
-    """The directories of a file in order, all checked.
-
-    Attributes
-    ----------
-    offsets : numpy.ndarray
-    alike : bool
-        Whether all have the same values of the tags that pages of one image have alike.
-    """
+    """The directories of a file in order, all checked."""
 
     offsets: np.ndarray
-    alike: bool
+    alike: bool  #: Whether all have the same values of the tags that pages of one image have alike
 
 
 def first_directory(file: File) -> int:

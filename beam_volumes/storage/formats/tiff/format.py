@@ -157,38 +157,19 @@ def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
 
 @dataclass(frozen=True)
 class _Image:
-    """One of the images that a file has.
-
-    Attributes
-    ----------
-    tiff : tifffile.TiffFile
-    key : tifffile.TiffPage
-        Its first page: all are like it.
-    segments : Segments
-    pages : Pages
-    places : tuple of dict
-    leading : tuple
-        As of `TiffReader`.
-    kind : str
-        Whose metadata it has.
-    scale : tuple of float
-        How many voxels of the finest level one of its voxels is long and wide.
-    number : int
-        Its place among the file's images.
-    finest : tifffile.TiffPage, optional
-        The first page of its finest level, if this is another.
-    """
+    """One of the images that a file has."""
 
     tiff: tifffile.TiffFile
-    key: Any
+    key: Any  #: Its first page: all are like it
     segments: Segments
     pages: Pages
     places: tuple[Spec, ...]
-    leading: tuple[tuple[str, int], ...]
-    kind: str
+    leading: tuple[tuple[str, int], ...]  #: As of `TiffReader`
+    kind: str  #: Whose metadata it has
+    #: How many voxels of the finest level one of its voxels is long and wide
     scale: tuple[float, float] = (1.0, 1.0)
-    number: int = 0
-    finest: Any = None
+    number: int = 0  #: Its place among the file's images
+    finest: Any = None  #: The first page of its finest level, if this is another
 
     @classmethod
     def of(

@@ -38,54 +38,31 @@ _count = threading.Lock()
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the pages of an image lie.
+    """Where the pages of an image lie."""
 
-    Attributes
-    ----------
-    offsets : Numbers or None
-        The directories of pages in order; 0 for one that is missing. None: those of the file, one after
-        another, to be found when it is opened.
-    files : Numbers or None
-        Which file each is in; None if there is one.
-    voxels : int or None
-        Where the first voxel is, if all pages lie there one after another, not compressed.
-    """
-
+    #: The directories of pages in order; 0 for one that is missing. None: those of the file, one
+    #: after another, to be found when it is opened.
     offsets: Numbers | None
-    files: Numbers | None = None
+    files: Numbers | None = None  #: Which file each is in; None if there is one
+    #: Where the first voxel is, if all pages lie there one after another, not compressed
     voxels: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TiffReader(TokenOfFields):
-    """An image of some pages.
+    """An image of some pages."""
 
-    Attributes
-    ----------
-    places : tuple of dict
-        The files.
-    pages : Pages
-    leading : tuple
-        The axes along which pages follow each other, the last one fastest: name and extent.
-    segments : Segments
-    selection : Selection
-        Which of those axes, and then of a page's five, are fixed, and which are the volume's.
-    mask : bool
-        Whether what is not 0 is True.
-    byte_order : str
-        Of voxels that lie one after another.
-    lost : mapping
-        Pages that are missing by their names, and what is read in their place: another page, which
-        ``pages`` has there, or zeros.
-    """
-
-    places: tuple[Spec, ...]
+    places: tuple[Spec, ...]  #: The files
     pages: Pages
+    #: The axes along which pages follow each other, the last one fastest: name and extent
     leading: tuple[tuple[str, int], ...]
     segments: Segments
+    #: Which of those axes, and then of a page's five, are fixed, and which are the volume's
     selection: Selection
-    mask: bool = False
-    byte_order: Any = "<"
+    mask: bool = False  #: Whether what is not 0 is True
+    byte_order: Any = "<"  #: Of voxels that lie one after another
+    #: Pages that are missing by their names, and what is read in their place: another page, which
+    #: ``pages`` has there, or zeros
     lost: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -268,21 +245,12 @@ class _Reading:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """A page of a file, of which any part can be decoded.
-
-    Attributes
-    ----------
-    file : File
-    directory : Directory
-    segments : Segments
-    name : callable
-        Gives what messages call it.
-    """
+    """A page of a file, of which any part can be decoded."""
 
     file: File
     directory: Directory
     segments: Segments
-    name: Callable[[], str]
+    name: Callable[[], str]  #: Gives what messages call it
 
     def whole(self) -> np.ndarray:
         """All of it: separate samples, depth, length, width, samples."""

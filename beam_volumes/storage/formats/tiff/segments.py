@@ -60,39 +60,22 @@ CODECS: dict[str, tuple[int, Callable[..., bytes | bytearray]]] = {
 
 @dataclass(frozen=True)
 class Segments:
-    """How a page is cut into tiles or strips, and what is in them.
+    """How a page is cut into tiles or strips, and what is in them."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of a page: separate samples, depth, length, width, samples side by side.
-    tile : tuple of int
-        Depth, length and width of a tile; a strip is as wide as the page.
-    tiled : bool
-        Tiles at the far edges are whole ones; a strip there is cut.
-    dtype : numpy.dtype
-        Of decoded voxels, in the machine's byte order.
-    bits : int
-        Of a sample, as stored.
-    compression, predictor, fill_order, t4 : int
-        The tags' values.
-    colours : tuple
-        Of JPEG: the colour space that is stored, and the one that is wanted.
-    fill : float
-        What tiles that are not stored hold.
-    """
-
+    #: Of a page: separate samples, depth, length, width, samples side by side
     shape: tuple[int, int, int, int, int]
-    tile: tuple[int, int, int]
-    tiled: bool
-    dtype: np.dtype
-    bits: int
+    tile: tuple[int, int, int]  #: Depth, length and width of a tile; a strip is as wide as the page
+    tiled: bool  #: Tiles at the far edges are whole ones; a strip there is cut
+    dtype: np.dtype  #: Of decoded voxels, in the machine's byte order
+    bits: int  #: Of a sample, as stored
+    #: The tags' values
     compression: int = 1
     predictor: int = 1
     fill_order: int = 1
     t4: int = 0
+    #: Of JPEG: the colour space that is stored, and the one that is wanted
     colours: tuple[Any, Any] = (None, None)
-    fill: float = 0
+    fill: float = 0  #: What tiles that are not stored hold
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
