@@ -42,13 +42,7 @@ class Added:
     paths: tuple[str, ...]  #: What the volume's metadata call all levels
 
     def register(self) -> None:
-        """List the levels in the volume's metadata; once is enough.
-
-        Raises
-        ------
-        HasLevels
-            Others are listed there by now.
-        """
+        """List the levels in the volume's metadata; once is enough."""
         place, _ = asked_at(self.name)
         if self.format == "precomputed":
             changed(Document(place.directory, precomputed.INFO), self._in_info)
@@ -121,13 +115,8 @@ def added(
 ) -> Added:
     """Say which levels are to be added to a volume; nothing is made yet.
 
-    Raises
-    ------
-    HasLevels
-        It has some.
-    ValueError
-        It is of no format that has levels, it is laid out in a way that is not written here, or an option
-        is out of its range.
+    Raises `ValueError`: it is of no format that has levels, it is laid out in a way that is not
+    written here, or an option is out of its range.
     """
     place, formats = asked_at(os.fspath(path))
     for its in formats:

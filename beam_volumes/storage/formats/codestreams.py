@@ -15,11 +15,6 @@ _ALONE = frozenset([0x01, *range(0xD0, 0xD9)])
 def jpeg_size(data: bytes) -> tuple[int, int, int]:
     """Rows, columns and samples of a JPEG or JPEG-LS image.
 
-    Raises
-    ------
-    ValueError
-        If it has no such header.
-
     Examples
     --------
     >>> import imagecodecs
@@ -48,11 +43,6 @@ def jpeg_size(data: bytes) -> tuple[int, int, int]:
 def jpeg2000_size(data: bytes) -> tuple[int, int, int]:
     """Rows, columns and components of a JPEG 2000 image, in a file of its own or not.
 
-    Raises
-    ------
-    ValueError
-        If it has no such header.
-
     Examples
     --------
     >>> import imagecodecs
@@ -70,10 +60,7 @@ def jpeg2000_size(data: bytes) -> tuple[int, int, int]:
 def png_size(data: bytes) -> tuple[int, int, int]:
     """Rows, columns and samples of a PNG image; one sample where colours are in a palette.
 
-    Raises
-    ------
-    ValueError
-        If it has no such header, or claims more than so many bytes can hold.
+    Raises `ValueError`: it has no such header, or claims more than so many bytes can hold.
 
     Examples
     --------
@@ -95,11 +82,6 @@ def png_size(data: bytes) -> tuple[int, int, int]:
 
 def webp_size(data: bytes) -> tuple[int, int]:
     """Rows and columns of a WebP image.
-
-    Raises
-    ------
-    ValueError
-        If it has no such header.
 
     Examples
     --------
@@ -126,11 +108,6 @@ def webp_size(data: bytes) -> tuple[int, int]:
 
 def jpegxl_size(data: bytes) -> tuple[int, int]:
     """Rows and columns of a JPEG XL image, in a file of its own or not.
-
-    Raises
-    ------
-    ValueError
-        If it has no such header.
 
     Examples
     --------

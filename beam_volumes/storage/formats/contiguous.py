@@ -32,13 +32,8 @@ PIECE, PLANES = 1 << 20, 64 << 10
 def piece_of(shape: Sequence[int], itemsize: int, first: int = 0) -> tuple[int, ...]:
     """What is read of an array in one piece: rows of a plane, or small planes; it lies side by side.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        The dimension that is slowest first.
-    itemsize : int
-    first : int
-        The slowest one of space: a piece has one position of those before it.
+    - ``shape``: the dimension that is slowest first.
+    - ``first``: the slowest one of space: a piece has one position of those before it.
 
     Examples
     --------
@@ -131,18 +126,10 @@ def contiguous(
 ) -> Source:
     """A source of voxels side by side in a file, which is known to be long enough.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        Of the dimensions as they lie in the file, the slowest first.
-    stored : numpy.dtype
-        The dtype in the file.
-    at : int
-        Where the first voxel is.
-    chosen : Selection
-    space : Space
-    dtype : numpy.dtype, optional
-        That of voxels; by default as stored.
+    - ``shape``: of the dimensions as they lie in the file, the slowest first.
+    - ``stored``: the dtype in the file.
+    - ``at``: where the first voxel is.
+    - ``dtype``: that of voxels; by default as stored.
     """
     dtype = stored.newbyteorder("=") if dtype is None else dtype
     if dtype not in DTYPES:

@@ -74,14 +74,10 @@ class Format:
     ) -> Source | None:
         """What lies at a place, or None if it is not of this format.
 
-        Parameters
-        ----------
-        place : Place
-            It remembers the small files that were read there.
-        index, dataset, level
-            As of `open_source`; a format refuses those that it does not know.
-        **options
-            Those of its `open_options` that were given.
+        - ``place``: it remembers the small files that were read there.
+        - ``index``, ``dataset``, ``level``: as of `open_source`; a format refuses those that it
+          does not know.
+        - ``**options``: those of its `open_options` that were given.
         """
         return None
 
@@ -167,10 +163,8 @@ class WritableFormat(Format):
     ) -> Layout:
         """What the ``options`` of an output say.
 
-        Raises
-        ------
-        ValueError
-            The message names the output, the option, its value, and what it may be.
+        Raises `ValueError`: the message names the output, the option, its value, and what it may
+        be.
         """
         chunk = per_axis("chunks", options.get("chunks"), space, name)
         return Layout(no_larger(chunk or default_chunk(shape, dtype.itemsize), shape))
@@ -314,11 +308,8 @@ class WritableFormat(Format):
     def assemble(self, d: Description, is_ours: Callable[[], bool]) -> Mapping[str, Any]:
         """Make the output whole of its units; what is given back is noted.
 
-        Parameters
-        ----------
-        d : Description
-        is_ours : callable
-            Says whether it is still this run's to be made; to be asked before anything that others see.
+        - ``is_ours``: says whether it is still this run's to be made; to be asked before anything
+          that others see.
         """
         return {}
 
@@ -362,13 +353,9 @@ def owned_names(
 ) -> Callable[[str], bool]:
     """Whether a name is that of a chunk or of a document of an array, in one of some folders.
 
-    Parameters
-    ----------
-    chunk : str
-        A regular expression of the names of chunks.
-    documents : sequence of str
-    folders : sequence of str
-        Regular expressions of the folders of arrays, each empty or with a slash at its end.
+    - ``chunk``: a regular expression of the names of chunks.
+    - ``folders``: regular expressions of the folders of arrays, each empty or with a slash at its
+      end.
 
     Examples
     --------

@@ -153,15 +153,9 @@ def source_of_planes(
 def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:
     """Which of several images of a file is meant, by its number or its name.
 
-    Parameters
-    ----------
-    dataset : str or None
-        What the user says; None where there is only one.
-    count : int
-    names : sequence of str
-        Those of the first ones, if they have any.
-    where, what : str
-        How messages call the file, and one of its images.
+    - ``dataset``: what the user says; None where there is only one.
+    - ``names``: those of the first ones, if they have any.
+    - ``where``, ``what``: how messages call the file, and one of its images.
 
     Examples
     --------

@@ -218,13 +218,7 @@ def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
 
 
 def refuse_masked(array: object) -> None:
-    """Refuse an array that hides some of its values: nothing here would leave them out.
-
-    Raises
-    ------
-    TypeError
-        It is one of `numpy.ma`.
-    """
+    """Refuse an array that hides some of its values: nothing here would leave them out."""
     if isinstance(array, np.ma.MaskedArray):
         what = f"masked array of shape {array.shape}" if array.ndim else "masked number"
         raise TypeError(

@@ -55,38 +55,22 @@ def open_source(
 ) -> Source:
     """Open a volume for reading.
 
-    Parameters
-    ----------
-    path_or_spec : str, os.PathLike, dict, tensorstore.TensorStore, numpy.ndarray or list
-        A path or a ``file://``, ``s3://``, ``gs://``, ``https://`` or ``memory://`` URL of a file or a
-        folder of one of the `formats`, whose scheme may precede it (``n5://s3://bucket/a``); a TensorStore
-        spec; an array. A list or a glob of these is one volume, each on top of the one before it along z.
-    voxel_size : float or sequence of float, optional
-        Per axis, or one for all; replaces what the file says.
-    unit : str, optional
-        The unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
-    origin : float or sequence of float, optional
-        Where the centre of the first voxel lies; replaces what the file says.
-    axes : str or sequence of str, optional
-        A letter for each axis that it opens with otherwise, in their order: see `renaming.renamed`.
-    index : mapping, optional
-        Which of the axes that are not z, y or x to take, e.g. ``{"t": 0, "c": "DAPI"}``.
-    dataset : str, optional
-        The path of an array or image inside a group.
-    level : int, optional
-        The level of a pyramid, 0 (the default) being the finest.
-    mpp : float, optional
-        Instead of ``level``: the coarsest level whose pixels are no longer or wider than so many
-        micrometers, to 5 %.
-    **options
-        What formats alone understand: see `Format.open_options`. None is as good as nothing.
-
-    Raises
-    ------
-    TypeError
-        No format has an option.
-    ValueError
-        An option is for files of another format.
+    - ``path_or_spec``: a path or a ``file://``, ``s3://``, ``gs://``, ``https://`` or ``memory://``
+      URL of a file or a folder of one of the `formats`, whose scheme may precede it
+      (``n5://s3://bucket/a``); a TensorStore spec; an array. A list or a glob of these is one
+      volume, each on top of the one before it along z.
+    - ``voxel_size``: per axis, or one for all; replaces what the file says.
+    - ``unit``: the unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
+    - ``origin``: where the centre of the first voxel lies; replaces what the file says.
+    - ``axes``: a letter for each axis that it opens with otherwise, in their order: see
+      `renaming.renamed`.
+    - ``index``: which of the axes that are not z, y or x to take, e.g. ``{"t": 0, "c": "DAPI"}``.
+    - ``dataset``: the path of an array or image inside a group.
+    - ``level``: the level of a pyramid, 0 (the default) being the finest.
+    - ``mpp``: instead of ``level``: the coarsest level whose pixels are no longer or wider than so
+      many micrometers, to 5 %.
+    - ``**options``: what formats alone understand: see `Format.open_options`. None is as good as
+      nothing.
     """
     what = path_or_spec
     if is_array_object(what):

@@ -24,10 +24,7 @@ _LETTERS = (*LEADING, *AXES)
 def letters_of(axes: Any) -> tuple[str, ...]:
     """The letters of axes, checked: ``"tyx"`` or ``["t", "y", "x"]``.
 
-    Raises
-    ------
-    ValueError
-        Some are not among t, c, z, y, x, or stand twice, or y or x is missing.
+    Raises `ValueError`: some are not among t, c, z, y, x, or stand twice, or y or x is missing.
     """
     given = [str(a).lower() for a in axes] if isinstance(axes, str | Sequence) else []
     if not {"y", "x"} <= set(given) <= set(_LETTERS) or len(set(given)) < len(given):
@@ -41,18 +38,10 @@ def letters_of(axes: Any) -> tuple[str, ...]:
 def renamed(source: Source, letters: Sequence[str]) -> Source:
     """The same voxels by other axes.
 
-    Parameters
-    ----------
-    source : Source
-        As it opens by itself.
-    letters : sequence of str
-        The names of the axes that the user sees of it, in their order. Axes t and c of extent 1 drop, as they
-        do where files name them. An axis of space that was none before has voxels of size 1.
-
-    Raises
-    ------
-    ValueError
-        It has another number of axes.
+    - ``source``: as it opens by itself.
+    - ``letters``: the names of the axes that the user sees of it, in their order. Axes t and c of
+      extent 1 drop, as they do where files name them. An axis of space that was none before has
+      voxels of size 1.
     """
     space, first = source.space, len(source.leading)
     # Where the axes that the user sees are among those of what the reader opens.

@@ -219,12 +219,8 @@ class Sink(Description, OwnedOutput):
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
         """Make the output whole once all its units are there; once is enough.
 
-        Parameters
-        ----------
-        run_id : str, optional
-            The run whose it must be.
-        durable : bool
-            Whether a disk holds it before it is said to be whole.
+        - ``run_id``: the run whose it must be.
+        - ``durable``: whether a disk holds it before it is said to be whole.
         """
         if self.assembles:
             self.finish_once(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
@@ -325,31 +321,17 @@ def make_sink(
 ) -> Sink:
     """Describe an output array; nothing is made yet.
 
-    Parameters
-    ----------
-    path : str, os.PathLike or dict
-        Where it goes: a path, a URL or the spec of a TensorStore key-value store.
-    shape : sequence of int
-        Of z, y, x; axes that ``space`` hides have extent 1 and are not stored.
-    dtype : dtype
-        Of the voxels; where a format has no bool, it is stored as uint8 0 and 1.
-    space : Space, optional
-        Axes, voxel size, unit and origin.
-    leading : sequence of int
-        Extents of the axes before these that ``space`` names.
-    format : str, optional
-        The name of a format; by default the one that the path ends with.
-    labels : bool
-        Whether voxels are labels.
-    **options
-        What the format takes: see `Volume.to`.
+    - ``path``: where it goes: a path, a URL or the spec of a TensorStore key-value store.
+    - ``shape``: of z, y, x; axes that ``space`` hides have extent 1 and are not stored.
+    - ``dtype``: of the voxels; where a format has no bool, it is stored as uint8 0 and 1.
+    - ``space``: axes, voxel size, unit and origin.
+    - ``leading``: extents of the axes before these that ``space`` names.
+    - ``format``: the name of a format; by default the one that the path ends with.
+    - ``labels``: whether voxels are labels.
+    - ``**options``: what the format takes: see `Volume.to`.
 
-    Raises
-    ------
-    ValueError
-        The format cannot hold the dtype, or does not take an option of another one.
-    TypeError
-        No format takes an option.
+    Raises `ValueError`: the format cannot hold the dtype, or does not take an option of another
+    one.
     """
     spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
     name = url(spec).rstrip("/")

@@ -115,10 +115,7 @@ class TableSink(OwnedOutput):
     def write(self, shard: int | str, columns: Columns, run_id: str | None = None) -> None:
         """Write a shard, whole or not at all; again gives the same.
 
-        Raises
-        ------
-        Superseded
-            The table is no longer that of the run ``run_id``.
+        Raises `Superseded`: the table is no longer that of the run ``run_id``.
         """
         self.check(run_id)
         if self.state().get("finished"):

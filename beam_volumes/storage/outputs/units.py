@@ -65,14 +65,8 @@ class Reading:
     def read(self, name: str, sink: Sink, index: int, expected: int | None) -> Iterator[str]:
         """Begin with a unit; yields what is wrong with those whose turn came before.
 
-        Parameters
-        ----------
-        name : str
-            How the unit is called.
-        sink : Sink
-        index : int
-        expected : int or None
-            The checksum that it should have.
+        - ``name``: how the unit is called.
+        - ``expected``: the checksum that it should have.
         """
         try:
             if sink.name not in self._handles:

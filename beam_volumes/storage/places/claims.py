@@ -131,25 +131,16 @@ def prepare(
 ) -> None:
     """Make a place ready for a run, once, however many attempts there are.
 
-    Parameters
-    ----------
-    document : Document
-        It says whose the place is.
-    run_id : str
-    begun : callable
-        The run that a content names, and whether the place is ready for it.
-    written : callable
-        The content that names an attempt of this run which prepares the place, or with None this run.
-    refuse : callable
-        Given the run that is there, raises if it must stay.
-    make : callable
-        Clears the place and makes it, given a function that says whether it is still this attempt's to do so;
-        asks that before whatever cannot be undone, and gives False once it is not.
+    - ``document``: it says whose the place is.
+    - ``begun``: the run that a content names, and whether the place is ready for it.
+    - ``written``: the content that names an attempt of this run which prepares the place, or with
+      None this run.
+    - ``refuse``: given the run that is there, raises if it must stay.
+    - ``make``: clears the place and makes it, given a function that says whether it is still this
+      attempt's to do so; asks that before whatever cannot be undone, and gives False once it is
+      not.
 
-    Raises
-    ------
-    Superseded
-        Another run has taken over from this one meanwhile.
+    Raises `Superseded`: another run has taken over from this one meanwhile.
     """
     claim = written(uuid.uuid4().hex)
     has_claimed, waits_for, until = False, b"", 0.0
@@ -195,11 +186,7 @@ def replaced(document: Document, data: bytes, is_ours: Callable[[], bool]) -> bo
 def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> None:
     """Change a JSON document in place, whoever else changes it at the same time.
 
-    Parameters
-    ----------
-    document : Document
-    change : callable
-        Changes what it is given, and says whether it did.
+    - ``change``: changes what it is given, and says whether it did.
     """
     while True:
         data, generation = document.read()

@@ -75,12 +75,8 @@ def check_no_secrets(spec: Any) -> None:
 def refuse_variables(spec: Any, where: str) -> None:
     """Refuse a spec from a file whose headers name environment variables.
 
-    Parameters
-    ----------
-    spec : object
-        A TensorStore spec, or anything that contains some.
-    where : str
-        How messages name the file.
+    - ``spec``: a TensorStore spec, or anything that contains some.
+    - ``where``: how messages name the file.
 
     Examples
     --------

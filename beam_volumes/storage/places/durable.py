@@ -14,11 +14,6 @@ def flush(places: Iterable[Spec]) -> None:
     """Wait until the disks of these places hold what was written to them; a bucket does before it answers.
 
     One call for each file system: to wait for files one by one takes several times as long.
-
-    Raises
-    ------
-    OSError
-        A disk says that it has lost something.
     """
     folders = {_existing(place["path"]) for place in places if is_local(place)}
     for folder in {os.stat(folder).st_dev: folder for folder in sorted(folders)}.values():

@@ -73,10 +73,7 @@ class Inflated:
     def read(self, position: int, size: int) -> bytes:
         """Bytes of what the stream holds.
 
-        Raises
-        ------
-        VolumeError
-            The stream ends before, is damaged, or cannot be read.
+        Raises `VolumeError`: the stream ends before, is damaged, or cannot be read.
         """
         with self._reading() as handle:
             if position >= self._frontier.position:
@@ -93,13 +90,7 @@ class Inflated:
             return data
 
     def length(self) -> int:
-        """How many bytes the stream holds: it is decoded to its end, once.
-
-        Raises
-        ------
-        VolumeError
-            It is cut off, damaged, or cannot be read.
-        """
+        """How many bytes the stream holds: it is decoded to its end, once."""
         with self._reading() as handle, self._going_on:
             state = self._frontier
             try:
@@ -202,12 +193,9 @@ class Inflated:
 def inflated(path: str, kind: str, start: int, nbytes: int) -> Inflated:
     """The stream at a position of a file, of which this process knows what it has decoded.
 
-    Parameters
-    ----------
-    path, kind, start
-        As of `Inflated`.
-    nbytes : int
-        How many bytes it is said to hold: the more, the farther apart are the states that are kept.
+    - ``path``, ``kind``, ``start``: as of `Inflated`.
+    - ``nbytes``: how many bytes it is said to hold: the more, the farther apart are the states that
+      are kept.
     """
     try:
         found = os.stat(path)

@@ -9,18 +9,10 @@ from typing import Any
 def needed(module: str, extra: str, why: str) -> Any:
     """Import a library that an extra of this package installs.
 
-    Parameters
-    ----------
-    module : str
-    extra : str
-        The extra that has it.
-    why : str
-        What needs it, for the message.
+    - ``extra``: the extra that has it.
+    - ``why``: what needs it, for the message.
 
-    Raises
-    ------
-    ValueError
-        It is not installed; the message says how to install it.
+    Raises `ValueError`: it is not installed; the message says how to install it.
 
     Examples
     --------

@@ -195,12 +195,7 @@ class OwnedOutput:
     # making it
 
     def check_replaceable(self) -> None:
-        """Refuse to overwrite what is there if that is something else, or if other files lie in it.
-
-        Raises
-        ------
-        OutputExistsError
-        """
+        """Refuse to overwrite what is there if that is something else, or if other files lie in it."""
         if not self._is_replaceable():
             raise OutputExistsError(
                 f"the output {self.name} exists and is not {self.kind}, so overwrite=True does not "
@@ -226,21 +221,8 @@ class OwnedOutput:
         Called again by the same run (a retry), also at the same time, it changes nothing. What another run
         left is cleared only with ``overwrite``, and only if it is of the same kind.
 
-        Parameters
-        ----------
-        run_id : str
-        overwrite : bool
-        replaces : str, optional
-            The run, or None, that was there when the run was asked for.
-        unfinished : mapping, optional
-            How the run is continued, to be noted until `note_ended`.
-
-        Raises
-        ------
-        OutputExistsError
-            If something else is there.
-        Superseded
-            If another run is there than ``replaces``.
+        - ``replaces``: the run, or None, that was there when the run was asked for.
+        - ``unfinished``: how the run is continued, to be noted until `note_ended`.
         """
 
         def refuse(run: str | None) -> None:
@@ -315,21 +297,11 @@ class OwnedOutput:
     ) -> None:
         """Make the output whole of its parts; once is enough, and any number of attempts do no harm.
 
-        Parameters
-        ----------
-        run_id : str, optional
-            The run whose it must be.
-        durable : bool
-            Whether a disk holds it before it is said to be whole.
-        assemble : callable
-            Makes it, given a function that says whether it is still this run's to be made; gives what is
-            to be noted of it. Parts that are gone, because another attempt was quicker, are a
-            FileNotFoundError.
-
-        Raises
-        ------
-        Superseded
-            The output is no longer that of the run.
+        - ``run_id``: the run whose it must be.
+        - ``durable``: whether a disk holds it before it is said to be whole.
+        - ``assemble``: makes it, given a function that says whether it is still this run's to be
+          made; gives what is to be noted of it. Parts that are gone, because another attempt was
+          quicker, are a FileNotFoundError.
         """
         while True:
             self.check(run_id)

@@ -332,10 +332,7 @@ class Place:
 
         With ``owned``, only the objects of the names for which that is true.
 
-        Returns
-        -------
-        bool
-            Whether all is deleted; False once it may not be.
+        Gives whether all is deleted; False once it may not be.
         """
         if self.local is not None:
             return _clear_local(self.local, keep, may, owned)

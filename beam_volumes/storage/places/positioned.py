@@ -69,13 +69,7 @@ def kept_of(what: str, path: str, make: Callable[[], Any]) -> Any:
 
 
 def read_at(path: str, at: int, size: int) -> bytes:
-    """Read so many bytes of a file from a position on.
-
-    Raises
-    ------
-    VolumeError
-        It has fewer, or cannot be read.
-    """
+    """Read so many bytes of a file from a position on."""
     with reading(path) as handle:
         return read_from(handle, path, at, size)
 
@@ -116,12 +110,8 @@ def first_bytes(path: str, size: int) -> bytes:
 def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, slice]]]:
     """The pieces of a box that lie side by side in a volume whose x is fastest.
 
-    Yields
-    ------
-    int
-        Voxel of the volume at which a piece begins.
-    tuple of slice
-        The piece, in an array of the box's shape.
+    Gives voxel of the volume at which a piece begins.
+    Gives the piece, in an array of the box's shape.
 
     Examples
     --------

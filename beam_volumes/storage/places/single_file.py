@@ -19,21 +19,12 @@ def put_together(
 ) -> None:
     """Make a file, whole or not at all, of a content that is never in memory as a whole.
 
-    Parameters
-    ----------
-    place : str
-        The file.
-    home : str
-        A folder on the same disk: what is not yet whole is there, in a file of this attempt alone, for
-        another one may be at it.
-    content : iterable of bytes
-    is_ours : callable
-        Says whether it is still this run's to be made.
+    - ``place``: the file.
+    - ``home``: a folder on the same disk: what is not yet whole is there, in a file of this attempt
+      alone, for another one may be at it.
+    - ``is_ours``: says whether it is still this run's to be made.
 
-    Raises
-    ------
-    FileNotFoundError
-        It is not, or another attempt has removed parts of the content.
+    Raises `FileNotFoundError`: it is not, or another attempt has removed parts of the content.
     """
 
     def write(path: str) -> None:
@@ -49,17 +40,8 @@ def written_whole(
 ) -> None:
     """Make a file, whole or not at all, by a function that writes it at a path.
 
-    Parameters
-    ----------
-    place, home, is_ours
-        As of `put_together`.
-    write : callable
-        It is given a path in ``home`` at which there is nothing.
-
-    Raises
-    ------
-    FileNotFoundError
-        As `put_together` does.
+    - ``place``, ``home``, ``is_ours``: as of `put_together`.
+    - ``write``: it is given a path in ``home`` at which there is nothing.
     """
     whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
     write(whole)

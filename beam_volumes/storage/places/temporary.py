@@ -28,15 +28,9 @@ def is_temporary(path: str) -> bool:
 def make(path: str | None = None) -> str:
     """Make a temporary folder that others cannot look into; one that is there already is left as it is.
 
-    Parameters
-    ----------
-    path : str, optional
-        By default a new one in the system's folder for temporary files.
+    - ``path``: by default a new one in the system's folder for temporary files.
 
-    Returns
-    -------
-    str
-        Its path.
+    Gives its path.
     """
     parent = os.path.dirname(path.rstrip(os.sep)) if path else tempfile.gettempdir()
     with _lock:

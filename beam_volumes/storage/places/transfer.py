@@ -71,12 +71,7 @@ class Transfer:
     def result(self, timeout: float | None = None) -> None:
         """Wait for the end.
 
-        Raises
-        ------
-        OSError
-            With what was read or written, the cause and the remedy.
-        TimeoutError
-            When ``timeout`` seconds have passed.
+        Raises `OSError`: with what was read or written, the cause and the remedy.
         """
         if not self._done.wait(timeout):
             raise TimeoutError(f"{self.doing}: not done after {timeout} s")
@@ -185,15 +180,10 @@ _lanes = {(kind, remote): _Lane() for kind in ("read", "write") for remote in (F
 def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     """Start reading a box of voxels into an array.
 
-    Parameters
-    ----------
-    handle : tensorstore.TensorStore
-        An opened `Source`.
-    box : Box
-        What to read, inside the handle's domain.
-    out : numpy.ndarray
-        Of the box's shape and the handle's dtype; may be a strided view, e.g. rows inside a padded
-        ring. It must not be touched until the transfer is done.
+    - ``handle``: an opened `Source`.
+    - ``box``: what to read, inside the handle's domain.
+    - ``out``: of the box's shape and the handle's dtype; may be a strided view, e.g. rows inside a
+      padded ring. It must not be touched until the transfer is done.
     """
     _check(handle, box, out)
     layout = handle.chunk_layout
@@ -230,13 +220,8 @@ def read_channels(
 
     Each chunk is decoded once: into an array of all channels that are wanted, from which they are copied.
 
-    Parameters
-    ----------
-    handle : tensorstore.TensorStore
-        Of c, z, y, x.
-    parts : sequence of (int, Box, numpy.ndarray)
-        The channel, the box, and what is filled.
-    remote : bool
+    - ``handle``: of c, z, y, x.
+    - ``parts``: the channel, the box, and what is filled.
     """
     channels = [c for c, _, _ in parts]
     first, last = min(channels), max(channels) + 1
@@ -288,16 +273,11 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
     Units cut off by the far edges of the volume count as whole; what of them lies outside is filled
     with the fill value, in the same write.
 
-    Parameters
-    ----------
-    handle : tensorstore.TensorStore
-        An opened `Sink`.
-    box : Box
-        Starts on the grid of write units and ends on it or at the edge of the volume.
-    array : numpy.ndarray
-        Of the box's shape and the handle's dtype (bool stands for 0 and 1 of one byte); may be strided. It
-        must not be changed until the transfer is done. Where units hold several channels, both have
-        a fourth axis of these.
+    - ``handle``: an opened `Sink`.
+    - ``box``: starts on the grid of write units and ends on it or at the edge of the volume.
+    - ``array``: of the box's shape and the handle's dtype (bool stands for 0 and 1 of one byte);
+      may be strided. It must not be changed until the transfer is done. Where units hold several
+      channels, both have a fourth axis of these.
     """
     if array.dtype == bool and handle.dtype.numpy_dtype in (np.uint8, np.int8):
         array = array.view(handle.dtype.numpy_dtype)

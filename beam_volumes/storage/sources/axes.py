@@ -106,16 +106,12 @@ def unit_name(unit: str | None) -> str | None:
 def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | None:
     """One unit for lengths along several axes.
 
-    Parameters
-    ----------
-    units : sequence
-        What a file says of each axis: any name of a unit. What is no text, or an empty one, is not said.
+    - ``units``: what a file says of each axis: any name of a unit. What is no text, or an empty
+      one, is not said.
 
-    Returns
-    -------
-    (str or None, list of Fraction) or None
-        The unit, and what each axis' lengths are multiplied by: those of several units become micrometers.
-        An axis without a unit has that of the others. None if lengths of some axes cannot be compared.
+    Gives the unit, and what each axis' lengths are multiplied by: those of several units become
+    micrometers. An axis without a unit has that of the others. None if lengths of some axes cannot
+    be compared.
 
     Examples
     --------
@@ -172,16 +168,10 @@ def space_said(
 ) -> Space:
     """The space of a volume with what the user says of it; the rest stays.
 
-    Parameters
-    ----------
-    space : Space
-    name : str
-        How messages name the volume.
-    voxel_size, origin : float or sequence of float, optional
-        One number, or one for each axis that the user sees, in ``unit``.
-    unit : str, optional
-        A unit of length, by any of its usual names. Without ``voxel_size`` it is what the numbers
-        that are known were in all along; with it, an origin that is known is converted.
+    - ``name``: how messages name the volume.
+    - ``voxel_size``, ``origin``: one number, or one for each axis that the user sees, in ``unit``.
+    - ``unit``: a unit of length, by any of its usual names. Without ``voxel_size`` it is what the
+      numbers that are known were in all along; with it, an origin that is known is converted.
 
     Examples
     --------
@@ -299,17 +289,11 @@ def select(
 ) -> Selection:
     """Choose the volume in an array that may have t and c too: these stay, unless a point is chosen.
 
-    Parameters
-    ----------
-    axes, sizes : sequence
-        Name and extent of each dimension.
-    index : mapping, optional
-        A position, or for ``c`` a channel's name, per axis to drop. Axes t and c of extent 1 drop
-        by themselves.
-    name : str
-        How messages name the array.
-    channels : sequence of str
-        Names of the channels, if known.
+    - ``axes``, ``sizes``: name and extent of each dimension.
+    - ``index``: a position, or for ``c`` a channel's name, per axis to drop. Axes t and c of extent
+      1 drop by themselves.
+    - ``name``: how messages name the array.
+    - ``channels``: names of the channels, if known.
     """
     index = dict(index or {})
     shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))

@@ -46,12 +46,7 @@ def per_axis(
 ) -> Triple | None:
     """An option that is one number, or one per axis that the user sees, as z, y, x.
 
-    Parameters
-    ----------
-    option, name : str
-        How messages call the option and the output.
-    value : int, sequence of int or None
-    space : Space
+    - ``option``, ``name``: how messages call the option and the output.
     """
     if value is None:
         return None

@@ -33,11 +33,7 @@ def stand_ins(
 ) -> dict[int, int | None]:
     """Which slice is read for each that is lost; None for zeros.
 
-    Parameters
-    ----------
-    there, lost : sequence of int
-        In order. At least one slice is there.
-    missing : {"repeat", "fill"}
+    - ``there``, ``lost``: in order. At least one slice is there.
 
     Examples
     --------

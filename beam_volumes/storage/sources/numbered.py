@@ -66,12 +66,8 @@ def series_of(
 ) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
     """Sorted names as a `Series` if they count up, and what is read for numbers that are left out.
 
-    Raises
-    ------
-    FileNotFoundError
-        Numbers are left out, and ``missing`` does not say what is read in their place.
-    ValueError
-        Two names have the same number.
+    Raises `FileNotFoundError`: numbers are left out, and ``missing`` does not say what is read in
+    their place.
     """
     parts = _one_number(names)
     if parts is None:

@@ -99,10 +99,7 @@ def factors_between(
 ) -> tuple[Triple, ...]:
     """From each level of a pyramid to the next, as a user says it; empty if there is no pyramid.
 
-    Raises
-    ------
-    ValueError
-        The message names the output, the option and what it may be.
+    Raises `ValueError`: the message names the output, the option and what it may be.
 
     Examples
     --------

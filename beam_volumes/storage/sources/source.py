@@ -268,13 +268,9 @@ class Source:
     def moved(self, name: str, move: Callable[[Spec], Spec]) -> Source:
         """The same where its bytes have been moved to.
 
-        Parameters
-        ----------
-        name : str
-            How messages name it then.
-        move : callable
-            Gives the place of a key-value store that has been moved, and any other as it is. Only readers
-            that have a method ``moved`` of such a function can be.
+        - ``name``: how messages name it then.
+        - ``move``: gives the place of a key-value store that has been moved, and any other as it
+          is. Only readers that have a method ``moved`` of such a function can be.
         """
         moved = getattr(self.reader, "moved", None)
         return self if moved is None else replace(self, name=name, reader=moved(move))
@@ -327,10 +323,7 @@ def _as_mask(handle: ts.TensorStore, dtype: np.dtype) -> ts.TensorStore:
 def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
     """Start reading boxes of several channels into arrays: each unit is decoded once for all.
 
-    Parameters
-    ----------
-    parts : sequence of (Source, Box, numpy.ndarray)
-        Sources of one `Source.stack`, and for each what `read_into` takes.
+    - ``parts``: sources of one `Source.stack`, and for each what `read_into` takes.
     """
     readers: list[Any] = [source.reader for source, _, _ in parts]
     source = parts[0][0]

@@ -108,10 +108,8 @@ def with_stand_ins(
 ) -> tuple[list[Source], dict[int, int | None]]:
     """Parts of a stack of which some, None, are lost, and which is read for each.
 
-    Raises
-    ------
-    ValueError
-        The others are not one slice each, so that nobody knows how many slices are lost.
+    Raises `ValueError`: the others are not one slice each, so that nobody knows how many slices are
+    lost.
     """
     there = [k for k, part in enumerate(found) if part is not None]
     lost = [k for k, part in enumerate(found) if part is None]
@@ -136,19 +134,10 @@ def on_top(
 ) -> Source:
     """Sources one on top of another along z, in their order.
 
-    Parameters
-    ----------
-    parts : sequence of Source
-        Of one dtype, with the same y, x, leading axes and voxel size. Images are one slice each.
-    name : str
-        How messages name them together.
-    instead, lost : mapping, optional
-        As of `StackReader`.
-
-    Raises
-    ------
-    ValueError
-        One of them differs from the first.
+    - ``parts``: of one dtype, with the same y, x, leading axes and voxel size. Images are one slice
+      each.
+    - ``name``: how messages name them together.
+    - ``instead``, ``lost``: as of `StackReader`.
     """
     first = parts[0]
     for part in parts[1:]:
@@ -248,11 +237,6 @@ def matching(path: str) -> list[str] | None:
     """The files and folders that a local pattern means, in natural order; None if it is none.
 
     A dataset may follow: ``"a/*.h5:/raw"``.
-
-    Raises
-    ------
-    FileNotFoundError
-        Nothing matches.
     """
     if not is_pattern(path):
         return None

@@ -176,11 +176,7 @@ def _channels(d: Description) -> list[dict[str, Any]]:
 def channels_told(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
     """What viewers are to know of channels, with windows by percentiles of a coarse level.
 
-    Parameters
-    ----------
-    d : Description
-    coarsest : tensorstore.TensorStore
-        Its leading axes are those of ``d`` that have several points; z, y and x follow.
+    - ``coarsest``: its leading axes are those of ``d`` that have several points; z, y and x follow.
     """
     found = _channels(d)
     times = d.leading[0] if "t" in d.space.leading else 0

@@ -96,25 +96,17 @@ def open_spec(
 ) -> Source:
     """A source from a TensorStore spec.
 
-    Parameters
-    ----------
-    spec : mapping
-        When it holds complete metadata nothing is read; otherwise the array's metadata are.
-    name : str, optional
-        How messages name it; by default its place.
-    axes : sequence of str, optional
-        Names of its dimensions, when known from elsewhere.
-    index, channels
-        As for `axes.select`.
-    scale, translation : sequence of float, optional
-        Voxel size per dimension, and where position 0 is, in ``unit``. The volume's origin is where its
-        domain begins.
-    units : sequence, optional
-        Instead of ``unit``: what metadata say of each dimension, as for `axes.in_one_unit`.
-    missing : {"fill", "error"}
-        Whether chunks that are not stored are data, or an error where they are read.
-    affine : str, optional
-        What to do with axes that run backwards, and with sizes that are 0: see `axes.AFFINE`.
+    - ``spec``: when it holds complete metadata nothing is read; otherwise the array's metadata are.
+    - ``name``: how messages name it; by default its place.
+    - ``axes``: names of its dimensions, when known from elsewhere.
+    - ``index``, ``channels``: as for `axes.select`.
+    - ``scale``, ``translation``: voxel size per dimension, and where position 0 is, in ``unit``.
+      The volume's origin is where its domain begins.
+    - ``units``: instead of ``unit``: what metadata say of each dimension, as for
+      `axes.in_one_unit`.
+    - ``missing``: whether chunks that are not stored are data, or an error where they are read.
+    - ``affine``: what to do with axes that run backwards, and with sizes that are 0: see
+      `axes.AFFINE`.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
     check_no_secrets(spec)

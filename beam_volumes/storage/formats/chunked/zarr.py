@@ -510,13 +510,8 @@ def codec_and_level(
 ) -> tuple[str, int | None]:
     """A codec's name and level, as an option says them.
 
-    Parameters
-    ----------
-    name, of : str
-        How messages call the output, and its format.
-    codec : str, mapping or None
-    known : mapping
-        The codecs of the format, with the level each has by default.
+    - ``name``, ``of``: how messages call the output, and its format.
+    - ``known``: the codecs of the format, with the level each has by default.
     """
     given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which = given.pop("name", None)

@@ -20,10 +20,7 @@ def check_all_is_read(spec: Any) -> None:
     It leaves out what is compressed more than a thousand times, what is encrypted, what is compressed by
     methods that it does not know, and names that begin with a slash.
 
-    Parameters
-    ----------
-    spec : mapping
-        Of an array, or of a key-value store, as `tensorstore.Spec.to_json` gives it.
+    - ``spec``: of an array, or of a key-value store, as `tensorstore.Spec.to_json` gives it.
     """
     if not isinstance(spec, Mapping):
         return

@@ -26,10 +26,8 @@ Placed = list[tuple[int, Frame]]
 def by_time(frames: Placed, where: str) -> list[Placed]:
     """Frames of each point in time, where several are at one place and their headers say which is which.
 
-    Raises
-    ------
-    ValueError
-        Some places have more frames than others, or frames of one place differ in several ways.
+    Raises `ValueError`: some places have more frames than others, or frames of one place differ in
+    several ways.
     """
     places = _places([f for _, f in frames])
     if places in (0, len(frames)):  # each slice may have a time of its own

@@ -282,10 +282,7 @@ def decoded(
 ) -> np.ndarray:
     """A chunk's voxels as they are stored.
 
-    Raises
-    ------
-    VolumeError
-        It is not what its filters make of so many voxels.
+    Raises `VolumeError`: it is not what its filters make of so many voxels.
     """
     stored = np.dtype(reader.stored)
     nbytes = math.prod(reader.chunk) * stored.itemsize

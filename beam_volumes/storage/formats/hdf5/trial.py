@@ -124,18 +124,10 @@ _owner = 0
 def tried(path: str, dataset: str | None, attributes: tuple[str, ...]) -> None:
     """Have another process read a file's metadata first.
 
-    Parameters
-    ----------
-    path : str
-    dataset : str or None
-        The object that is asked for.
-    attributes : tuple of str
-        The attributes that will be read.
+    - ``dataset``: the object that is asked for.
+    - ``attributes``: the attributes that will be read.
 
-    Raises
-    ------
-    VolumeError
-        The other process has crashed, or does not end.
+    Raises `VolumeError`: the other process has crashed, or does not end.
     """
     key = (path, stamp_of(path), dataset)
     with _lock:

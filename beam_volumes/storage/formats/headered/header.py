@@ -154,28 +154,16 @@ def voxels_of(
 ) -> Source:
     """The source that a header tells of, once the file is known to be long enough.
 
-    Parameters
-    ----------
-    place : Place
-        The file that holds the header.
-    axes, sizes : sequence
-        Names and extents of dimensions, the slowest first.
-    stored : numpy.dtype
-        Of the voxels in the file.
-    at : int
-        Where they begin.
-    index, channels
-        As of `axes.select`.
-    file : dict, optional
-        The file of the voxels, if that is another one.
-    stream, scale
-        As of `VoxelReader`.
-    grid : Lie, optional
-        How they lie in space; its axes are named as in ``axes``.
-    mask : bool
-        Whether bytes are said to be bool.
-    is_there : bool
-        Whether the file is there already, so that its length can be checked.
+    - ``place``: the file that holds the header.
+    - ``axes``, ``sizes``: names and extents of dimensions, the slowest first.
+    - ``stored``: of the voxels in the file.
+    - ``at``: where they begin.
+    - ``index``, ``channels``: as of `axes.select`.
+    - ``file``: the file of the voxels, if that is another one.
+    - ``stream``, ``scale``: as of `VoxelReader`.
+    - ``grid``: how they lie in space; its axes are named as in ``axes``.
+    - ``mask``: whether bytes are said to be bool.
+    - ``is_there``: whether the file is there already, so that its length can be checked.
     """
     name = place.text
     if is_there:
@@ -281,28 +269,15 @@ def placement_of(
 ) -> tuple[str, Placement]:
     """What an affine transform from voxels to positions says, as names of axes and how they lie.
 
-    Parameters
-    ----------
-    name : str
-        How messages name the file.
-    names : str
-        Of its axes in space, e.g. ``"xyz"``, where one that is neither turned nor reversed has the same
-        direction as the axis of that name in space.
-    sizes : sequence of int
-        Extents of these axes.
-    matrix : numpy.ndarray
-        A column for each axis: the step from one voxel to the next, in space as x, y, z.
-    origin : sequence of float
-        The position of the first voxel's centre, x, y, z.
-    affine : str or None
-        What the user says: see `AFFINE`.
-    unit : str, optional
+    - ``name``: how messages name the file.
+    - ``names``: of its axes in space, e.g. ``"xyz"``, where one that is neither turned nor reversed
+      has the same direction as the axis of that name in space.
+    - ``sizes``: extents of these axes.
+    - ``matrix``: a column for each axis: the step from one voxel to the next, in space as x, y, z.
+    - ``origin``: the position of the first voxel's centre, x, y, z.
+    - ``affine``: what the user says: see `AFFINE`.
 
-    Returns
-    -------
-    str
-        The names of the axes: others than ``names`` where ``affine="reorient"`` has changed them.
-    Lie
+    Gives the names of the axes: others than ``names`` where ``affine="reorient"`` has changed them.
 
     Examples
     --------
@@ -379,10 +354,7 @@ def short(value: Any) -> float:
 def local_file(place: Place, suffixes: Sequence[str], what: str) -> str | None:
     """The path of a file on a disk; None if the place is none.
 
-    Raises
-    ------
-    ValueError
-        Its name is that of such a file, and it is in a bucket.
+    Raises `ValueError`: its name is that of such a file, and it is in a bucket.
     """
     if place.local is None:
         if place.text.lower().endswith(tuple(suffixes)):
@@ -409,13 +381,7 @@ def refuse(name: str, what: str, dataset: str | None, level: int | None) -> None
 
 
 def data_file(place: Place, said: str) -> Spec:
-    """The file that a header names, beside it unless the name says where.
-
-    Raises
-    ------
-    VolumeError
-        There is none.
-    """
+    """The file that a header names, beside it unless the name says where."""
     assert place.local is not None
     path = os.path.normpath(os.path.join(os.path.dirname(place.local), said))
     if "\0" not in said:

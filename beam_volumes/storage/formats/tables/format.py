@@ -47,14 +47,10 @@ class TableFormat:
     ) -> Mapping[str, Any]:
         """Put the shards of a file together; what is given back is noted.
 
-        Parameters
-        ----------
-        place, home : str
-            The file, and the folder of its shards, which ends with a separator.
-        shards : list of str
-            Their names, in order.
-        is_ours : callable
-            Says whether it is still this run's to be made; to be asked before others see the file.
+        - ``place``, ``home``: the file, and the folder of its shards, which ends with a separator.
+        - ``shards``: their names, in order.
+        - ``is_ours``: says whether it is still this run's to be made; to be asked before others see
+          the file.
         """
         return {}
 

@@ -153,12 +153,7 @@ class ParquetTable:
         return digest(self.files, self.identity)
 
     def check_unchanged(self) -> None:
-        """Refuse files that are not what was opened.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse files that are not what was opened."""
         if ParquetTable.of(self.name).token() != self.token():
             raise ValueError(f"{self.name} has changed since it was opened; open it anew")
 

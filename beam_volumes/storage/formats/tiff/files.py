@@ -163,13 +163,7 @@ class File:
         return data
 
     def read(self, count: int, at: int, what: str) -> bytes:
-        """So many bytes at a position.
-
-        Raises
-        ------
-        VolumeError
-            The file does not hold them.
-        """
+        """So many bytes at a position."""
         if count < 0 or at < 0 or at + count > self.size:
             raise self.damaged(
                 f"{what} should be {count} bytes at {at}, but the file has {self.size} bytes"
@@ -332,10 +326,8 @@ def first_directory(file: File) -> int:
 def walk(file: File) -> Chain:
     """Find all directories of a file.
 
-    Raises
-    ------
-    VolumeError
-        The chain loops, leaves the file, or a directory claims what the file cannot hold.
+    Raises `VolumeError`: the chain loops, leaves the file, or a directory claims what the file
+    cannot hold.
     """
     f = file.flavour
     at = first_directory(file)

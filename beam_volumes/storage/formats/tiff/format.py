@@ -346,13 +346,8 @@ class _Image:
 def page_of(file: File, place: Place, name: str) -> Page:
     """The first page of a file by itself, decoded as all that `Tiff` opens.
 
-    Parameters
-    ----------
-    file : File
-    place : Place
-        As messages call what is not read.
-    name : str
-        How they call the page.
+    - ``place``: as messages call what is not read.
+    - ``name``: how they call the page.
     """
     directory = file.directory(tags.first_directory(file))
     jpeg = directory.number(file, tags.COMPRESSION, 1) in JPEGS

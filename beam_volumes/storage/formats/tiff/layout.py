@@ -69,16 +69,10 @@ def directory_bytes(entries: Sequence[Entry], big: bool) -> int:
 def directory(entries: Sequence[Entry], at: int, following: int | None, big: bool) -> bytes:
     """A directory and the values of its tags.
 
-    Parameters
-    ----------
-    entries : sequence
-        Tags, their types and values.
-    at : int
-        Where it is to lie.
-    following : int, optional
-        Where the next one is.
-    big : bool
-        Whether positions have 64 bits.
+    - ``entries``: tags, their types and values.
+    - ``at``: where it is to lie.
+    - ``following``: where the next one is.
+    - ``big``: whether positions have 64 bits.
     """
     position, inline = ("<Q", 8) if big else ("<I", 4)
     head = struct.pack("<Q" if big else "<H", len(entries))

@@ -37,17 +37,10 @@ def told_of(
 ) -> Told:
     """What a file says of voxels. Where that makes no sense, it says nothing.
 
-    Parameters
-    ----------
-    tiff : tifffile.TiffFile
-    page : tifffile.TiffPage
-        The first page of the image's finest level.
-    kind : str
-        Whose metadata the image has.
-    number : int
-        The image's place among those of the file.
-    scale : tuple of float
-        How many voxels of the finest level one of the image is long and wide.
+    - ``page``: the first page of the image's finest level.
+    - ``kind``: whose metadata the image has.
+    - ``number``: the image's place among those of the file.
+    - ``scale``: how many voxels of the finest level one of the image is long and wide.
     """
     try:
         if kind == "ome" or (tiff.is_ome and kind != "svs"):

@@ -294,14 +294,9 @@ class Page:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """The tiles or strips of a column, decoded, each with the row of the page that it begins with.
 
-        Parameters
-        ----------
-        at : tuple of int
-            Separate sample, and where in the grid along depth and width.
-        rows : range
-            Where in the grid along length.
-        wanted : tuple of int
-            Rows of the page: of strips that are not compressed, no others are read.
+        - ``at``: separate sample, and where in the grid along depth and width.
+        - ``rows``: where in the grid along length.
+        - ``wanted``: rows of the page: of strips that are not compressed, no others are read.
         """
         s, file, found = self.segments, self.file, self.directory
         if s.compression == OLD_JPEG:

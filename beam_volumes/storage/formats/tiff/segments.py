@@ -142,20 +142,9 @@ class Segments:
     def decode(self, data: Any, order: Any, at: int, tables: bytes | None = None) -> np.ndarray:
         """The voxels of a tile: depth, length, width, samples.
 
-        Parameters
-        ----------
-        data : bytes
-        order : str
-            Of the file's bytes.
-        at : int
-            The first row, in the page.
-        tables : bytes, optional
-            Of JPEG.
-
-        Raises
-        ------
-        ValueError
-            It holds something else.
+        - ``order``: of the file's bytes.
+        - ``at``: the first row, in the page.
+        - ``tables``: of JPEG.
         """
         td, _, tw = self.tile
         shape = (td, self.rows(at), tw, self.shape[4])
