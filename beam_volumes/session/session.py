@@ -27,8 +27,8 @@ from beam_volumes.storage.outputs import provenance
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places import temporary
 from beam_volumes.storage.places.claims import ANY, Superseded, lost
-from beam_volumes.storage.places.durable import flush
 from beam_volumes.storage.places.place import Place, is_local, url
+from beam_volumes.storage.places.single_file import flush
 from beam_volumes.storage.sources.stamps import changed
 from beam_volumes.sweep.activity import Meter
 

@@ -17,7 +17,7 @@ from beam_volumes.base.space import AXES, LEADING, Space
 from beam_volumes.base.text import counted
 from beam_volumes.storage.formats.chunked import ome, ome_metadata, precomputed, zarr
 from beam_volumes.storage.formats.format import WritableFormat
-from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.outputs.sink import Sink, make_sink
 from beam_volumes.storage.places.claims import Document, changed

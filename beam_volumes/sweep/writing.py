@@ -12,8 +12,7 @@ import numpy as np
 
 from beam_volumes.base.geometry import Box
 from beam_volumes.storage.outputs.sink import Sink
-from beam_volumes.storage.places.checksums import checksum
-from beam_volumes.storage.places.transfer import Transfer, write_units
+from beam_volumes.storage.places.transfer import Transfer, checksum, write_units
 from beam_volumes.sweep.activity import ActivityContext
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import in_strips

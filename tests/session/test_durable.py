@@ -12,7 +12,7 @@ import beam_volumes as bv
 from beam_volumes.runs import record as records
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.outputs.table_sink import TableSink
-from beam_volumes.storage.places import durable
+from beam_volumes.storage.places import single_file
 from beam_volumes.storage.places.place import Place
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import membranes, stored
@@ -23,7 +23,7 @@ def disk(tmp_path, monkeypatch):
     """What the disk holds, kept up to date; and what is recorded while it does not hold some of it."""
     held: set[str] = set()
     lacking: list[tuple[str, set[str]]] = []
-    sync, write = durable._sync, Place.write
+    sync, write = single_file._sync, Place.write
     outputs = tmp_path / "outputs"
 
     def files():
@@ -39,7 +39,7 @@ def disk(tmp_path, monkeypatch):
         if key.startswith("records/") or key == "marks/ended":
             lacking.append((key, {f for f in before - held if "records" not in f}))
 
-    monkeypatch.setattr(durable, "_sync", syncing)
+    monkeypatch.setattr(single_file, "_sync", syncing)
     monkeypatch.setattr(Place, "write", writing)
     monkeypatch.setattr(records, "LIMIT", 2000)  # so that there are payloads
     return lacking
@@ -72,8 +72,8 @@ def test_a_table_is_not_whole_before_the_disk_holds_it(tmp_path, disk):
     sink.create("run")
     sink.write(0, {"label": np.arange(5)})
     held = []
-    sync = durable._sync
-    durable._sync = lambda handle: held.append(sink.state().get("finished")) or sync(handle)
+    sync = single_file._sync
+    single_file._sync = lambda handle: held.append(sink.state().get("finished")) or sync(handle)
     sink.finish(1, durable=True)
     assert held == [None] and sink.state()["finished"]
 
@@ -96,7 +96,7 @@ def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):
 
 def test_one_call_for_a_disk_and_errors_name_the_place(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(durable, "_sync", seen.append)
+    monkeypatch.setattr(single_file, "_sync", seen.append)
     places = [tmp_path / "a.zarr", tmp_path / "b" / "c.zarr", "/proc/none/d"]
     specs = [{"driver": "file", "path": str(p)} for p in places]
     durable.flush([*specs, {"driver": "s3", "bucket": "abc", "path": "d"}])
@@ -105,6 +105,6 @@ def test_one_call_for_a_disk_and_errors_name_the_place(tmp_path, monkeypatch):
     def failing(_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(durable, "_sync", failing)
+    monkeypatch.setattr(single_file, "_sync", failing)
     with pytest.raises(OSError, match=rf"writing to {tmp_path}: Input/output error; .* be lost"):
         durable.flush(specs[:1])

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import callback
 
 
 def test_a_chunk_that_is_still_held_is_read_anew():

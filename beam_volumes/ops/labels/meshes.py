@@ -16,7 +16,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, one_channel
 from beam_volumes.ops.labels.objects import Region, for_each_label
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.errors import needed
 from beam_volumes.storage.places.place import Place, kvstore_spec
 
 FORMATS = ("ply", "obj", "precomputed")

@@ -14,8 +14,7 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec

@@ -18,8 +18,7 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.space import Space
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.ownership import home_of

@@ -13,8 +13,7 @@ import tensorstore as ts
 
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.sources.axes import Selection, select
 from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields

@@ -13,11 +13,10 @@ import tensorstore as ts
 
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.storage.outputs.sink import Sink
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.checksums import crc32
 from beam_volumes.storage.places.claims import ANY, Watched
-from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.transfer import crc32
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
 from beam_volumes.storage.sources.source import DTYPES, Source
 

@@ -22,7 +22,7 @@ from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array
 from beam_volumes.storage.inputs.renaming import letters_of, pointed, renamed
 from beam_volumes.storage.places.place import Place, is_pattern, kvstore_spec, url
 from beam_volumes.storage.sources.axes import UnclearSize, space_said
-from beam_volumes.storage.sources.missing_slices import ZEROS
+from beam_volumes.storage.sources.numbered import ZEROS
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching, on_top, with_stand_ins
 

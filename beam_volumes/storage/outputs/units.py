@@ -11,9 +11,9 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.storage.outputs.sink import Sink
-from beam_volumes.storage.places.checksums import checksum
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.transfer import checksum
 
 #: Decoded bytes that are read at a time to look at units.
 _AT_A_TIME = 64 << 20

@@ -10,8 +10,10 @@ import ctypes
 import os
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import tensorstore as ts
@@ -141,3 +143,27 @@ def opened(key: str, open_it: Callable[[], Any]) -> Any:
         while len(_handles) > MAX_HANDLES:
             _handles.popitem(last=False)
         return handle
+
+
+def callback(read: Callable[..., None]) -> Callable[..., Any]:
+    """Wrap a function that TensorStore calls to fill a chunk.
+
+    It is told when that was. Without, whoever asks while a thread still has the chunk gets what it held
+    before, also once its file has been replaced.
+
+    What the function raises comes without the errors that led to it. TensorStore pickles errors. A library
+    that teaches Python to pickle tracebacks and causes, as dask does, makes it pickle those too, and some
+    of them cannot be read back.
+    """
+
+    @wraps(read)
+    def called(*args: Any) -> Any:
+        begun = time.time()
+        try:
+            read(*args)
+            return ts.KvStore.TimestampedStorageGeneration(b"read", begun)
+        except Exception as error:
+            error.__cause__ = error.__context__ = None
+            raise error.with_traceback(None) from None
+
+    return called

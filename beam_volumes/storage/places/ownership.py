@@ -18,10 +18,10 @@ from beam_volumes.storage.places.claims import (
     prepare,
 )
 from beam_volumes.storage.places.context import forget_opened
-from beam_volumes.storage.places.durable import flush
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec, join
+from beam_volumes.storage.places.single_file import flush
 
 #: What a note calls the part that is there as long as its run has not ended.
 UNFINISHED = "unfinished"

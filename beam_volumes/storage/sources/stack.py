@@ -17,13 +17,11 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, DifferentSpaces, Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import opened, threads, waiting_context
+from beam_volumes.storage.places.context import callback, opened, threads, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec, is_pattern
-from beam_volumes.storage.sources.missing_slices import stand_ins, told
-from beam_volumes.storage.sources.numbered import in_natural_order
+from beam_volumes.storage.sources.numbered import describe_lost, in_natural_order, stand_ins
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
 #: The largest chunk that holds a whole one of the volumes, where their own ones do not meet.
@@ -58,7 +56,9 @@ class StackReader(TokenOfFields):
 
     @property
     def remark(self) -> str:
-        return told(self.lost) or next((part.remark for part in self.parts if part.remark), "")
+        return describe_lost(self.lost) or next(
+            (part.remark for part in self.parts if part.remark), ""
+        )
 
     @property
     def starts(self) -> list[int]:

@@ -25,7 +25,7 @@ from beam_volumes.storage.formats.format import (
     WritableFormat,
     owned_names,
 )
-from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, join

@@ -27,7 +27,7 @@ from beam_volumes.storage.formats.chunked.zarr import (
     paths_of,
 )
 from beam_volumes.storage.formats.format import PROVENANCE, Content, Listing, Options
-from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import AFFINE

@@ -12,7 +12,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.base.space import AXES
-from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import Pyramid, middle_of
 from beam_volumes.version import __version__

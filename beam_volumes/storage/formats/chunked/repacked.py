@@ -13,8 +13,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import waiting_context
+from beam_volumes.storage.places.context import callback, waiting_context
 from beam_volumes.storage.places.errors import VolumeError, explain
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place

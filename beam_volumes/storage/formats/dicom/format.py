@@ -22,8 +22,7 @@ from beam_volumes.storage.formats.dicom.headers import Header, read_header
 from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.headered.header import Placement
 from beam_volumes.storage.formats.planes import source_of_planes
-from beam_volumes.storage.places.errors import VolumeError
-from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.numbered import in_natural_order

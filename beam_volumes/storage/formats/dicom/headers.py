@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.text import counted, printable
-from beam_volumes.storage.formats.bounded import BoundedFile
 from beam_volumes.storage.formats.dicom.frames import CODECS, NATIVE, File, Pixels
 from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.remote_file import BoundedFile
 
 _DEFLATED = "1.2.840.10008.1.2.1.99"
 #: What is read of a header.

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.places.errors import VolumeError
-from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.outside import OutsideError, check_path
 
 MAGIC = b"\x89HDF\r\n\x1a\n"

@@ -23,8 +23,7 @@ from beam_volumes.storage.formats.contiguous import copy_voxels
 from beam_volumes.storage.formats.hdf5.arrays import Paths, got
 from beam_volumes.storage.formats.hdf5.files import absent_behind, opened_file
 from beam_volumes.storage.formats.hdf5.filters import FLETCHER, OURS, SHUFFLE, undone
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec

@@ -18,8 +18,7 @@ import numpy as np
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
-from beam_volumes.storage.places.errors import VolumeError
-from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import kept_of
 from beam_volumes.storage.sources.axes import converted

@@ -24,19 +24,25 @@ import tensorstore as ts
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size
-from beam_volumes.storage.formats.custom_metadata import Mark
 from beam_volumes.storage.formats.format import RUN, Format, Options
+from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.formats.tiff.files import PHOTOMETRIC, File
 from beam_volumes.storage.formats.tiff.format import colours_of, page_of
 from beam_volumes.storage.formats.tiff.reading import Page
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec, join, kvstore_spec, url
 from beam_volumes.storage.sources.axes import select
-from beam_volumes.storage.sources.missing_slices import MISSING, ZEROS, check_missing, told
-from beam_volumes.storage.sources.numbered import Series, in_natural_order, series_of
+from beam_volumes.storage.sources.numbered import (
+    MISSING,
+    ZEROS,
+    Series,
+    check_missing,
+    describe_lost,
+    in_natural_order,
+    series_of,
+)
 from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
 from beam_volumes.storage.sources.stack import of_slices
 
@@ -102,7 +108,7 @@ class SliceReader(TokenOfFields):
 
     @property
     def remark(self) -> str:
-        return told(self.lost)
+        return describe_lost(self.lost)
 
     def open(self) -> ts.TensorStore:
         y, x, *samples = self.shape

@@ -11,7 +11,6 @@ import numpy as np
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.custom_metadata import MASK_OPTION, Mark, as_bytes, mask_value
 from beam_volumes.storage.formats.format import (
     PROVENANCE,
     RUN,
@@ -20,6 +19,7 @@ from beam_volumes.storage.formats.format import (
     Options,
     WritableFormat,
 )
+from beam_volumes.storage.formats.metadata import MASK_OPTION, Mark, as_bytes, mask_value
 from beam_volumes.storage.formats.slices.format import VOLUME, SliceReader
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff import layout as at_rest

@@ -32,7 +32,7 @@ from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.remote_file import Stream
 from beam_volumes.storage.sources.axes import Selection, select
-from beam_volumes.storage.sources.missing_slices import MISSING, ZEROS, check_missing, stand_ins
+from beam_volumes.storage.sources.numbered import MISSING, ZEROS, check_missing, stand_ins
 from beam_volumes.storage.sources.source import DTYPES, Source
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from beam_volumes.storage.formats.custom_metadata import Mark
+from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.sources.description import Description
 

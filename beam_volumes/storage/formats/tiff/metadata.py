@@ -12,7 +12,7 @@ from typing import Any
 import tifffile
 
 from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.custom_metadata import Mark
+from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 

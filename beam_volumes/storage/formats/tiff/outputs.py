@@ -12,8 +12,8 @@ import numpy as np
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.custom_metadata import MASK_OPTION, as_bytes, mask_value
 from beam_volumes.storage.formats.format import Layout, Options, WritableFormat
+from beam_volumes.storage.formats.metadata import MASK_OPTION, as_bytes, mask_value
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff import layout as at_rest
 from beam_volumes.storage.formats.tiff.layout import LONG, LONG8, SHORT, Entry

@@ -16,13 +16,12 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Directory, File, Numbers, opened_file
 from beam_volumes.storage.formats.tiff.segments import OLD_JPEG, Segments
-from beam_volumes.storage.places.callbacks import callback
-from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec, url
 from beam_volumes.storage.sources.axes import Selection
-from beam_volumes.storage.sources.missing_slices import told
+from beam_volumes.storage.sources.numbered import describe_lost
 from beam_volumes.storage.sources.source import TokenOfFields
 
 #: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
@@ -67,7 +66,7 @@ class TiffReader(TokenOfFields):
 
     @property
     def remark(self) -> str:
-        return told(self.lost)
+        return describe_lost(self.lost)
 
     @property
     def portable(self) -> bool:
