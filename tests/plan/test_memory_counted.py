@@ -42,7 +42,7 @@ def unread(slices, depth, origin):
     space = Space(axes=("z", "y", "x"))
     chunk, starts = (depth, 8, 8), (-origin, 0, 0)
     reader = Nothing(f"{slices} {depth} {origin}")
-    source = Source("v", (slices, 8, 8), np.dtype("u1"), chunk, starts, space, reader)
+    source = Source("v", (slices, 8, 8), np.dtype("u1"), chunk, space, reader, starts)
     return Volume(SourceNode.of(source), space)
 
 

@@ -99,7 +99,7 @@ def test_one_call_for_a_disk_and_errors_name_the_place(tmp_path, monkeypatch):
     monkeypatch.setattr(single_file, "_sync", seen.append)
     places = [tmp_path / "a.zarr", tmp_path / "b" / "c.zarr", "/proc/none/d"]
     specs = [{"driver": "file", "path": str(p)} for p in places]
-    durable.flush([*specs, {"driver": "s3", "bucket": "abc", "path": "d"}])
+    single_file.flush([*specs, {"driver": "s3", "bucket": "abc", "path": "d"}])
     assert len(seen) == len({os.stat(tmp_path).st_dev, os.stat("/proc").st_dev})
 
     def failing(_):
@@ -107,4 +107,4 @@ def test_one_call_for_a_disk_and_errors_name_the_place(tmp_path, monkeypatch):
 
     monkeypatch.setattr(single_file, "_sync", failing)
     with pytest.raises(OSError, match=rf"writing to {tmp_path}: Input/output error; .* be lost"):
-        durable.flush(specs[:1])
+        single_file.flush(specs[:1])

@@ -17,6 +17,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.storage.formats import registry
+from beam_volumes.storage.formats.format import OpenRequest
 from beam_volumes.storage.formats.microscopes.bioio import Bioio
 from beam_volumes.storage.formats.microscopes.czi import Czi
 from beam_volumes.storage.places.place import Place
@@ -322,8 +323,7 @@ def test_all_formats_are_damaged(tmp_path):
     for case in cases(tmp_path).values():
         place = Place.of(case.path)
         for f in registry.formats():
-            its = {k: v for k, v in case.options.items() if k in f.open_options}
-            if f.open_place(place, **its) is not None:
+            if f.open_place(place, OpenRequest(options=case.options).of_format(f)) is not None:
                 opened.add(f.title)
                 break
     missing = {f.title for f in registry.formats() if f.title} - opened

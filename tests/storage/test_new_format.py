@@ -27,7 +27,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.formats.format import Format, Layout, WritableFormat
+from beam_volumes.storage.formats.format import WHOLE, Format, Layout, WritableFormat
 from beam_volumes.storage.inputs.opening import reopened
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.extent import Extent
@@ -48,7 +48,7 @@ class Npys(WritableFormat):
     suffixes = (".npys",)
     dtypes = tuple(d for d in DTYPES if d != np.float16)
 
-    def open_place(self, place, *, index=None, dataset=None, level=None):
+    def open_place(self, place, request=WHOLE):
         told = place.json("what.json")
         if told is None:
             return None
@@ -109,7 +109,7 @@ class Brick(WritableFormat):
     assembles = True
     dtypes = DTYPES
 
-    def open_place(self, place, *, index=None, dataset=None, level=None):
+    def open_place(self, place, request=WHOLE):
         if place.local is None or not place.local.endswith(".brick"):
             return None
         with open(place.local, "rb") as file:
@@ -156,7 +156,7 @@ class Brick(WritableFormat):
 
 def _brick(name, shape, dtype, depth, space, reader):
     chunk = (depth, *shape[1:])
-    return Source(name, shape, dtype, chunk, (0, 0, 0), space, reader, encoded=False)
+    return Source(name, shape, dtype, chunk, space, reader, encoded=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,8 @@ class Rows(Format):
     title = "rows of bytes"
     open_options: ClassVar = {"row": ("int", "How many bytes a row has.")}
 
-    def open_place(self, place, *, index=None, dataset=None, level=None, row=None):
+    def open_place(self, place, request=WHOLE):
+        row = request.option("row")
         if place.local is None or not place.local.endswith(".rows"):
             return None
         if row is None:

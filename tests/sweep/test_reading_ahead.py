@@ -69,7 +69,7 @@ class Layers:
     def volume(self):
         chunk = (self.depth, *self.shape[1:])
         space = Space(axes=("z", "y", "x"))
-        source = Source("layers", self.shape, np.dtype("u2"), chunk, (0, 0, 0), space, self)
+        source = Source("layers", self.shape, np.dtype("u2"), chunk, space, self)
         return Volume(SourceNode.of(source), space)
 
     def use(self, block):

@@ -25,7 +25,7 @@ from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
 from beam_volumes.session.provenance import versions
 from beam_volumes.storage.formats import unfinished
-from beam_volumes.storage.formats.format import Format, Listing
+from beam_volumes.storage.formats.format import Format, Listing, OpenRequest
 from beam_volumes.storage.formats.hdf5.files import split
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.outputs import provenance
@@ -118,7 +118,7 @@ def found(args: argparse.Namespace) -> Facts:
     if place is not None and place.local is not None and matching(place.local) is None:
         facts["others"] = others(source, split(place.local)[0])
     if place is not None:
-        facts["format"] = _format(place, candidates, asked, options)
+        facts["format"] = _format(place, candidates, OpenRequest(**asked, options=options))
         made_from = provenance.found(place)
         if made_from is not None:
             facts["provenance"] = made_from
@@ -251,16 +251,13 @@ def checked(source: Source) -> Facts:
     }
 
 
-def _format(
-    place: Place, candidates: Sequence[Format], asked: Mapping[str, Any], options: Mapping[str, Any]
-) -> str:
+def _format(place: Place, candidates: Sequence[Format], request: OpenRequest) -> str:
     for f in candidates:
-        own_options = {name: value for name, value in options.items() if name in f.open_options}
-        if f.open_place(place, **asked, **own_options) is not None:
+        if f.open_place(place, request.of_format(f)) is not None:
             return f.title
     names = None if place.local is None else matching(place.local)
     if names:
-        return f"{counted(len(names), 'file')}, {_format(Place.of(names[0]), candidates, asked, options)}"
+        return f"{counted(len(names), 'file')}, {_format(Place.of(names[0]), candidates, request)}"
     return "unknown"
 
 

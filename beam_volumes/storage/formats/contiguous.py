@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,16 +13,17 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import read_at, stamp_of, write_box
-from beam_volumes.storage.sources.axes import Selection
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, Selection, select
 from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger, per_axis
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
 #: Bytes that are read in one piece, and how many of whole planes.
 PIECE, PLANES = 1 << 20, 64 << 10
@@ -112,41 +113,30 @@ def copy_voxels(stored: np.ndarray, out: np.ndarray) -> None:
         np.not_equal(stored.view(np.uint8) if stored.dtype.itemsize == 1 else stored, 0, out=out)
 
 
-def contiguous(
-    name: str,
-    file: Spec,
-    *,
-    shape: Sequence[int],
+def contiguous(name: str, reader: ContiguousReader, space: Space) -> Source:
+    """A source of voxels side by side in a file, which is known to be long enough."""
+    check_dtype(name, reader.dtype)
+    return reader.chosen.source(
+        name, reader, reader.dtype, reader.shape, reader.piece, space, encoded=False
+    )
+
+
+def plain_array(
+    place: Place,
+    shape: tuple[int, ...],
     stored: np.dtype,
     at: int,
-    chosen: Selection,
-    space: Space,
-    dtype: np.dtype | None = None,
+    is_fortran: bool,
+    index: Mapping[str, int | str] | None,
 ) -> Source:
-    """A source of voxels side by side in a file, which is known to be long enough.
-
-    - ``shape``: of the dimensions as they lie in the file, the slowest first.
-    - ``stored``: the dtype in the file.
-    - ``at``: where the first voxel is.
-    - ``dtype``: that of voxels; by default as stored.
-    """
-    dtype = stored.newbyteorder("=") if dtype is None else dtype
-    if dtype not in DTYPES:
-        known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"{name} holds {stored}; voxels are one of {known}")
-    reader = ContiguousReader(file, tuple(shape), stored.str, dtype, at, chosen)
-    return Source(
-        name=name,
-        shape=chosen.triple(tuple(shape), 1),
-        dtype=dtype,
-        chunk=chosen.triple(reader.piece, 1),
-        chunk_origin=(0, 0, 0),
-        space=space,
-        reader=reader,
-        encoded=False,
-        leading=chosen.before(tuple(shape)),
-        leading_chunk=chosen.before(reader.piece),
-    )
+    """A file of one array, whose axes are those of an array of so many dimensions."""
+    axes = DEFAULT_AXES[len(shape)]
+    if is_fortran:  # x is the slowest then
+        axes, shape = axes[::-1], shape[::-1]
+    chosen = select(axes, shape, index, printable(place.text))
+    native = stored.newbyteorder("=")
+    reader = ContiguousReader(place.spec, shape, stored.str, native, at, chosen)
+    return contiguous(place.text, reader, chosen.space())
 
 
 def all_of(d: Description) -> Selection:
@@ -224,13 +214,7 @@ class InPlace(WritableFormat):
             write_box(d.kvstore["path"], at, d.shape, box, sample)
 
     def read_back(self, d: Description) -> Source:
-        return contiguous(
-            d.name,
-            d.kvstore,
-            shape=d.stored(d.shape, d.leading),
-            stored=d.dtype.newbyteorder("<"),
-            at=len(self.header(d)),
-            chosen=all_of(d),
-            space=d.space,
-            dtype=d.dtype,
-        )
+        shape, stored = tuple(d.stored(d.shape, d.leading)), d.dtype.newbyteorder("<").str
+        at = len(self.header(d))
+        reader = ContiguousReader(d.kvstore, shape, stored, d.dtype, at, all_of(d))
+        return contiguous(d.name, reader, d.space)

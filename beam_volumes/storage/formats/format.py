@@ -18,6 +18,7 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
 from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
@@ -52,6 +53,34 @@ class Listing:
     what: str = "a group"  #: How messages call such a place
 
 
+@dataclass(frozen=True)
+class OpenRequest:
+    """What the user asks for of a place, as `open_source` takes it."""
+
+    index: Mapping[str, int | str] | None = None
+    dataset: str | None = None
+    level: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  #: Those of `Format.open_options`
+
+    def option(self, name: str, default: Any = None) -> Any:
+        return self.options.get(name, default)
+
+    def of_format(self, format: Format) -> OpenRequest:
+        """The same with those options alone that a format has."""
+        own = {name: v for name, v in self.options.items() if name in format.open_options}
+        return replace(self, options=own)
+
+    def refuse_parts(self, name: str, what: str) -> None:
+        """Refuse ``dataset`` and ``level`` where a format has neither."""
+        for option, value in (("dataset", self.dataset), ("level", self.level)):
+            if value is not None:
+                raise ValueError(f"{option}={value!r}: {printable(name)} is {what} and has none")
+
+
+#: All of a place, as it opens by itself.
+WHOLE = OpenRequest()
+
+
 class Format:
     """A format that can be read."""
 
@@ -62,21 +91,11 @@ class Format:
     #: are given only if the user gives them.
     open_options: ClassVar[Options] = {}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
-        """What lies at a place, or None if it is not of this format.
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        """Open a place; None if it is not of this format.
 
-        - ``place``: it remembers the small files that were read there.
-        - ``index``, ``dataset``, ``level``: as of `open_source`; a format refuses those that it
-          does not know.
-        - ``**options``: those of its `open_options` that were given.
+        ``place`` remembers the small files that were read there. ``request.options`` are those of the
+        format's `open_options` that were given. A format refuses what it does not know of the others.
         """
         return None
 
@@ -326,7 +345,6 @@ class WritableFormat(Format):
             shape=d.shape,
             dtype=d.dtype,
             chunk=d.unit,
-            chunk_origin=(0, 0, 0),
             space=d.space,
             reader=UnitReader(self, replace(d, at=None)),
             leading=d.leading,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.sources.axes import Selection, select
-from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.sources.axes import Placement, Selection, select
+from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
 #: Gives the part ``y``, ``x`` of the plane at a position along each of the other axes, as y, x or as y, x, c.
 ReadPlane = Callable[[Mapping[str, int], slice, slice], np.ndarray]
@@ -97,56 +96,48 @@ class PlaneReader(TokenOfFields):
         return found
 
 
-def source_of_planes(
-    name: str,
-    planes: Planes,
-    axes: Sequence[str],
-    sizes: Sequence[int],
-    chunk: Sequence[int],
-    dtype: np.dtype,
-    index: Mapping[str, int | str] | None,
-    *,
-    channels: Sequence[str] = (),
-    voxel_size: tuple[float, float, float] | None = None,
-    unit: str | None = None,
-    origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
-    encoded: bool = True,
-    letters: Sequence[str] | None = None,
-    flipped: tuple[bool, bool, bool] = (False, False, False),
-) -> Source:
-    """A source of planes; parameters as of `PlaneReader`, `select` and `Space`.
+#: Names of the samples of a pixel.
+COLOURS = ("red", "green", "blue", "alpha")
 
-    ``letters`` are what axes are called in the volume, if that is not ``axes``: where planes are turned.
-    """
-    if dtype not in DTYPES:
-        known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"{name} holds {dtype}; voxels are one of {known}")
-    chosen = select(axes if letters is None else letters, sizes, index, name, channels)
-    for axis in "yx":
-        if axis not in chosen.axes:
-            raise ValueError(
-                f"index={dict(index or {})}: take one row or column by slicing instead"
-            )
-    shape, part = chosen.triple(sizes, 1), chosen.triple([max(1, c) for c in chunk], 1)
-    return Source(
-        name=name,
-        shape=shape,
-        dtype=dtype,
-        chunk=part,
-        chunk_origin=(0, 0, 0),
-        space=Space(
-            axes=chosen.axes,
-            voxel_size=voxel_size,
-            unit=unit,
-            origin=origin,
-            leading=chosen.leading,
-            channels=chosen.channels,
-        ),
-        reader=PlaneReader(planes, tuple(axes), tuple(sizes), tuple(chunk), dtype, chosen, flipped),
-        encoded=encoded,
-        leading=chosen.before(sizes),
-        leading_chunk=chosen.before(chunk),
-    )
+
+@dataclass(frozen=True)
+class PlaneImage:
+    """An image of planes, as its file describes it."""
+
+    name: str
+    planes: Planes
+    #: Those that planes are on, their extents, y and x among them, and what is read in one piece
+    axes: Sequence[str]
+    sizes: Sequence[int]
+    chunk: Sequence[int]
+    dtype: np.dtype
+    samples: int | None = None  #: Behind y and x, where a plane holds all channels
+    channels: Sequence[str] = ()  #: Their names
+    placement: Placement = field(default_factory=Placement)
+    encoded: bool = True
+    letters: Sequence[str] | None = None  #: What axes are called in the volume, if not ``axes``
+
+    def source(self, index: Mapping[str, int | str] | None) -> Source:
+        check_dtype(self.name, self.dtype)
+        after, many = ((), ()) if self.samples is None else (("c",), (self.samples,))
+        axes, sizes, chunk = (*self.axes, *after), (*self.sizes, *many), (*self.chunk, *many)
+        letters = axes if self.letters is None else (*self.letters, *after)
+        chosen = select(letters, sizes, index, self.name, self.channels)
+        for axis in "yx":
+            if axis not in chosen.axes:
+                raise ValueError(
+                    f"index={dict(index or {})}: take one row or column by slicing instead"
+                )
+        p = self.placement
+        reader = PlaneReader(self.planes, axes, sizes, chunk, self.dtype, chosen, p.flipped)
+        space = chosen.space(p.voxel_size, p.unit, p.origin)
+        part = [max(1, c) for c in chunk]
+        return chosen.source(self.name, reader, self.dtype, sizes, part, space, self.encoded)
+
+
+def refuse_colours(name: str, channels: int, samples: int) -> None:
+    if channels > 1 and samples > 1:
+        raise ValueError(f"{name}: several channels, each of {samples} colours, are not read")
 
 
 def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:

@@ -256,7 +256,6 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         shape=(z, y, x),
         dtype=dtype,
         chunk=(1, max(1, y), max(1, x)),
-        chunk_origin=(0, 0, 0),
         space=Space(axes=chosen.axes, leading=chosen.leading),
         reader=ArrayReader(view, tuple(extents), place),
         encoded=False,

@@ -239,7 +239,6 @@ def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None)
         shape=(z, y, x),
         dtype=dtype.newbyteorder("="),
         chunk=(cz, cy, cx),
-        chunk_origin=(0, 0, 0),
         space=Space(axes=chosen.axes, leading=chosen.leading),
         reader=ObjectReader(
             array, key, full, dtype.newbyteorder("="), chunk, what.library, _name_of(array)

@@ -15,7 +15,7 @@ from beam_volumes.base.space import METRES, ImpossibleSpace
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.chunked.tensorstore_spec import open_spec
-from beam_volumes.storage.formats.format import Format
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
 from beam_volumes.storage.formats.registry import formats, open_options
 from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
@@ -73,53 +73,70 @@ def open_source(
       nothing.
     """
     what = path_or_spec
+    said: dict[str, Any] = {"voxel_size": voxel_size, "unit": unit, "origin": origin}
     if is_array_object(what):
         found = described(what)
-        what, said = found.what, found.space
+        what = found.what
         if found.dataset is not None:
             dataset = found.dataset if dataset is None else f"{found.dataset}/{dataset}"
-        voxel_size = said.get("voxel_size") if voxel_size is None else voxel_size
-        origin = said.get("origin") if origin is None else origin
-        unit = said.get("unit") if unit is None else unit
+        said = {name: found.space.get(name) if v is None else v for name, v in said.items()}
     what = _plain(what)
-    if dataset is not None:
-        dataset = str(dataset)  # series have numbers
-    given = {name: value for name, value in options.items() if value is not None}
-    known = open_options()
-    for name in given:
-        if name not in known:
-            raise TypeError(
-                f"there is no option {name}={given[name]!r} of open; there are "
-                f"{', '.join([*_EVERYWHERE, *known])}"
-            )
+    given = _known(options)
     letters = () if axes is None else letters_of(axes)
     taken = {axis: at for axis, at in (index or {}).items() if axis in letters}
     first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
+    dataset = None if dataset is None else str(dataset)  # series have numbers
+    request = OpenRequest(first, dataset, level, given)
+    source, request = _opened(what, request, mpp, said["voxel_size"] is not None)
+    if letters:
+        source = pointed(renamed(source, letters), taken)
+    if _is_stored(what):
+        unfinished.warn(unfinished.of_extents(source.reader.extents))
+        asked = {
+            "path_or_spec": what,
+            "index": index,
+            "dataset": dataset,
+            "level": request.level,
+            **({"axes": axes} if letters else {}),
+            **request.options,
+        }
+        source = replace(source, asked=asked)
+    return replace(source, space=space_said(source.space, source.name, **said))
+
+
+def _known(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, once some format has each of them."""
+    given = {name: value for name, value in options.items() if value is not None}
+    known = open_options()
+    for name, value in given.items():
+        if name not in known:
+            raise TypeError(
+                f"there is no option {name}={value!r} of open; there are "
+                f"{', '.join([*_EVERYWHERE, *known])}"
+            )
+    return given
+
+
+def _opened(
+    what: Any, request: OpenRequest, mpp: float | None, has_size: bool
+) -> tuple[Source, OpenRequest]:
+    """What is asked for, with the level and the options by which it was opened."""
     try:
         if mpp is not None:
-            level = _level_of(what, mpp, first, dataset, level, given)
+            request = replace(request, level=_level_of(what, mpp, request))
         try:
-            source = _open(what, first, dataset, level, given)
+            return _open(what, request), request
         except UnclearSize:
-            if voxel_size is None or "affine" in given:
+            if not has_size or "affine" in request.options:
                 raise
-            given["affine"] = "drop"
-            source = _open(what, first, dataset, level, given)
+            request = replace(request, options={**request.options, "affine": "drop"})
+            return _open(what, request), request
     except (ValueError, OSError) as error:
         place = Place.of(_scheme_of(what)[1]).local if isinstance(what, str) else None
         run = None if place is None else unfinished.at(place)
         if run is not None and len(error.args) == 1:
             error.args = (f"{error}; {run}",)
         raise
-    if letters:
-        source = pointed(renamed(source, letters), taken)
-    if _is_stored(what):
-        unfinished.warn(unfinished.of_extents(source.reader.extents))
-        asked = {"path_or_spec": what, "index": index, "dataset": dataset, "level": level}
-        asked |= {"axes": axes} if letters else {}
-        source = replace(source, asked={**asked, **given})
-    space = space_said(source.space, source.name, voxel_size, unit, origin)
-    return replace(source, space=space)
 
 
 def reopened(source: Source) -> Source:
@@ -201,56 +218,53 @@ def _is_stored(what: Any) -> bool:
     return not isinstance(what, np.ndarray | ArrayObject)
 
 
-def _open(
-    what: Any,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-    level: int | None,
-    given: Mapping[str, Any],
-) -> Source:
+def _open(what: Any, request: OpenRequest) -> Source:
     if isinstance(what, list):
-        if (
-            not all(isinstance(item, str | dict | list | np.ndarray | ArrayObject) for item in what)
-            or not what
-        ):
+        known = (str, dict, list, np.ndarray, ArrayObject)
+        if not what or not all(isinstance(item, known) for item in what):
             kinds = ", ".join(sorted({type(item).__name__ for item in what})) or "nothing"
             raise TypeError(
                 f"cannot open a list of {kinds}; give paths, URLs, TensorStore specs or numpy arrays"
                 + ("; bv.concatenate joins volumes" if "Volume" in kinds else "")
             )
-        return _stacked(what, index, dataset, level, given)
-    if isinstance(what, np.ndarray | ArrayObject | dict):
-        for option, value in {"dataset": dataset, "level": level, **given}.items():
-            if value is not None:
-                raise ValueError(f"{option}={value!r} is for paths and URLs only")
-        if isinstance(what, np.ndarray):
-            return open_array(what, index)
-        if isinstance(what, ArrayObject):
-            return open_object(what, index)
-        if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
-            raise ValueError(
-                f"{url(kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
-                "array's 'driver' and a 'kvstore'"
-            )
-        return open_spec(what, index=index)
-    if not isinstance(what, str):
+        return _stacked(what, request)
+    if isinstance(what, str):
+        return _open_place(what, request)
+    if not isinstance(what, np.ndarray | ArrayObject | dict):
         raise TypeError(
             f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or an array"
         )
+    given = {"dataset": request.dataset, "level": request.level, **request.options}
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option}={value!r} is for paths and URLs only")
+    if isinstance(what, np.ndarray):
+        return open_array(what, request.index)
+    if isinstance(what, ArrayObject):
+        return open_object(what, request.index)
+    if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
+        raise ValueError(
+            f"{url(kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
+            "array's 'driver' and a 'kvstore'"
+        )
+    return open_spec(what, request=request)
+
+
+def _open_place(what: str, request: OpenRequest) -> Source:
     place, those = asked_at(what)
     for format in those:
-        its = {name: value for name, value in given.items() if name in format.open_options}
+        own = request.of_format(format)
         try:
-            source = format.open_place(place, index=index, dataset=dataset, level=level, **its)
+            source = format.open_place(place, own)
         except ImpossibleSpace as error:
             raise ValueError(f"{printable(place.text)} has {error}") from None
         if source is None:
             continue
-        for name in given:
-            if name not in its:
+        for name, value in request.options.items():
+            if name not in own.options:
                 having = ", ".join(f.title for f in formats() if name in f.open_options)
                 raise ValueError(
-                    f"{name}={given[name]!r} is for {having}; {place.text} is {format.title}"
+                    f"{name}={value!r} is for {having}; {place.text} is {format.title}"
                 )
         if place.local is None:
             is_folder = getattr(source.reader, "folder", False)
@@ -259,32 +273,26 @@ def _open(
     names = None if place.local is None else matching(place.local)
     if names is not None:
         scheme, _ = _scheme_of(what)
-        items = [scheme + name for name in names]
-        return _stacked(items, index, dataset, level, given, place.text)
+        return _stacked([scheme + name for name in names], request, place.text)
     raise _unknown(place, those)
 
 
-def _level_of(
-    what: Any,
-    mpp: float,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-    level: int | None,
-    given: Mapping[str, Any],
-) -> int | None:
+def _level_of(what: Any, mpp: float, request: OpenRequest) -> int | None:
     """The coarsest level whose pixels are no larger than so many micrometers; None if there is one alone."""
     if isinstance(mpp, bool) or not isinstance(mpp, int | float) or not 0 < mpp < float("inf"):
         raise ValueError(f"mpp={mpp!r}: give the size of a pixel in micrometers, such as mpp=0.5")
-    if level is not None:
-        raise ValueError(f"mpp={mpp!r} and level={level!r}: each chooses a level; give one of them")
+    if request.level is not None:
+        raise ValueError(
+            f"mpp={mpp!r} and level={request.level!r}: each chooses a level; give one of them"
+        )
     if not isinstance(what, str):
         raise ValueError(f"mpp={mpp!r} is for paths and URLs only")
     place, those = asked_at(what)
-    listings = (format.listing(place, dataset) for format in those)
+    listings = (format.listing(place, request.dataset) for format in those)
     levels = next((len(found.levels) for found in listings if found is not None), 0)
     sizes = []
     for k in range(max(levels, 1)):
-        space = _open(what, index, dataset, k if levels else None, given).space
+        space = _open(what, replace(request, level=k if levels else None)).space
         if space.voxel_size is None or space.unit not in METRES:
             raise ValueError(
                 f"mpp={mpp!r}: {place.text} does not say how large its pixels are; choose by level="
@@ -314,26 +322,20 @@ def _check_kind(place: Place) -> None:
         )
 
 
-def _stacked(
-    items: Sequence[Any],
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-    level: int | None,
-    given: Mapping[str, Any],
-    name: str | None = None,
-) -> Source:
+def _stacked(items: Sequence[Any], request: OpenRequest, name: str | None = None) -> Source:
     """Volumes one on top of another; slices among them may be lost if ``missing=`` says what is read."""
-    missing = given.get("missing")
+    missing = request.option("missing")
     if missing not in ("repeat", "fill"):
-        many = _many(items, level) if index is None and dataset is None else None
+        is_plain = request.index is None and request.dataset is None and request.level is None
+        many = _many(items) if is_plain else None
         if many is not None:
             return many
-        parts = [_open(item, index, dataset, level, given) for item in items]
+        parts = [_open(item, request) for item in items]
         return on_top(parts, name or _several(parts))
     found: list[Source | None] = []
     for item in items:
         try:
-            found.append(_open(item, index, dataset, level, given))
+            found.append(_open(item, request))
         except FileNotFoundError as error:
             if not isinstance(item, str) or is_pattern(item):
                 raise
@@ -347,15 +349,15 @@ def _stacked(
     return on_top(parts, name or _several(parts), instead, lost)
 
 
-def _many(items: Sequence[Any], level: int | None) -> Source | None:
+def _many(items: Sequence[Any]) -> Source | None:
     """More files than are soon opened, each looked at when it is read; None if they are not such."""
-    if len(items) <= _MANY or level is not None:
+    if len(items) <= _MANY:
         return None
     if not all(isinstance(item, str) and "://" not in item for item in items):
         return None
     if any(map(is_pattern, items)):
         return None
-    first = _open(items[0], None, None, None, {})
+    first = _open(items[0], WHOLE)
     found = (format.open_many(items, first) for format in formats())
     return next((source for source in found if source is not None), None)
 

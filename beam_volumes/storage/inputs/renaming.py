@@ -11,10 +11,9 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.space import AXES, LEADING, Space
-from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
 from beam_volumes.storage.sources.axes import position_along
-from beam_volumes.storage.sources.source import Source, TokenOfFields
+from beam_volumes.storage.sources.source import ForwardingReader, Source
 
 T = TypeVar("T")
 
@@ -111,7 +110,7 @@ def _triple(values: Sequence[T]) -> tuple[T, T, T]:
 
 
 @dataclass(frozen=True, eq=False)
-class RenamedReader(TokenOfFields):
+class RenamedReader(ForwardingReader):
     """What a source reads, with its axes in another order."""
 
     source: Source
@@ -120,32 +119,8 @@ class RenamedReader(TokenOfFields):
     places: tuple[int | None, ...]
 
     @property
-    def portable(self) -> bool:
-        return self.source.portable
-
-    @property
-    def remote(self) -> bool:
-        return self.source.reader.remote
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.source.reader.extents
-
-    @property
-    def decode_bytes(self) -> int:
-        return self.source.decode_bytes
-
-    @property
-    def remark(self) -> str:
-        return self.source.remark
-
-    @property
-    def lost(self) -> Mapping[str, str]:
-        return self.source.lost
-
-    @property
-    def held(self) -> bool:
-        return self.source.held
+    def inner(self) -> Any:
+        return self.source.reader
 
     @property
     def array(self) -> np.ndarray | None:

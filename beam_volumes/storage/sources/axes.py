@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorstore as ts
@@ -14,9 +14,7 @@ import tensorstore as ts
 from beam_volumes.base.space import AXES, LEADING, METRES, Space, times
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.errors import VolumeError
-
-if TYPE_CHECKING:
-    from beam_volumes.storage.sources.source import Source
+from beam_volumes.storage.sources.source import Reader, Source
 
 #: What arrays without names of axes are taken for.
 DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
@@ -220,6 +218,16 @@ def _per_axis(
 
 
 @dataclass(frozen=True)
+class Placement:
+    """How voxels lie in space: per z, y, x, of axes that are reversed where ``flipped`` says so."""
+
+    voxel_size: tuple[float, float, float] | None = None
+    unit: str | None = None
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+
+
+@dataclass(frozen=True)
 class Selection:
     """Which dimensions are fixed, and which are the volume's axes."""
 
@@ -249,6 +257,39 @@ class Selection:
         dims = dict(self.dims)
         z, y, x = (values[dims[a]] if a in dims else default for a in AXES)
         return (z, y, x)
+
+    def space(
+        self,
+        voxel_size: tuple[float, float, float] | None = None,
+        unit: str | None = None,
+        origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    ) -> Space:
+        return Space(
+            self.axes, voxel_size, unit, origin, leading=self.leading, channels=self.channels
+        )
+
+    def source(
+        self,
+        name: str,
+        reader: Reader,
+        dtype: np.dtype,
+        sizes: Sequence[int],
+        chunk: Sequence[int],
+        space: Space,
+        encoded: bool = True,
+    ) -> Source:
+        """A source by the extents of a file's dimensions, and by how much of each is decoded at once."""
+        return Source(
+            name=name,
+            shape=self.triple(sizes, 1),
+            dtype=dtype,
+            chunk=self.triple(chunk, 1),
+            space=space,
+            reader=reader,
+            encoded=encoded,
+            leading=self.before(sizes),
+            leading_chunk=self.before(chunk),
+        )
 
     def apply(self, store: Any) -> Any:
         """The leading axes, z, y, x, from 0, of a `tensorstore.TensorStore` or `tensorstore.Spec`."""

@@ -56,6 +56,15 @@ class Reader(Protocol):
         ...
 
 
+def check_dtype(name: str, dtype: np.dtype) -> np.dtype:
+    """Refuse a dtype that voxels cannot have; else give it in the byte order of this machine."""
+    native = dtype.newbyteorder("=")
+    if native not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"{name} holds {dtype}; voxels are one of {known}")
+    return native
+
+
 class TokenOfFields:
     """A dataclass of plain data: its token is a digest of all its fields.
 
@@ -80,10 +89,10 @@ class Source:
     shape: Triple
     dtype: np.dtype
     chunk: Triple  #: The decode unit: a chunk, the inner chunk of a shard, a slice
-    #: Where that grid starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop
-    chunk_origin: Triple
     space: Space
     reader: Reader  #: Opens it
+    #: Where the grid of chunks starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop
+    chunk_origin: Triple = (0, 0, 0)
     offset: Triple = (0, 0, 0)  #: Voxel (0, 0, 0) in what the reader opens
     encoded: bool = True  #: Whether a codec compresses the chunks
     #: What `open_source` was given, to open it anew; None where that is not possible
@@ -126,12 +135,12 @@ class Source:
     @property
     def remark(self) -> str:
         """What plans say of how it is read: why it is slow, or which slices are lost; often empty."""
-        return getattr(self.stored.reader, "remark", "")
+        return getattr(self.reader, "remark", "")
 
     @property
     def lost(self) -> Mapping[str, str]:
         """The slices that are lost, and what is read in their place."""
-        return getattr(self.stored.reader, "lost", {})
+        return getattr(self.reader, "lost", {})
 
     @property
     def portable(self) -> bool:
@@ -337,8 +346,45 @@ def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
     )
 
 
+class ForwardingReader(TokenOfFields):
+    """A reader of what another one reads: all but the voxels is the same."""
+
+    @property
+    def inner(self) -> Any:
+        """The other reader."""
+        raise NotImplementedError
+
+    @property
+    def portable(self) -> bool:
+        return bool(self.inner.portable)
+
+    @property
+    def remote(self) -> bool:
+        return bool(self.inner.remote)
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.inner.extents  # type: ignore[no-any-return]
+
+    @property
+    def decode_bytes(self) -> int:
+        return getattr(self.inner, "decode_bytes", 0)
+
+    @property
+    def remark(self) -> str:
+        return getattr(self.inner, "remark", "")
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        return getattr(self.inner, "lost", {})
+
+    @property
+    def held(self) -> bool:
+        return getattr(self.inner, "held", False)
+
+
 @dataclass(frozen=True, eq=False)
-class PointReader(TokenOfFields):
+class PointReader(ForwardingReader):
     """One point in time or one channel of what a reader opens."""
 
     whole: Reader
@@ -346,6 +392,10 @@ class PointReader(TokenOfFields):
     at: tuple[int | tuple[int, int] | None, ...]
     chunk: tuple[int, ...]  #: How many points of these axes a decode unit holds
     chunk_bytes: int  #: Of one point of a decode unit
+
+    @property
+    def inner(self) -> Reader:
+        return self.whole
 
     def fixed(self, d: int, at: int | tuple[int, int]) -> PointReader:
         """A point, or a range, along axis ``d`` of those that are left."""
@@ -357,22 +407,6 @@ class PointReader(TokenOfFields):
         return replace(self, at=tuple(now))
 
     @property
-    def portable(self) -> bool:
-        return self.whole.portable
-
-    @property
-    def remote(self) -> bool:
-        return self.whole.remote
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.whole.extents
-
-    @property
-    def held(self) -> bool:
-        return getattr(self.whole, "held", False)
-
-    @property
     def array(self) -> np.ndarray | None:
         whole: np.ndarray | None = getattr(self.whole, "array", None)
         return whole if whole is None else whole[self._index]
@@ -380,21 +414,13 @@ class PointReader(TokenOfFields):
     @property
     def decode_bytes(self) -> int:
         """Of a unit with all that it holds."""
-        own: int = getattr(self.whole, "decode_bytes", 0)
+        own = super().decode_bytes
         several = self.channels_per_chunk > 1 and not self.held
         return max(own, self.channels_per_chunk * self.chunk_bytes) if several else own
 
     @property
     def channels_per_chunk(self) -> int:
         return math.prod(self.chunk)
-
-    @property
-    def remark(self) -> str:
-        return getattr(self.whole, "remark", "")
-
-    @property
-    def lost(self) -> Mapping[str, str]:
-        return getattr(self.whole, "lost", {})
 
     @property
     def stack(self) -> str | None:
@@ -429,7 +455,7 @@ class PointReader(TokenOfFields):
 
 
 @dataclass(frozen=True, eq=False)
-class ViewReader(TokenOfFields):
+class ViewReader(ForwardingReader):
     """A source with its axes in another order, some reversed, or only every so many-th voxel."""
 
     source: Source
@@ -438,24 +464,8 @@ class ViewReader(TokenOfFields):
     step: Triple = (1, 1, 1)
 
     @property
-    def portable(self) -> bool:
-        return self.source.portable
-
-    @property
-    def remote(self) -> bool:
-        return self.source.reader.remote
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.source.reader.extents
-
-    @property
-    def decode_bytes(self) -> int:
-        return self.source.decode_bytes
-
-    @property
-    def held(self) -> bool:
-        return self.source.held
+    def inner(self) -> Reader:
+        return self.source.reader
 
     @property
     def array(self) -> np.ndarray | None:

@@ -151,7 +151,6 @@ def on_top(
         shape=(depth, *first.shape[1:]),
         dtype=first.dtype,
         chunk=chunk,
-        chunk_origin=(0, 0, 0),
         space=space,
         reader=StackReader(tuple(parts), (*before, *chunk), instead or {}, lost or {}),
         encoded=any(part.encoded for part in parts),

@@ -71,9 +71,7 @@ class BlockSource(Source):
     @classmethod
     def of(cls, array: np.ndarray, block: Box, shape: Triple, space: Space) -> BlockSource:
         z, y, x = (max(1, n) for n in block.shape)
-        return cls(
-            "the slab", shape, array.dtype, (z, y, x), (0, 0, 0), space, _Array(array), block=block
-        )
+        return cls("the slab", shape, array.dtype, (z, y, x), space, _Array(array), block=block)
 
     def open(self) -> ts.TensorStore:
         store = ts.array(self.reader.voxels, copy=False, write=False, context=context())  # type: ignore[attr-defined]

@@ -14,13 +14,20 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.storage.formats.chunked.repacked import Varlength, is_varlength
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, SpecReader, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import (
+    MISSING,
+    ArrayMetadata,
+    SpecReader,
+    open_spec,
+)
 from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.formats.format import (
     CHUNKS,
+    WHOLE,
     Content,
     Layout,
     Listing,
+    OpenRequest,
     Options,
     WritableFormat,
     owned_names,
@@ -77,26 +84,16 @@ class N5(WritableFormat):
         ),
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "fill",
-        affine: str | None = None,
-        **_: Any,
-    ) -> Source | None:
-        root = place.json(ATTRIBUTES)
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        root, dataset, level = place.json(ATTRIBUTES), request.dataset, request.level
         if root is None and (dataset is None or place.below(dataset).json(ATTRIBUTES) is None):
             return None
         found: Mapping[str, Any] = root or {}
-        if "dimensions" in found and dataset is not None:
-            raise ValueError(
-                f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
-            )
         if dataset is not None:
+            if "dimensions" in found:
+                raise ValueError(
+                    f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
+                )
             inside = place.below(dataset).json(ATTRIBUTES)
             if inside is None:
                 raise ValueError(
@@ -108,7 +105,7 @@ class N5(WritableFormat):
                 raise ValueError(
                     f"level={level}: {place.text} is one array; open the group of its levels"
                 )
-            return _array(place, found, {}, 0, index, missing, place.text, affine)
+            return _array(place, found, {}, 0, place.text, request)
         levels = list(_levels(place))
         if not levels:
             if root is not None and dataset is None and "n5" not in root:
@@ -119,8 +116,8 @@ class N5(WritableFormat):
         k = 0 if level is None else level
         if not 0 <= k < len(levels):
             raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(levels) - 1}")
-        name = place.text if k == 0 else place.below(f"s{k}").text
-        return _array(place.below(f"s{k}"), levels[k], found, k, index, missing, name, affine)
+        below = place.below(f"s{k}")
+        return _array(below, levels[k], found, k, place.text if k == 0 else below.text, request)
 
     def levels(self, place: Place) -> Sequence[str]:
         return [f"s{k}" for k, _ in enumerate(_levels(place))]
@@ -223,13 +220,8 @@ class N5(WritableFormat):
         return store[(slice(None),) * len(d.leading) + shown]
 
     def read_back(self, d: Description) -> Source:
-        source = open_spec(
-            self._spec(d, d.shape),
-            name=d.name,
-            axes=d.space.all_axes[::-1],
-            channels=d.space.channels,
-        )
-        return replace(source, space=d.space)
+        about = ArrayMetadata(name=d.name, axes=d.space.all_axes[::-1], channels=d.space.channels)
+        return replace(open_spec(self._spec(d, d.shape), about), space=d.space)
 
     def _spec(self, d: Description, shape: Triple) -> dict[str, Any]:
         return {
@@ -272,10 +264,8 @@ def _array(
     own: Mapping[str, Any],
     group: Mapping[str, Any],
     level: int,
-    index: Mapping[str, int | str] | None,
-    missing: str,
     name: str,
-    affine: str | None,
+    request: OpenRequest,
 ) -> Source:
     """An array of its attributes and those of the group that it is a level of."""
     told = Foreign(place.text, "N5 attributes")
@@ -295,20 +285,18 @@ def _array(
         metadata["compression"] = {"type": own["compressionType"]}
         spec |= {"metadata": metadata, "assume_metadata": True}
     ours = own.get(OURS)
-    source = open_spec(
-        spec,
+    about = ArrayMetadata(
         name=name,
         axes=axes,
-        index=index,
+        channels=names_in(ours.get("channels")) if isinstance(ours, dict) else (),
         scale=scale,
         translation=translation,
         units=units,
-        missing=missing,
-        affine=affine,
-        channels=names_in(ours.get("channels")) if isinstance(ours, dict) else (),
     )
+    source = open_spec(spec, about, request)
     if isinstance(source.reader, SpecReader) and any(map(is_varlength, _some_blocks(place, rank))):
-        source = replace(source, reader=Varlength(source.reader, name, missing == "error"))
+        is_strict = request.option("missing") == "error"
+        source = replace(source, reader=Varlength(source.reader, name, is_strict))
     return source.as_mask() if is_mask(own) else source
 
 

@@ -15,7 +15,7 @@ from beam_volumes.storage.formats.chunked.ome_metadata import (
     grid_of,
     image_metadata,
 )
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
 from beam_volumes.storage.formats.chunked.zarr import (
     OURS,
     Node,
@@ -26,7 +26,14 @@ from beam_volumes.storage.formats.chunked.zarr import (
     is_mask,
     paths_of,
 )
-from beam_volumes.storage.formats.format import PROVENANCE, Content, Listing, Options
+from beam_volumes.storage.formats.format import (
+    PROVENANCE,
+    WHOLE,
+    Content,
+    Listing,
+    OpenRequest,
+    Options,
+)
 from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place
@@ -66,72 +73,31 @@ class OmeZarr(Zarr):
     def array_of(self, d: Description) -> tuple[str, ...]:
         return (str(d.level or 0),)
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "fill",
-        affine: str | None = None,
-        well: str | None = None,
-        field: int | str | None = None,
-        **_: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         node = find(place)
         if node is None or node.is_array:
             return None
-        how: dict[str, Any] = {
-            "index": index, "level": level, "missing": missing, "affine": affine
-        }  # fmt: skip
         metadata = Foreign(
             place.text, "OME metadata", "mend them, or open one of its arrays by a path of its own"
         )
         ome = node.attributes.get("ome")
         ome = metadata.mapping(node.attributes if ome is None else ome, "ome")
-        images = metadata.list(ome.get("multiscales"), "multiscales")
-        if dataset is None and "plate" in ome:
-            below = _well(place, metadata.mapping(ome["plate"], "plate"), metadata, well)
-            return self.open_place(below, field=field, **how)
-        if well is not None:
-            raise ValueError(f"well={well!r}: {place.text} is no plate; leave well= out")
-        if dataset is None and "well" in ome:
-            below = _field(place, metadata.mapping(ome["well"], "well"), metadata, field)
-            return self.open_place(below, **how)
-        if field is not None:
-            raise ValueError(f"field={field!r}: {place.text} is no well; leave field= out")
-        if not images:
-            if dataset is None and "bioformats2raw.layout" in ome:
-                dataset = _only_series(place, metadata)
-            if dataset is None and isinstance(ome.get("labels"), list):
-                names = ", ".join(repr(n) for n in ome["labels"][:SHOWN])
-                raise ValueError(
-                    f"{place.text} holds labels: choose one by dataset=; there are {names or 'none'}"
-                )
-            if dataset is None:
-                return None
-            return self.open_place(place.below(dataset), **how)
-        image, dataset = _image_of(
-            [metadata.mapping(m, f"multiscales[{k}]") for k, m in enumerate(images)],
-            dataset,
-            place,
-        )
-        if image is None:
-            assert dataset is not None
-            return self.open_place(place.below(dataset), **how)
-        levels = [
-            metadata.mapping(d, f"datasets[{k}]")
-            for k, d in enumerate(metadata.list(image.get("datasets"), "datasets"))
+        images = [
+            metadata.mapping(m, f"multiscales[{k}]")
+            for k, m in enumerate(metadata.list(ome.get("multiscales"), "multiscales"))
         ]
-        paths = [metadata.text(d.get("path"), f"datasets[{k}].path") for k, d in enumerate(levels)]
-        if not paths:
-            raise metadata.error("datasets", "empty")
-        for path in paths:
-            check_key(place.text, path)
+        below = _below(place, ome, bool(images), metadata, request)
+        if below is not None:
+            return self.open_place(*below)
+        if not images:
+            return None
+        image, dataset = _image_of(images, request.dataset, place)
+        levels, paths = ([], []) if image is None else _checked_levels(image, place, metadata)
+        if dataset is not None and dataset not in paths:
+            return self.open_place(place.below(dataset), _plain(request))
+        assert image is not None
+        level = request.level
         if dataset is not None:
-            if dataset not in paths:
-                return self.open_place(place.below(dataset), **how)
             if level is not None:
                 raise ValueError(
                     f"dataset={dataset!r} and level={level} both choose a level; give one of them"
@@ -147,24 +113,15 @@ class OmeZarr(Zarr):
             )
         axes, units = axes_of(image, metadata)
         scale, translation = grid_of(levels[level], image, metadata)
-        omero = metadata.mapping(ome.get("omero") or {}, "omero")
-        channels = [
-            str(metadata.mapping(c, f"omero.channels[{k}]").get("label", k))
-            for k, c in enumerate(metadata.list(omero.get("channels"), "omero.channels"))
-        ]
-        source = open_spec(
-            array.spec,
+        about = ArrayMetadata(
             name=place.text if level == 0 else array.place.text,
             axes=axes,
-            index=index,
-            channels=channels,
+            channels=_channels(ome, metadata),
             scale=scale,
             translation=translation,
             units=units,
-            missing=missing,
-            affine=affine,
         )
-        source = replace(source, labels="image-label" in ome)
+        source = replace(open_spec(array.spec, about, request), labels="image-label" in ome)
         return source.as_mask() if is_mask(array.attributes) else source
 
     def levels(self, place: Place) -> Sequence[str]:
@@ -272,6 +229,67 @@ class OmeZarr(Zarr):
 
 
 FORMATS = (OmeZarr(),)
+
+
+def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
+    """What is asked for of a place below: neither a part of a plate nor a dataset."""
+    own = {k: v for k, v in request.options.items() if k not in ("well", "field")}
+    return replace(request, dataset=None, options={**own, **options})
+
+
+def _below(
+    place: Place,
+    ome: Mapping[str, Any],
+    has_images: bool,
+    metadata: Foreign,
+    request: OpenRequest,
+) -> tuple[Place, OpenRequest] | None:
+    """The place below a plate, a well or a collection that is meant; None of an image, or of nothing."""
+    dataset, well, field = request.dataset, request.option("well"), request.option("field")
+    if dataset is None and "plate" in ome:
+        below = _well(place, metadata.mapping(ome["plate"], "plate"), metadata, well)
+        return below, _plain(request, **({} if field is None else {"field": field}))
+    if well is not None:
+        raise ValueError(f"well={well!r}: {place.text} is no plate; leave well= out")
+    if dataset is None and "well" in ome:
+        below = _field(place, metadata.mapping(ome["well"], "well"), metadata, field)
+        return below, _plain(request)
+    if field is not None:
+        raise ValueError(f"field={field!r}: {place.text} is no well; leave field= out")
+    if has_images:
+        return None
+    if dataset is None and "bioformats2raw.layout" in ome:
+        dataset = _only_series(place, metadata)
+    if dataset is None and isinstance(ome.get("labels"), list):
+        names = ", ".join(repr(n) for n in ome["labels"][:SHOWN])
+        raise ValueError(
+            f"{place.text} holds labels: choose one by dataset=; there are {names or 'none'}"
+        )
+    return None if dataset is None else (place.below(dataset), _plain(request))
+
+
+def _checked_levels(
+    image: Mapping[str, Any], place: Place, metadata: Foreign
+) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The levels of an image, and their paths."""
+    levels = [
+        metadata.mapping(d, f"datasets[{k}]")
+        for k, d in enumerate(metadata.list(image.get("datasets"), "datasets"))
+    ]
+    paths = [metadata.text(d.get("path"), f"datasets[{k}].path") for k, d in enumerate(levels)]
+    if not paths:
+        raise metadata.error("datasets", "empty")
+    for path in paths:
+        check_key(place.text, path)
+    return levels, paths
+
+
+def _channels(ome: Mapping[str, Any], metadata: Foreign) -> list[str]:
+    omero = metadata.mapping(ome.get("omero") or {}, "omero")
+    return [
+        str(metadata.mapping(c, f"omero.channels[{k}]").get("label", k))
+        for k, c in enumerate(metadata.list(omero.get("channels"), "omero.channels"))
+    ]
 
 
 def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:

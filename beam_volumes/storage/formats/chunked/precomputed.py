@@ -17,12 +17,14 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.storage.formats.chunked.precomputed_shards import Shards, shard_layouts
 from beam_volumes.storage.formats.chunked.repacked import Unpacked
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
 from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.formats.format import (
     CHUNKS,
+    WHOLE,
     Content,
     Layout,
+    OpenRequest,
     Options,
     WritableFormat,
     owned_names,
@@ -99,16 +101,7 @@ class Precomputed(WritableFormat):
         **PYRAMID,
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "fill",
-        **_: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         info = _info(place)
         if info is None:
             return None
@@ -119,53 +112,34 @@ class Precomputed(WritableFormat):
         keys = [told.text(s.get("key"), f"scales[{k}].key") for k, s in enumerate(scales)]
         for key in keys:
             check_key(place.text, key)
-        if dataset is not None:
-            if dataset not in keys:
-                raise ValueError(
-                    f"dataset={dataset!r}: {place.text} has the scales {', '.join(keys)}"
-                )
-            if level is not None:
-                raise ValueError(
-                    f"dataset={dataset!r} and level={level} both choose a scale; give one of them"
-                )
-            level = keys.index(dataset)
-        k = 0 if level is None else level
-        if not 0 <= k < len(scales):
-            raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(scales) - 1}")
-        scale = scales[k]
+        k = _which_scale(keys, place, request)
         name = place.text if k == 0 else place.below(keys[k]).text
-        is_packed = _check(scale, place, keys[k], missing, name)
-        sizes = [
-            told.numbers(s.get("resolution"), f"scales[{i}].resolution", 3)
-            for i, s in enumerate(scales[: k + 1])
-        ]
-        for i, size in enumerate(sizes):
-            if not min(size) > 0:
-                raise told.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
+        is_strict = request.option("missing") == "error"
+        is_packed = _check(scales[k], place, keys[k], is_strict, name)
+        sizes = _sizes(scales[: k + 1], told)
         ours = info.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         if ours.get("axes") == ["y", "x"]:
-            index = {"z": 0, **(index or {})}
+            request = replace(request, index={"z": 0, **(request.index or {})})
         made = ours.get("pyramid")
         middle = middle_of(str(made.get("method")) if isinstance(made, dict) else "")
-        source = open_spec(
-            {
-                "driver": "neuroglancer_precomputed",
-                "kvstore": place.directory,
-                "scale_index": k,
-            },
+        about = ArrayMetadata(
             name=name,
             axes=("x", "y", "z", "c"),
-            index=index,
+            channels=names_in(ours.get("channels")),
             scale=[*sizes[k], 1.0],
             # A voxel of a coarser scale has its centre amid those that it was made of.
             translation=[*(middle * (b - a) for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
             unit="nanometer",
-            missing=missing,
-            channels=names_in(ours.get("channels")),
         )
+        spec = {
+            "driver": "neuroglancer_precomputed",
+            "kvstore": place.directory,
+            "scale_index": k,
+        }
+        source = open_spec(spec, about, request)
         if is_packed:
-            unpacked = Unpacked(source.reader, name, missing == "error")  # type: ignore[arg-type]
+            unpacked = Unpacked(source.reader, name, is_strict)  # type: ignore[arg-type]
             source = replace(source, reader=unpacked)
         source = replace(source, labels=info.get("type") == "segmentation")
         if k > 0:
@@ -361,13 +335,8 @@ class Precomputed(WritableFormat):
         index: dict[str, int | str] = {a: 0 for a in "z" if a not in d.space.axes}
         if not d.leading:
             index["c"] = 0
-        source = open_spec(
-            self._spec(d),
-            name=d.name,
-            axes=("x", "y", "z", "c"),
-            index=index,
-            channels=d.space.channels,
-        )
+        about = ArrayMetadata(name=d.name, axes=("x", "y", "z", "c"), channels=d.space.channels)
+        source = open_spec(self._spec(d), about, OpenRequest(index=index))
         return replace(source, space=d.space, labels=d.options["type"] == "segmentation")
 
     def _spec(self, d: Description) -> dict[str, Any]:
@@ -412,7 +381,34 @@ def _info(place: Place) -> Mapping[str, Any] | None:
     return info
 
 
-def _check(scale: Mapping[str, Any], place: Place, key: str, missing: str, name: str) -> bool:
+def _which_scale(keys: Sequence[str], place: Place, request: OpenRequest) -> int:
+    dataset, level = request.dataset, request.level
+    if dataset is not None:
+        if dataset not in keys:
+            raise ValueError(f"dataset={dataset!r}: {place.text} has the scales {', '.join(keys)}")
+        if level is not None:
+            raise ValueError(
+                f"dataset={dataset!r} and level={level} both choose a scale; give one of them"
+            )
+        level = keys.index(dataset)
+    k = 0 if level is None else level
+    if not 0 <= k < len(keys):
+        raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(keys) - 1}")
+    return k
+
+
+def _sizes(scales: Sequence[Mapping[str, Any]], told: Foreign) -> list[Sequence[float]]:
+    """The voxel sizes of scales, as x, y, z."""
+    sizes = []
+    for i, scale in enumerate(scales):
+        size = told.numbers(scale.get("resolution"), f"scales[{i}].resolution", 3)
+        if not min(size) > 0:
+            raise told.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
+        sizes.append(size)
+    return sizes
+
+
+def _check(scale: Mapping[str, Any], place: Place, key: str, is_strict: bool, name: str) -> bool:
     """Refuse what cannot be read, or would be taken for empty; whether chunks are files with gzip around.
 
     That is how cloud-volume writes on a disk, where TensorStore would find nothing.
@@ -424,7 +420,7 @@ def _check(scale: Mapping[str, Any], place: Place, key: str, missing: str, name:
             "with cloud-volume or igneous"
         )
     if scale.get("sharding") is not None:
-        if missing == "error":
+        if is_strict:
             raise ValueError(
                 f"missing='error': {name} is sharded, and in shards a chunk that is missing is always data; "
                 "leave missing= out"

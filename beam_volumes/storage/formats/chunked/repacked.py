@@ -15,13 +15,12 @@ import tensorstore as ts
 from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
 from beam_volumes.storage.places.context import callback, waiting_context
 from beam_volumes.storage.places.errors import VolumeError, explain
-from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place
-from beam_volumes.storage.sources.source import TokenOfFields
+from beam_volumes.storage.sources.source import ForwardingReader
 
 
 @dataclass(frozen=True, eq=False)
-class Repacked(TokenOfFields):
+class Repacked(ForwardingReader):
     """Chunks in files of their own, which are read by us and decoded by TensorStore."""
 
     packed: SpecReader  #: Opens the same volume, but cannot read those files
@@ -29,16 +28,8 @@ class Repacked(TokenOfFields):
     is_strict: bool = False  #: Whether a chunk that is not stored is an error
 
     @property
-    def remote(self) -> bool:
-        return self.packed.remote
-
-    @property
-    def portable(self) -> bool:
-        return self.packed.portable
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.packed.extents
+    def inner(self) -> SpecReader:
+        return self.packed
 
     @property
     def _whole(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import tensorstore as ts
 
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.format import WHOLE, OpenRequest
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.places.errors import VolumeError, explain
@@ -22,6 +23,7 @@ from beam_volumes.storage.places.extent import Extent, stores
 from beam_volumes.storage.places.place import Place, Spec, is_local, url
 from beam_volumes.storage.places.remote_file import Object, Stream
 from beam_volumes.storage.sources.axes import (
+    Selection,
     UnclearSize,
     check_affine,
     converted,
@@ -84,38 +86,34 @@ class SpecReader:
         return digest({k: v for k, v in self.spec.items() if k != "context"})
 
 
+@dataclass(frozen=True)
+class ArrayMetadata:
+    """What is known of an array besides its TensorStore spec; sequences go with its dimensions."""
+
+    name: str | None = None  #: How messages name it; by default its place
+    axes: Sequence[str | None] | None = None
+    channels: Sequence[str] = ()  #: Their names
+    #: Voxel size, and where position 0 is; the volume's origin is where its domain begins
+    scale: Sequence[float] | None = None
+    translation: Sequence[float] | None = None
+    unit: str | None = None
+    units: Sequence[Any] | None = None  #: Instead of ``unit``, as for `axes.in_one_unit`
+
+
+UNKNOWN = ArrayMetadata()
+
+
 def open_spec(
-    spec: Mapping[str, Any],
-    *,
-    name: str | None = None,
-    axes: Sequence[str | None] | None = None,
-    index: Mapping[str, int | str] | None = None,
-    channels: Sequence[str] = (),
-    scale: Sequence[float] | None = None,
-    translation: Sequence[float] | None = None,
-    unit: str | None = None,
-    units: Sequence[Any] | None = None,
-    missing: str = "fill",
-    affine: str | None = None,
+    spec: Mapping[str, Any], about: ArrayMetadata = UNKNOWN, request: OpenRequest = WHOLE
 ) -> Source:
     """A source from a TensorStore spec.
 
-    - ``spec``: when it holds complete metadata nothing is read; otherwise the array's metadata are.
-    - ``name``: how messages name it; by default its place.
-    - ``axes``: names of its dimensions, when known from elsewhere.
-    - ``index``, ``channels``: as for `axes.select`.
-    - ``scale``, ``translation``: voxel size per dimension, and where position 0 is, in ``unit``.
-      The volume's origin is where its domain begins.
-    - ``units``: instead of ``unit``: what metadata say of each dimension, as for
-      `axes.in_one_unit`.
-    - ``missing``: whether chunks that are not stored are data, or an error where they are read.
-    - ``affine``: what to do with axes that run backwards, and with sizes that are 0: see
-      `axes.AFFINE`.
+    When the spec holds complete metadata nothing is read; otherwise the array's metadata are.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
     check_no_secrets(spec)
-    if name is None:
-        name = _name(spec)
+    name = _name(spec) if about.name is None else about.name
+    missing, affine = request.option("missing", "fill"), request.option("affine")
     if "tiff" in _drivers(spec):
         raise ValueError(
             f"{name}: TensorStore's driver 'tiff' gives wrong voxels for some files; give the path of the "
@@ -126,6 +124,18 @@ def open_spec(
     check_affine(affine, name)
     if missing == "error":
         spec["fill_missing_data_reads"] = False
+    known = _with_metadata(spec, name)
+    domain = known.domain
+    assert domain is not None
+    labels = about.axes or (domain.labels if any(domain.labels) else None)
+    names = names_of_axes(labels, domain.rank, name)
+    chosen = select(names, domain.shape, request.index, name, about.channels)
+    space, back = _space(known, about, names, chosen, name, affine)
+    return oriented(_source(known, spec, chosen, space, name), back, affine)
+
+
+def _with_metadata(spec: dict[str, Any], name: str) -> ts.Spec:
+    """The spec with the array's metadata, which are read if it does not hold all that is needed."""
     try:
         known = ts.Spec(spec)
         complete = (
@@ -144,75 +154,73 @@ def open_spec(
     except (ValueError, TypeError, KeyError) as error:
         raise explain(error, f"opening {name}") from None
     check_all_is_read(known.to_json())
-    domain = known.domain
-    assert known.dtype is not None and domain is not None
-    dtype = known.dtype.numpy_dtype
-    if dtype not in DTYPES:
+    assert known.dtype is not None
+    if known.dtype.numpy_dtype not in DTYPES:
         raise ValueError(
             f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
         )
-    if units is not None and len(units) != domain.rank:
+    return known
+
+
+def _space(
+    known: ts.Spec,
+    about: ArrayMetadata,
+    names: Sequence[str],
+    chosen: Selection,
+    name: str,
+    affine: str | None,
+) -> tuple[Space, list[bool]]:
+    """Where voxels lie, and which of z, y, x run backwards."""
+    scale, translation, unit, units = about.scale, about.translation, about.unit, about.units
+    domain = known.domain
+    assert domain is not None
+    rank, remedy = domain.rank, "mend the metadata, or open the array by a TensorStore spec"
+    if units is not None and len(units) != rank:
         raise ValueError(
-            f"{name}: its metadata name {len(units)} axes, and the array has {domain.rank} dimensions; "
-            "mend the metadata, or open the array by a TensorStore spec"
+            f"{name}: its metadata name {len(units)} axes, and the array has {rank} dimensions; {remedy}"
         )
-    names = names_of_axes(
-        axes or (domain.labels if any(domain.labels) else None), domain.rank, name
-    )
-    chosen = select(names, domain.shape, index, name, channels)
     if scale is None:
-        scale, units = _units(known.dimension_units, names, units or [unit] * domain.rank)
+        scale, units = _units(known.dimension_units, names, units or [unit] * rank)
     for what, numbers in (("voxel size", scale), ("origin", translation)):
-        if numbers is not None and not _are_numbers(numbers, domain.rank):
+        if numbers is not None and not _are_numbers(numbers, rank):
             raise ValueError(
-                f"{name}: the {what} in its metadata is {numbers!r}, not {domain.rank} numbers, one for each "
-                "axis; mend the metadata, or open the array by a TensorStore spec"
+                f"{name}: the {what} in its metadata is {numbers!r}, not {rank} numbers, one for each "
+                f"axis; {remedy}"
             )
     if units is not None:
         spatial = [d for d, axis in enumerate(names) if axis in AXES]
         unit, (scale, translation) = _converted(units, spatial, scale, translation)
-    first = [
-        o + k * s
-        for o, k, s in zip(
-            translation or (0.0,) * domain.rank,
-            domain.inclusive_min,
-            scale or (1.0,) * domain.rank,
-            strict=True,
+    steps = zip(
+        translation or (0.0,) * rank, domain.inclusive_min, scale or (1.0,) * rank, strict=True
+    )
+    origin = chosen.triple([float(o + k * s) for o, k, s in steps], 0.0)
+    if scale is None:
+        return chosen.space(None, unit, origin), [False] * 3
+    size = chosen.triple([float(s) for s in scale], 1.0)
+    z, y, x = map(abs, size)
+    if all(0 < s < math.inf for s in (z, y, x)):
+        return chosen.space((z, y, x), unit, origin), [s < 0 for s in size]
+    if affine != "drop":
+        raise UnclearSize(
+            f"{name}: the voxel size in its metadata is {z:g} x {y:g} x {x:g}; give voxel_size=, or "
+            "affine='drop' to take voxels without a size"
         )
-    ]
+    return chosen.space(), [False] * 3
+
+
+def _source(
+    known: ts.Spec, spec: dict[str, Any], chosen: Selection, space: Space, name: str
+) -> Source:
     view = chosen.apply(known)
-    layout = view.chunk_layout
-    shape = view.domain.shape
+    shape, dtype, before = view.domain.shape, known.dtype.numpy_dtype, len(chosen.leading)  # type: ignore[union-attr]
     chunk = tuple(c or n or 1 for c, n in zip(_chunks(view) or shape, shape, strict=True))
-    grid = layout.grid_origin or (0,) * len(shape)
-    before = len(chosen.leading)
     if _chunks(view) and math.prod(chunk) * dtype.itemsize > TOO_LARGE:
         raise ValueError(
             f"{name}: its chunks of {' x '.join(map(str, chunk))} voxels take more than "
             f"{TOO_LARGE >> 30} GiB each, and a chunk is decoded as a whole; store it in smaller ones"
         )
-    size = None if scale is None else chosen.triple([float(s) for s in scale], 1.0)
-    origin = chosen.triple([float(f) for f in first], 0.0)
-    back = [False] * 3 if size is None else [s < 0 for s in size]
-    if size is not None:
-        z, y, x = map(abs, size)
-        size = (z, y, x)
-        if not all(0 < s < math.inf for s in size):
-            if affine != "drop":
-                raise UnclearSize(
-                    f"{name}: the voxel size in its metadata is {' x '.join(f'{s:g}' for s in size)}; give "
-                    "voxel_size=, or affine='drop' to take voxels without a size"
-                )
-            size, unit, origin, back = None, None, (0.0, 0.0, 0.0), [False] * 3
-    space = Space(
-        axes=chosen.axes,
-        voxel_size=size,
-        unit=unit,
-        origin=origin,
-        leading=chosen.leading,
-        channels=chosen.channels,
-    )
-    source = Source(
+    grid = view.chunk_layout.grid_origin or (0,) * len(shape)
+    return Source(
         name=name,
         shape=shape[before:],
         dtype=dtype,
@@ -224,7 +232,6 @@ def open_spec(
         leading=tuple(shape[:before]),
         leading_chunk=tuple(chunk[:before]),
     )
-    return oriented(source, back, affine)
 
 
 def _moved(spec: dict[str, Any], move: Callable[[Spec], Spec]) -> dict[str, Any]:
@@ -370,7 +377,7 @@ def check_all_is_read(spec: Any) -> None:
     read = set(Place({"driver": "zip", "base": base, "path": ""}).store.list().result())
     try:
         with _bytes(base) as file, zipfile.ZipFile(file) as archive:
-            members = ((m, _name(m)) for m in archive.infolist() if not m.is_dir())
+            members = ((m, _name_of(m)) for m in archive.infolist() if not m.is_dir())
             lost = [m for m, n in members if n not in read and n.lstrip(b"/").startswith(below)]
     except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error) as error:
         raise VolumeError(f"{name} is damaged: {error}; restore it") from None
@@ -386,7 +393,7 @@ def check_all_is_read(spec: Any) -> None:
     )
 
 
-def _name(member: zipfile.ZipInfo) -> bytes:
+def _name_of(member: zipfile.ZipInfo) -> bytes:
     """A member's name as it stands in the file."""
     return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
 

@@ -15,11 +15,13 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
 from beam_volumes.storage.formats.format import (
     CHUNKS,
+    WHOLE,
     Content,
     Layout,
+    OpenRequest,
     Options,
     WritableFormat,
     owned_names,
@@ -235,18 +237,8 @@ class Zarr(WritableFormat):
         """Where the array is, below the output's place."""
         return ()
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "fill",
-        affine: str | None = None,
-        **_: Any,
-    ) -> Source | None:
-        node = find(place)
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        node, dataset = find(place), request.dataset
         if node is None:
             return None
         if not node.is_array:
@@ -264,25 +256,22 @@ class Zarr(WritableFormat):
             raise ValueError(
                 f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
             )
-        if level is not None:
+        if request.level is not None:
             raise ValueError(
-                f"level={level}: {node.place.text} is a plain array; only OME-Zarr has levels"
+                f"level={request.level}: {node.place.text} is a plain array; only OME-Zarr has levels"
             )
         ours = node.attributes.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         names = node.attributes.get("_ARRAY_DIMENSIONS")
-        source = open_spec(
-            node.spec,
+        about = ArrayMetadata(
             name=node.place.text,
             axes=names if isinstance(names, list) else None,
-            index=index,
+            channels=names_in(ours.get("channels")),
             scale=ours.get("voxel_size"),
             translation=ours.get("origin"),
             unit=ours.get("unit"),
-            channels=names_in(ours.get("channels")),
-            missing=missing,
-            affine=affine,
         )
+        source = open_spec(node.spec, about, request)
         return source.as_mask() if is_mask(node.attributes) else source
 
     def layout(
@@ -453,8 +442,7 @@ class Zarr(WritableFormat):
 
     def read_back(self, d: Description) -> Source:
         space, n = d.space, len(d.leading)
-        return open_spec(
-            self.spec(d, d.shape),
+        about = ArrayMetadata(
             name=d.name,
             axes=space.all_axes,
             channels=space.channels,
@@ -462,6 +450,7 @@ class Zarr(WritableFormat):
             translation=d.stored(space.origin, (0.0,) * n),
             unit=space.unit,
         )
+        return open_spec(self.spec(d, d.shape), about)
 
 
 FORMATS = (Zarr(),)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.ome import OmeZarr
 from beam_volumes.storage.formats.chunked.zarr import Zarr, find
-from beam_volumes.storage.formats.format import Format, Options
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest, Options
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.source import Source
 
@@ -27,21 +26,12 @@ class ZippedZarr(Format):
     schemes = ("zip",)
     open_options: ClassVar[Options] = {**OmeZarr.open_options, **Zarr.open_options}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         root = _root(place)
         if root is None:
             return None
         for format in INSIDE:
-            its = {name: value for name, value in options.items() if name in format.open_options}
-            source = format.open_place(root, index=index, dataset=dataset, level=level, **its)
+            source = format.open_place(root, request.of_format(format))
             if source is not None:
                 return source
         raise ValueError(f"{place.text} is a zip file without zarr metadata; {_contents(root)}")

@@ -9,22 +9,22 @@ import fnmatch
 import glob
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from beam_volumes.base.text import counted, printable
 from beam_volumes.storage.formats.dicom.frames import Frames, Pixels
-from beam_volumes.storage.formats.dicom.geometry import by_time, check_alike, in_order
+from beam_volumes.storage.formats.dicom.geometry import Placed, by_time, check_alike, in_order
 from beam_volumes.storage.formats.dicom.headers import Header, read_header
-from beam_volumes.storage.formats.format import Format, Options
-from beam_volumes.storage.formats.headered.header import Placement
-from beam_volumes.storage.formats.planes import source_of_planes
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest, Options
+from beam_volumes.storage.formats.headered.header import renamed_axes
+from beam_volumes.storage.formats.planes import COLOURS, PlaneImage
 from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
-from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.axes import AFFINE, Placement, check_affine
 from beam_volumes.storage.sources.numbered import in_natural_order
 from beam_volumes.storage.sources.source import Source
 
@@ -47,31 +47,19 @@ class Dicom(Format):
         ),
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        affine: str | None = None,
-        rescale: bool | None = None,
-        **options: Any,
-    ) -> Source | None:
-        found = _find(place)
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        found, affine = _find(place), request.option("affine")
         if found is None:
             return None
-        if level is not None:
-            raise ValueError(f"level={level}: {place.text} is DICOM and has no levels")
-        if affine not in (None, "drop", "reorient"):
-            raise ValueError(f"{place.text}: affine={affine!r}; use 'drop' or 'reorient'")
+        if request.level is not None:
+            raise ValueError(f"level={request.level}: {place.text} is DICOM and has no levels")
+        check_affine(affine, place.text)
         folder, names = found
-        single = os.path.isfile(os.path.join(folder, names[0])) and place.local == os.path.join(
-            folder, names[0]
-        )
-        headers = _headers(folder, names, place.text)
-        chosen = _series(headers, dataset, place.text)
-        return _volume(place.text, folder, chosen, index, single, affine, rescale in (None, True))
+        first = os.path.join(folder, names[0])
+        single = os.path.isfile(first) and place.local == first
+        headers = _series(_headers(folder, names, place.text), request.dataset, place.text)
+        is_scaled = request.option("rescale") in (None, True)
+        return _image(place.text, folder, headers, single, affine, is_scaled).source(request.index)
 
 
 FORMATS = (Dicom(),)
@@ -186,90 +174,91 @@ def _series_text(uid: str, headers: Sequence[Header]) -> str:
 # putting a volume together
 
 
-def _volume(
+def _image(
     where: str,
     folder: str,
     headers: list[Header],
-    index: Mapping[str, int | str] | None,
     single: bool,
     affine: str | None,
     rescale: bool,
-) -> Source:
+) -> PlaneImage:
     pixels = headers[0].pixels
-    for header in headers:
-        if header.pixels != pixels:
-            raise VolumeError(
-                f"{printable(header.file.name)} is {_differs(header.pixels, pixels)}, but "
-                f"{printable(headers[0].file.name)} is {_differs(pixels, header.pixels)}: the slices of a "
-                "series must be alike; choose those of one volume by a glob"
-            )
+    _check_pixels(headers)
     frames = [(n, f) for n, h in enumerate(headers) for f in h.frames]
-    names = [h.file.name for h in headers]
     along = headers[0].along if len(headers) == 1 else "z"
-    times = by_time(frames, where) if along == "z" else [frames]
+    on: tuple[tuple[str, int], ...] = ((along, len(frames)),)
+    letters, placement = "xyz", Placement()
     if along == "z":
+        times = by_time(frames, where)
         flat = single and len(frames) == 1
-        ordered = [in_order(t, headers, names, where, affine, flat) for t in times]
+        ordered = [in_order(t, headers, where, affine, flat) for t in times]
         check_alike(ordered, where)
         frames = [frame for placed, _, _ in ordered for frame in placed]
-        _, letters, lie = ordered[0]
-    else:
-        flat, letters, lie = False, "xyz", Placement()
-        spacing = frames[0][1].spacing
-        if spacing:
-            lie = Placement((1.0, spacing[0], spacing[1]), "millimeter")
-    factors = [f.rescale for _, f in frames]
-    if len(set(factors)) == 1:
-        factors = factors[:1]
-    if not rescale or pixels.allocated == 1 or factors == [(1.0, 0.0)]:
-        factors = []
-    if rescale and any(h.lookup for h in headers):
-        raise ValueError(
-            f"{where}: a table says what its numbers stand for, which is not read; rescale=False opens them "
-            "as they are stored"
-        )
-    dtype = _rescaled(pixels, factors)
-    if pixels.colour == "MONOCHROME1":
-        warnings.warn(
-            f"{where} is MONOCHROME1: its small numbers are the bright ones; they are opened as stored",
-            stacklevel=6,
-        )
-    on: tuple[tuple[str, int], ...] = (("t" if flat else along, len(frames)),)
-    if len(times) > 1:
-        places = len(times[0])
-        on = (("t", len(times)), *((("z", places),) if places > 1 else ()))
+        _, letters, placement = ordered[0]
+        if len(times) > 1:
+            places = len(times[0])
+            on = (("t", len(times)), *((("z", places),) if places > 1 else ()))
+        elif flat:
+            on = (("t", 1),)
+    elif spacing := frames[0][1].spacing:
+        placement = Placement((1.0, spacing[0], spacing[1]), "millimeter")
+    factors = _factors(where, headers, frames, rescale)
     planes = Frames(
         path=folder,
         files=tuple(h.file for h in headers),
         order=tuple((n, f.number) for n, f in frames),
         pixels=pixels,
-        rescale=tuple(factors),
-        dtype=dtype,
+        rescale=factors,
+        dtype=_rescaled(pixels, factors),
         along=on,
     )
-    axes: tuple[str, ...] = (*(a for a, _ in on), "y", "x")
-    sizes: tuple[int, ...] = (*(n for _, n in on), pixels.rows, pixels.columns)
-    named = tuple(letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes)
-    channels: tuple[str, ...] = ()
-    if pixels.samples > 1:
-        axes, sizes = (*axes, "c"), (*sizes, pixels.samples)
-        channels = ("red", "green", "blue", "alpha")[: pixels.samples]
-    return source_of_planes(
-        where,
-        planes,
-        axes,
-        sizes,
-        (*(1 for _ in on), *sizes[len(on) :]),
-        dtype,
-        index,
-        channels=channels,
-        voxel_size=lie.voxel_size,
-        unit=lie.unit,
-        origin=lie.origin,
-        letters=named + axes[len(named) :],
-        flipped=lie.flipped,
+    axes, plane = [*(a for a, _ in on), "y", "x"], (pixels.rows, pixels.columns)
+    return PlaneImage(
+        name=where,
+        planes=planes,
+        axes=axes,
+        sizes=[*(n for _, n in on), *plane],
+        chunk=[*(1 for _ in on), *plane],
+        dtype=planes.dtype,
+        samples=pixels.samples if pixels.samples > 1 else None,
+        channels=COLOURS[: pixels.samples] if pixels.samples > 1 else (),
+        placement=placement,
         encoded=pixels.codec is not None,
+        letters=renamed_axes(axes, letters),
     )
+
+
+def _check_pixels(headers: Sequence[Header]) -> None:
+    """Refuse files whose voxels are stored in several ways."""
+    first = headers[0]
+    for header in headers:
+        if header.pixels != first.pixels:
+            raise VolumeError(
+                f"{printable(header.file.name)} is {_differs(header.pixels, first.pixels)}, but "
+                f"{printable(first.file.name)} is {_differs(first.pixels, header.pixels)}: the slices of a "
+                "series must be alike; choose those of one volume by a glob"
+            )
+
+
+def _factors(
+    where: str, headers: Sequence[Header], frames: Placed, rescale: bool
+) -> tuple[tuple[float, float], ...]:
+    """Slope and intercept of all frames, or of each; none where numbers stay as they are stored."""
+    pixels, factors = headers[0].pixels, [f.rescale for _, f in frames]
+    if rescale and any(h.lookup for h in headers):
+        raise ValueError(
+            f"{where}: a table says what its numbers stand for, which is not read; rescale=False opens them "
+            "as they are stored"
+        )
+    if pixels.colour == "MONOCHROME1":
+        warnings.warn(
+            f"{where} is MONOCHROME1: its small numbers are the bright ones; they are opened as stored",
+            stacklevel=7,
+        )
+    if len(set(factors)) == 1:
+        factors = factors[:1]
+    is_plain = not rescale or pixels.allocated == 1 or factors == [(1.0, 0.0)]
+    return () if is_plain else tuple(factors)
 
 
 def _differs(one: Pixels, other: Pixels) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 
 from beam_volumes.base.text import counted, printable
 from beam_volumes.storage.formats.dicom.headers import Frame, Header, normal
-from beam_volumes.storage.formats.headered.header import Placement, placement_of
+from beam_volumes.storage.formats.headered.header import placement_of
 from beam_volumes.storage.places.errors import VolumeError
-from beam_volumes.storage.sources.axes import UnclearSpace
+from beam_volumes.storage.sources.axes import Placement, UnclearSpace
 
 #: How much an axis may be off its direction, and a slice off its place, as a part of the spacing.
 _TILT, _UNEVEN = 1e-3, 0.02
@@ -83,12 +83,7 @@ def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> N
 
 
 def in_order(
-    frames: Placed,
-    headers: Sequence[Header],
-    names: Sequence[str],
-    where: str,
-    affine: str | None,
-    flat: bool,
+    frames: Placed, headers: Sequence[Header], where: str, affine: str | None, flat: bool
 ) -> tuple[Placed, str, Placement]:
     """Frames in the order of the slices, what columns, rows and slices are along, and how they lie.
 
@@ -97,24 +92,13 @@ def in_order(
 
     def called(item: tuple[int, Frame]) -> str:
         n, frame = item
-        name = printable(names[n])
+        name = printable(headers[n].file.name)
         return f"frame {frame.number} of {name}" if len(headers[n].frames) > 1 else name
 
-    spacings = {f.spacing for _, f in frames}
-    spacing = spacings.pop() if len(spacings) == 1 else None
-    if spacings:
-        a = frames[0]
-        b = next(f for f in frames if f[1].spacing != a[1].spacing)
-        raise VolumeError(
-            f"{where}: the pixels of {called(a)} are {a[1].spacing} mm apart, those of {called(b)} "
-            f"{b[1].spacing}; choose the files of one volume by a glob"
-        )
-    if spacing is not None and min(spacing) <= 0:
-        spacing = None  # what is not said so is not known
-    thickness = headers[0].thickness
+    spacing, thickness = _spacing(frames, called, where), headers[0].thickness
+    depth = thickness if thickness and thickness > 0 else None
     if any(f.position is None or f.orientation is None for _, f in frames):
         frames = _numbered(frames, headers, called, where)
-        depth = thickness if thickness and thickness > 0 else None
         if len(frames) == 1 and spacing is not None and depth is None:
             depth = 1.0
         if spacing is None or depth is None:
@@ -124,34 +108,48 @@ def in_order(
     places = np.array([f.position for _, f in frames]) @ axes.T  # along normal, columns, rows
     order = np.argsort(places[:, 0], kind="stable")
     frames, places = [frames[k] for k in order], places[order]
-    depth = thickness if thickness and thickness > 0 else 1.0
+    depth = depth or 1.0
+    rows, columns = spacing or (1.0, 1.0)
     if len(frames) > 1:
         depth = _depth(places[:, 0], frames, called, where)
         moved = np.abs(places[:, 1:] - places[0, 1:]).max()
-        if moved > 0.5 * (min(spacing) if spacing else 1.0) and affine != "drop":
+        if moved > 0.5 * min(rows, columns) and affine != "drop":
             raise UnclearSpace(
                 f"{where}: its slices are shifted against each other by up to {moved:.4g} mm (the gantry was "
-                "tilted); "
-                'affine="drop" opens them as they are stored'
+                'tilted); affine="drop" opens them as they are stored'
             )
-    rows, columns = spacing or (1.0, 1.0)
     if affine == "drop":
         lie = Placement((depth, rows, columns), "millimeter") if spacing else Placement()
         return frames, "xyz", lie
     matrix = (np.rint(axes) * [[depth], [rows], [columns]])[::-1].T
-    pixels = headers[0].pixels
-    sizes = (pixels.columns, pixels.rows, len(frames))
-    n = 2 if flat else 3
+    pixels, n = headers[0].pixels, 2 if flat else 3
     letters, lie = placement_of(
         where,
         "xyz"[:n],
-        sizes[:n],
+        (pixels.columns, pixels.rows, len(frames))[:n],
         matrix[:, :n],
         frames[0][1].position or (),
         affine=affine,
         unit="millimeter",
     )
     return frames, letters, lie if spacing else replace(lie, voxel_size=None, unit=None)
+
+
+def _spacing(
+    frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str
+) -> tuple[float, float] | None:
+    """How far rows and columns are apart, where that is said and is the same for all frames."""
+    first = frames[0]
+    other = next((f for f in frames if f[1].spacing != first[1].spacing), None)
+    if other is not None:
+        raise VolumeError(
+            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, those of "
+            f"{called(other)} {other[1].spacing}; choose the files of one volume by a glob"
+        )
+    spacing = first[1].spacing
+    if spacing is None or min(spacing) <= 0:
+        return None
+    return spacing[0], spacing[1]
 
 
 def _directions(

@@ -20,7 +20,15 @@ import numpy as np
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import METRES, Space
 from beam_volumes.storage.formats.contiguous import all_of
-from beam_volumes.storage.formats.format import CHUNKS, Layout, Listing, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    WHOLE,
+    Layout,
+    Listing,
+    OpenRequest,
+    Options,
+    WritableFormat,
+)
 from beam_volumes.storage.formats.hdf5 import layouts
 from beam_volumes.storage.formats.hdf5.arrays import Paths
 from beam_volumes.storage.formats.hdf5.attributes import ATTRIBUTES
@@ -71,17 +79,7 @@ class Hdf5(WritableFormat):
         "dataset": ("str", 'The path of the array in the file; ``"data"`` by default.'),
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "error",
-        affine: str | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         if place.local is None:
             if re.search(r"\.(h5|hdf5|ims)(:/|$)", place.text.lower()):
                 raise ValueError(
@@ -92,17 +90,18 @@ class Hdf5(WritableFormat):
         if not is_hdf5(path):
             return None
         if inside is not None:
-            if dataset is not None:
+            if request.dataset is not None:
                 raise ValueError(
-                    f"dataset={dataset!r}: {place.text} names one already; give one of them"
+                    f"dataset={request.dataset!r}: {place.text} names one already; give one of them"
                 )
-            dataset = inside
+            request = replace(request, dataset=inside)
+        missing = request.option("missing", "error")
         if missing not in ("error", "fill"):
             raise ValueError(f"missing={missing!r}: {place.text} is HDF5; use 'error' or 'fill'")
         library(path)
-        tried(path, dataset, ATTRIBUTES)
+        tried(path, request.dataset, ATTRIBUTES)
         with opened_file(path) as file:
-            return source_of(file, path, index, dataset, level, missing, affine)
+            return source_of(file, path, request)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """The datasets of a file, or the levels of a pyramid."""
@@ -259,7 +258,6 @@ class Hdf5(WritableFormat):
             shape=d.shape,
             dtype=d.dtype,
             chunk=d.chunk,
-            chunk_origin=(0, 0, 0),
             space=d.space,
             reader=reader,
             encoded=d.codec[0] != "none",

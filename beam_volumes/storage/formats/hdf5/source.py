@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import contiguous, piece_of, slowest
+from beam_volumes.storage.formats.contiguous import ContiguousReader, contiguous, piece_of, slowest
+from beam_volumes.storage.formats.format import OpenRequest
 from beam_volumes.storage.formats.hdf5 import layouts
 from beam_volumes.storage.formats.hdf5.arrays import Array, Paths, dtype_of, got, present
 from beam_volumes.storage.formats.hdf5.files import absent_behind, files_behind, library
@@ -36,104 +36,42 @@ from beam_volumes.storage.sources.axes import (
 from beam_volumes.storage.sources.source import Source
 
 
-def source_of(
-    file: Any,
-    path: str,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-    level: int | None,
-    missing: str = "error",
-    affine: str | None = None,
-) -> Source:
+def source_of(file: Any, path: str, request: OpenRequest) -> Source:
     """Open what is asked for of an open file.
 
     With ``missing="fill"``, sources of virtual datasets that are not there are read as fill values.
     """
+    affine = request.option("affine")
     check_affine(affine, path)
-    found = layouts.find(file, path, dataset, level)
-    source = _stored(file, path, index, dataset, found, missing)
-    return oriented(source, found.back, affine)
+    found = layouts.find(file, path, request.dataset, request.level)
+    return oriented(_stored(file, path, request, found), found.back, affine)
 
 
-def _stored(
-    file: Any,
-    path: str,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-    found: Array,
-    missing: str,
-) -> Source:
+def _stored(file: Any, path: str, request: OpenRequest, found: Array) -> Source:
     """An array as its voxels are stored."""
-    node = found.node
-    files_behind(node, check=True)
-    name = f"{path}:{printable(node.name)}"
-    whole = tuple(node.shape)
-    shape = found.sizes or whole
-    paths = found.paths or Paths((node.name,))
-    if set(found.apart) & set(found.axes or ()):
-        raise VolumeError(f"{name} is damaged: its axes are {found.axes}; restore it")
-    inner = names_of_axes(found.axes, len(shape), name)
-    axes, sizes = [*found.apart, *inner], [*paths.sizes, *shape]
-    chosen = select(axes, sizes, index, path, found.channels)
-    # Datasets that are not asked for are none of it.
-    paths, chosen = _taken(paths, chosen)
-    if paths[0] != node.name and found.paths is not None:
-        node = present(file, paths[0], path)
-        files_behind(node, check=True)
-    name = path if dataset is None and len(paths) > 1 else f"{path}:{printable(node.name)}"
-    if tuple(node.shape) != whole:
-        raise VolumeError(
-            f"{name} is {node.shape}, but {printable(found.node.name)} is {whole}: choose one by dataset="
-        )
-    space = Space(
-        chosen.axes,
-        found.voxel_size,
-        found.unit,
-        found.origin,
-        leading=chosen.leading,
-        channels=chosen.channels,
-    )
-    dtype = dtype_of(node)
-    assert dtype is not None
+    node, paths, chosen, name = _chosen(file, path, request, found)
+    space = chosen.space(found.voxel_size, found.unit, found.origin)
     stored = stored_dtype(node)
-    if found.dtype is not None:  # as large as what is stored
-        dtype = np.dtype(found.dtype)
-    if found.is_mask and dtype == np.uint8:
-        dtype = np.dtype(bool)
-    if found.scaling is not None:
-        dtype = np.dtype(np.float32 if stored.itemsize <= 2 else np.float64)
+    dtype = _dtype(node, found, stored)
     # A file that was linked to from this one.
     real = os.path.abspath(os.path.join(os.path.dirname(path), os.fsdecode(node.file.filename)))
-    spec = {"driver": "file", "path": real}
-    chunk = tuple(node.chunks or ())
+    spec, whole = {"driver": "file", "path": real}, tuple(node.shape)
     why, others = _why_locked(node, real, stored)
     for k in range(1, len(paths) if why and found.paths is not None else 1):
         other = got(file, paths[k])
         if other is not None:
             files_behind(other, check=True)
     # Files that lie elsewhere have been refused by now: these are opened.
-    if missing == "error":
+    is_filled = request.option("missing") == "fill"
+    if not is_filled:
         check_all_is_there(node, name)
-    lost = dict.fromkeys(absent_behind(node), "fill values") if missing == "fill" else {}
+    lost = dict.fromkeys(absent_behind(node), "fill values") if is_filled else {}
+    chunk = tuple(node.chunks or ())
     if not chunk and not why and found.scaling is None and len(paths) == 1:
-        at = node.id.get_offset()
-        nbytes = math.prod(whole) * stored.itemsize
-        if at is not None and at + nbytes <= os.path.getsize(real):
-            return contiguous(
-                name,
-                spec,
-                shape=whole,
-                stored=stored,
-                at=at,
-                chosen=chosen,
-                space=space,
-                dtype=dtype,
-            )
+        at = _offset(node, real, name, math.prod(whole) * stored.itemsize)
         if at is not None:
-            raise VolumeError(
-                f"{name} is cut off: its voxels take {nbytes:,} bytes from byte {at:,} on, but {real} has "
-                f"{os.path.getsize(real):,}; restore it"
-            )
+            plain = ContiguousReader(spec, whole, stored.str, dtype, at, chosen)
+            return contiguous(name, plain, space)
     if not chunk:
         chunk = piece_of(whole, stored.itemsize, max(0, slowest(chosen) - len(paths.numbers)))
         why = why or "it has no chunks"
@@ -142,7 +80,7 @@ def _stored(
         others=others,
         datasets=paths if found.paths is not None else Paths((node.name,)),
         whole=whole,
-        shape=tuple(shape),
+        shape=tuple(found.sizes or whole),
         chunk=chunk,
         filters=filters_of(node),
         fill=_fill(node, stored),
@@ -150,22 +88,59 @@ def _stored(
         dtype=dtype,
         scaling=found.scaling,
         chosen=chosen,
-        fills=missing == "fill",
+        fills=is_filled,
         lost=lost,
         remark=_remark(why, lost),
     )
-    return Source(
-        name=name,
-        shape=chosen.triple(reader.sizes, 1),
-        dtype=dtype,
-        chunk=chosen.triple(reader.chunks, 1),
-        chunk_origin=(0, 0, 0),
-        space=space,
-        reader=reader,
-        encoded=bool(reader.filters),
-        leading=chosen.before(reader.sizes),
-        leading_chunk=chosen.before(reader.chunks),
+    return chosen.source(
+        name, reader, dtype, reader.sizes, reader.chunks, space, encoded=bool(reader.filters)
     )
+
+
+def _chosen(
+    file: Any, path: str, request: OpenRequest, found: Array
+) -> tuple[Any, Paths, Selection, str]:
+    """The first dataset that is asked for, the paths of all, what is taken of them, and a name."""
+    node, whole = found.node, tuple(found.node.shape)
+    files_behind(node, check=True)
+    name = f"{path}:{printable(node.name)}"
+    shape, paths = found.sizes or whole, found.paths or Paths((node.name,))
+    if set(found.apart) & set(found.axes or ()):
+        raise VolumeError(f"{name} is damaged: its axes are {found.axes}; restore it")
+    axes = [*found.apart, *names_of_axes(found.axes, len(shape), name)]
+    sizes = [*paths.sizes, *shape]
+    # Datasets that are not asked for are none of it.
+    paths, chosen = _taken(paths, select(axes, sizes, request.index, path, found.channels))
+    if paths[0] != node.name and found.paths is not None:
+        node = present(file, paths[0], path)
+        files_behind(node, check=True)
+    is_all = request.dataset is None and len(paths) > 1
+    name = path if is_all else f"{path}:{printable(node.name)}"
+    if tuple(node.shape) != whole:
+        raise VolumeError(
+            f"{name} is {node.shape}, but {printable(found.node.name)} is {whole}: choose one by dataset="
+        )
+    return node, paths, chosen, name
+
+
+def _dtype(node: Any, found: Array, stored: np.dtype) -> np.dtype:
+    if found.scaling is not None:
+        return np.dtype(np.float32 if stored.itemsize <= 2 else np.float64)
+    # What a program says has as many bytes as what is stored.
+    dtype = dtype_of(node) if found.dtype is None else np.dtype(found.dtype)
+    assert dtype is not None
+    return np.dtype(bool) if found.is_mask and dtype == np.uint8 else dtype
+
+
+def _offset(node: Any, path: str, name: str, nbytes: int) -> int | None:
+    """Where the voxels of a dataset without chunks lie side by side; None if they are nowhere."""
+    at, size = node.id.get_offset(), os.path.getsize(path)
+    if at is not None and at + nbytes > size:
+        raise VolumeError(
+            f"{name} is cut off: its voxels take {nbytes:,} bytes from byte {at:,} on, but {path} has "
+            f"{size:,}; restore it"
+        )
+    return at  # type: ignore[no-any-return]
 
 
 def _taken(paths: Paths, chosen: Selection) -> tuple[Paths, Selection]:

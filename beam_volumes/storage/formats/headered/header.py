@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.space import AXES
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import ContiguousReader, copy_voxels
+from beam_volumes.storage.formats.contiguous import ContiguousReader, InPlace, copy_voxels
+from beam_volumes.storage.formats.format import WHOLE, OpenRequest
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.inflate import MAXIMUM, beginning, inflated
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import first_bytes, read_at
-from beam_volumes.storage.sources.axes import UnclearPlace, check_affine, select, turned
+from beam_volumes.storage.sources.axes import Placement, UnclearPlace, check_affine, select, turned
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import Source, check_dtype
 
 #: Bytes of planes that are taken of a stream at a time.
 _PIECE = 4 << 20
@@ -37,6 +39,25 @@ MASK = "beam_volumes mask"
 
 
 # voxels
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """What a header says of its voxels."""
+
+    #: Names and extents of dimensions, the slowest first
+    axes: Sequence[str]
+    sizes: Sequence[int]
+    stored: np.dtype  #: In the file
+    at: int  #: Where they begin
+    channels: Sequence[str] = ()
+    file: Spec | None = None  #: The file of the voxels, if that is another one
+    #: As of `VoxelReader`
+    stream: tuple[str, int] | None = None
+    scale: tuple[float, float] | None = None
+    placement: Placement = field(default_factory=Placement)
+    mask: bool = False  #: Whether bytes stand for bool
+    header: Place | None = None  #: Of the header, if it is not the one that was asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,90 +158,45 @@ def scaled_dtype(stored: np.dtype) -> np.dtype:
 
 
 def voxels_of(
-    place: Place,
-    *,
-    axes: Sequence[str],
-    sizes: Sequence[int],
-    stored: np.dtype,
-    at: int,
-    index: Mapping[str, int | str] | None,
-    channels: Sequence[str] = (),
-    file: Spec | None = None,
-    stream: tuple[str, int] | None = None,
-    scale: tuple[float, float] | None = None,
-    grid: Placement | None = None,
-    mask: bool = False,
-    is_there: bool = True,
+    place: Place, voxels: Voxels, index: Mapping[str, int | str] | None, is_there: bool = True
 ) -> Source:
-    """The source that a header tells of, once the file is known to be long enough.
+    """The source of voxels that a header describes, once the file is known to be long enough.
 
-    - ``place``: the file that holds the header.
-    - ``axes``, ``sizes``: names and extents of dimensions, the slowest first.
-    - ``stored``: of the voxels in the file.
-    - ``at``: where they begin.
-    - ``index``, ``channels``: as of `axes.select`.
-    - ``file``: the file of the voxels, if that is another one.
-    - ``stream``, ``scale``: as of `VoxelReader`.
-    - ``grid``: how they lie in space; its axes are named as in ``axes``.
-    - ``mask``: whether bytes are said to be bool.
-    - ``is_there``: whether the file is there already, so that its length can be checked.
+    ``is_there`` is False where the file is not written yet, so that its length cannot be checked.
     """
-    name = place.text
+    v, name = voxels, place.text
+    stored, grid = v.stored, v.placement
     if is_there:
-        check_length(name, place.spec if file is None else file, sizes, stored, at, stream)
-    if stored.newbyteorder("=") not in DTYPES:
-        known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"{printable(name)} holds {stored.name}; voxels are one of {known}")
-    grid = Placement() if grid is None else grid
-    chosen = select(axes, sizes, index, printable(name), channels)
+        check_length(name, place.spec if v.file is None else v.file, v)
+    native = check_dtype(printable(name), stored)
+    chosen = select(v.axes, v.sizes, index, printable(name), v.channels)
     reader = VoxelReader(
-        file=dict(place.spec if file is None else file),
-        shape=tuple(int(n) for n in sizes),
+        file=dict(place.spec if v.file is None else v.file),
+        shape=tuple(int(n) for n in v.sizes),
         stored=stored.str,
-        dtype=stored.newbyteorder("=") if scale is None else scaled_dtype(stored),
-        at=at,
+        dtype=native if v.scale is None else scaled_dtype(stored),
+        at=v.at,
         chosen=chosen,
-        stream=stream,
-        scale=scale,
-        header=None if file is None else dict(place.spec),
+        stream=v.stream,
+        scale=v.scale,
+        header=None if v.file is None else dict(place.spec),
         flipped=grid.flipped,
     )
-    shape, chunk = chosen.triple(reader.shape, 1), chosen.triple(reader.piece, 1)
-    first = [
-        -(-n % c) if back else 0 for n, c, back in zip(shape, chunk, grid.flipped, strict=True)
-    ]
-    source = Source(
-        name=name,
-        shape=shape,
-        dtype=reader.dtype,
-        chunk=chunk,
-        chunk_origin=(first[0], first[1], first[2]),
-        space=Space(
-            chosen.axes,
-            grid.voxel_size,
-            grid.unit,
-            grid.origin,
-            leading=chosen.leading,
-            channels=chosen.channels,
-        ),
-        reader=reader,
-        encoded=stream is not None,
-        leading=chosen.before(reader.shape),
-        leading_chunk=chosen.before(reader.piece),
+    space = chosen.space(grid.voxel_size, grid.unit, grid.origin)
+    source = chosen.source(
+        name, reader, reader.dtype, reader.shape, reader.piece, space, encoded=v.stream is not None
     )
-    return source.as_mask() if mask and scale is None else source
+    first = [
+        -(-n % c) if back else 0
+        for n, c, back in zip(source.shape, source.chunk, grid.flipped, strict=True)
+    ]
+    source = replace(source, chunk_origin=(first[0], first[1], first[2]))
+    return source.as_mask() if v.mask and v.scale is None else source
 
 
-def check_length(
-    name: str,
-    file: Spec,
-    sizes: Sequence[int],
-    stored: np.dtype,
-    at: int,
-    stream: tuple[str, int] | None,
-) -> None:
-    """Refuse a file that cannot hold the voxels that its header tells of."""
-    path = str(file["path"])
+def check_length(name: str, file: Spec, voxels: Voxels) -> None:
+    """Refuse a file that cannot hold the voxels that its header describes."""
+    path, sizes, stored, at = str(file["path"]), voxels.sizes, voxels.stored, voxels.at
     name = printable(name)
     if not os.path.isfile(path):
         raise VolumeError(f"{name} says that its voxels are in {printable(path)}, which is no file")
@@ -229,32 +205,22 @@ def check_length(
         raise VolumeError(f"the header of {name} is damaged: its sizes are {shown}")
     size = os.path.getsize(path)
     nbytes = math.prod(int(n) for n in sizes) * stored.itemsize
-    if stream is not None:
-        if max(0, at) + nbytes > MAXIMUM * max(0, size - stream[1]):
+    claim = (
+        f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
+        f"{nbytes:,} bytes"
+    )
+    if voxels.stream is not None:
+        if max(0, at) + nbytes > MAXIMUM * max(0, size - voxels.stream[1]):
             raise VolumeError(
-                f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
-                f"{nbytes:,} bytes, more than the {size:,} bytes of {printable(path)} can stand for; "
-                "restore it"
+                f"{claim}, more than the {size:,} bytes of {printable(path)} can stand for; restore it"
             )
     elif at < 0 or at + nbytes > size:
         raise VolumeError(
-            f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
-            f"{nbytes:,} bytes "
-            f"from byte {at:,} on, but {printable(path)} has {size:,}; restore it"
+            f"{claim} from byte {at:,} on, but {printable(path)} has {size:,}; restore it"
         )
 
 
 # where they lie
-
-
-@dataclass(frozen=True)
-class Placement:
-    """How voxels lie in space: per z, y, x, of axes that are reversed where ``flipped`` says so."""
-
-    voxel_size: tuple[float, float, float] | None = None
-    unit: str | None = None
-    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    flipped: tuple[bool, bool, bool] = (False, False, False)
 
 
 def placement_of(
@@ -351,6 +317,36 @@ def short(value: Any) -> float:
 # files
 
 
+class Headered(InPlace):
+    """A file with a header, which says where voxels are and how they lie."""
+
+    endings: tuple[str, ...] = ()  #: Of the files that are read
+
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        path = local_file(place, self.endings, f"{self.title} files")
+        voxels = None if path is None else self.parsed(path, place, request)
+        if voxels is None:
+            return None
+        return voxels_of(voxels.header or place, voxels, request.index)
+
+    def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
+        """What the header of a local file says; None if the file is of another format."""
+        raise NotImplementedError
+
+    def is_named(self, path: str) -> bool:
+        return path.lower().endswith(self.endings)
+
+
+def renamed_axes(axes: Sequence[str], letters: str) -> list[str]:
+    """Axes of which x, y and z are called otherwise: by these letters, in this order."""
+    return [letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes]
+
+
+def start_of(path: str, start: int, skip: int, nbytes: int) -> int:
+    """Where voxels begin: so many bytes behind a position, or for -1 so that the file ends with them."""
+    return os.path.getsize(path) - nbytes if skip == -1 else start + skip
+
+
 def local_file(place: Place, suffixes: Sequence[str], what: str) -> str | None:
     """The path of a file on a disk; None if the place is none.
 
@@ -373,15 +369,16 @@ def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
     return data, False
 
 
-def refuse(name: str, what: str, dataset: str | None, level: int | None) -> None:
-    """Refuse options that are for groups."""
-    for option, value in (("dataset", dataset), ("level", level)):
-        if value is not None:
-            raise ValueError(f"{option}={value!r}: {printable(name)} is {what} and has none")
+def data_file(place: Place, said: str, several: str) -> Spec:
+    """The file that a header names, in its folder unless the name says where.
 
-
-def data_file(place: Place, said: str) -> Spec:
-    """The file that a header names, beside it unless the name says where."""
+    A list of files, or a pattern of names as ``several`` matches it, is refused.
+    """
+    if re.match(r"LIST\b", said) or re.search(several, said + " "):
+        raise ValueError(
+            f"{printable(place.text)} has its voxels in several files ({printable(said)}), which are not "
+            "read: write it anew as one file, or open the slices themselves"
+        )
     assert place.local is not None
     path = os.path.normpath(os.path.join(os.path.dirname(place.local), said))
     if "\0" not in said:
@@ -389,8 +386,7 @@ def data_file(place: Place, said: str) -> Spec:
     if "\0" in said or not os.path.isfile(path):
         raise VolumeError(
             f"{printable(place.text)} says that its voxels are in {printable(said)!r}, and there is "
-            "no such file: "
-            "restore it, or mend the header"
+            "no such file: restore it, or mend the header"
         )
     return {**place.spec, "path": path}
 

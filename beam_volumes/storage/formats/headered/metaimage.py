@@ -6,34 +6,32 @@ They are raw, or one stream of zlib.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace, contiguous
-from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.formats.contiguous import ContiguousReader, contiguous
+from beam_volumes.storage.formats.format import OpenRequest, Options
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Placement,
+    Headered,
+    Voxels,
     data_file,
-    local_file,
     placement_of,
-    refuse,
-    voxels_of,
+    renamed_axes,
+    start_of,
 )
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes, write_box
-from beam_volumes.storage.sources.axes import AFFINE, Selection, unit_name
+from beam_volumes.storage.sources.axes import AFFINE, Placement, Selection, unit_name
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
 
-SUFFIXES = (".mha", ".mhd")
 #: No header is longer.
 _HEADER = 1 << 16
 
@@ -75,93 +73,46 @@ _AS = {
 }
 
 
-class MetaImage(InPlace):
+class MetaImage(Headered):
     """A MetaImage file."""
 
     title = "MetaImage"
     name = "mha"
     suffixes = (".mha",)
+    endings = (".mha", ".mhd")
     dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
     open_options: ClassVar[Options] = {"affine": AFFINE}
     # The channels of a voxel lie beside each other.
     channels = "together"
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        affine: str | None = None,
-        **options: Any,
-    ) -> Source | None:
-        path = local_file(place, SUFFIXES, "MetaImage files")
-        if path is None:
-            return None
+    def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
         begins = first_bytes(path, _HEADER)
-        if not path.lower().endswith(SUFFIXES) and not re.match(
-            rb"ObjectType\s*[=:]\s*Image\b", begins
-        ):
+        is_one = re.match(rb"ObjectType\s*[=:]\s*Image\b", begins) is not None
+        if not (is_one or self.is_named(path)):
             return None
         name = printable(place.text)
-        refuse(name, "MetaImage", dataset, level)
+        request.refuse_parts(name, "MetaImage")
         fields, end = _fields(begins, name)
-        n = _whole(fields, "ndims", None, name)
-        if not 1 <= n <= 4:
-            raise ValueError(f"{name} has {n} dimensions; a MetaImage that is read has 2 to 4")
-        sizes = [_natural(t, "DimSize", name) for t in fields.get("dimsize", "").split()]
-        if len(sizes) != n:
-            raise VolumeError(
-                f"the header of {name} is damaged: DimSize is "
-                f"{printable(fields.get('dimsize', 'not told'))!r}, "
-                f"and there are {n} dimensions"
-            )
+        spatial = sizes = _sizes(fields, name)
         stored = _dtype(fields, name)
-        axes = list("xyzt"[:n])
+        axes = list("xyzt"[: len(sizes)])
         channels = _whole(fields, "elementnumberofchannels", 1, name)
         if channels != 1:
             axes, sizes = ["c", *axes], [channels, *sizes]
-        said = fields["elementdatafile"]
-        if said.upper() == "LOCAL":
-            file, where, start = None, path, end
-        elif re.match(r"LIST\b", said) or re.search(r"%[0-9]*d(\s|\S*\s)", said + " "):
-            raise ValueError(
-                f"{name} has its voxels in several files ({printable(said)}), which are not read: "
-                "write it anew as "
-                "one file, or open the slices themselves"
-            )
-        else:
-            file, start = data_file(place, said), 0
-            where = str(file["path"])
-        skip = _whole(fields, "headersize", 0, name)
-        is_zipped = _is_true(fields, "compresseddata")
-        nbytes = math.prod(sizes) * stored.itemsize
-        at, stream = 0, None
-        if is_zipped:
-            if skip < 0:
-                raise VolumeError(
-                    f"the header of {name} is damaged: HeaderSize is {skip} of what is compressed"
-                )
-            stream = ("zlib", start + skip)
-        elif skip == -1:  # what there is ends with voxels
-            at = os.path.getsize(where) - nbytes
-        elif skip < 0:
-            raise VolumeError(f"the header of {name} is damaged: HeaderSize is {skip}")
-        else:
-            at = start + skip
-        letters, lie = _placement(fields, n, sizes[-n:], name, affine)
-        renamed = [letters["xyz".index(a)] if a in "xyz"[:n] else a for a in axes]
-        return voxels_of(
-            place,
-            axes=renamed[::-1],
+        said, file, where, start = fields["elementdatafile"], None, path, end
+        if said.upper() != "LOCAL":
+            file = data_file(place, said, r"%[0-9]*d(\s|\S*\s)")
+            where, start = str(file["path"]), 0
+        at, stream = _start(fields, where, start, math.prod(sizes) * stored.itemsize, name)
+        letters, placement = _placement(fields, spatial, name, request.option("affine"))
+        return Voxels(
+            axes=renamed_axes(axes, letters)[::-1],
             sizes=sizes[::-1],
             stored=stored,
             at=at,
-            index=index,
             file=file,
             stream=stream,
-            grid=lie,
+            placement=placement,
             mask=fields.get("comment") == MASK,
         )
 
@@ -223,17 +174,11 @@ class MetaImage(InPlace):
         if not d.space.has_channels:
             return super().read_back(d)
         axes = [*(("t",) if d.space.times else ()), *d.space.axes, "c"]
-        sizes = [*d.leading[:-1], *d.stored(d.shape), _channels(d)]
-        return contiguous(
-            d.name,
-            d.kvstore,
-            shape=sizes,
-            stored=d.dtype.newbyteorder("<"),
-            at=len(self.header(d)),
-            chosen=Selection((), tuple((a, k) for k, a in enumerate(axes)), d.space.channels),
-            space=d.space,
-            dtype=d.dtype,
-        )
+        sizes = (*d.leading[:-1], *d.stored(d.shape), _channels(d))
+        chosen = Selection((), tuple((a, k) for k, a in enumerate(axes)), d.space.channels)
+        stored, at = d.dtype.newbyteorder("<").str, len(self.header(d))
+        reader = ContiguousReader(d.kvstore, sizes, stored, d.dtype, at, chosen)
+        return contiguous(d.name, reader, d.space)
 
 
 def _channels(d: Description) -> int:
@@ -269,6 +214,32 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
     )
 
 
+def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
+    n = _whole(fields, "ndims", None, name)
+    if not 1 <= n <= 4:
+        raise ValueError(f"{name} has {n} dimensions; a MetaImage that is read has 2 to 4")
+    sizes = [_natural(t, "DimSize", name) for t in fields.get("dimsize", "").split()]
+    if len(sizes) != n:
+        raise VolumeError(
+            f"the header of {name} is damaged: DimSize is "
+            f"{printable(fields.get('dimsize', 'not told'))!r}, and there are {n} dimensions"
+        )
+    return sizes
+
+
+def _start(
+    fields: Mapping[str, str], where: str, start: int, nbytes: int, name: str
+) -> tuple[int, tuple[str, int] | None]:
+    """Where voxels begin in their file, or in the stream that begins there."""
+    skip, is_zipped = _whole(fields, "headersize", 0, name), _is_true(fields, "compresseddata")
+    if skip < (0 if is_zipped else -1):
+        of = " of what is compressed" if is_zipped else ""
+        raise VolumeError(f"the header of {name} is damaged: HeaderSize is {skip}{of}")
+    if is_zipped:
+        return 0, ("zlib", start + skip)
+    return start_of(where, start, skip, nbytes), None
+
+
 def _natural(text: str, field: str, name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise VolumeError(f"the header of {name} is damaged: {field} has {printable(text)!r}")
@@ -302,9 +273,9 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
 
 
 def _placement(
-    fields: Mapping[str, str], n: int, sizes: list[int], name: str, affine: str | None
+    fields: Mapping[str, str], sizes: list[int], name: str, affine: str | None
 ) -> tuple[str, Placement]:
-    m = min(n, 3)
+    n, m = len(sizes), min(len(sizes), 3)
 
     def numbers(key: str, count: int) -> list[float] | None:
         if key not in fields:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import struct
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,25 +16,22 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace
+from beam_volumes.storage.formats.format import OpenRequest
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Placement,
+    Headered,
+    Voxels,
     beginning_of,
-    local_file,
     no_channels,
-    refuse,
     short,
-    voxels_of,
 )
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.axes import Placement
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.source import Source
 
 SIZE = 1024
-SUFFIXES = (".mrc", ".map", ".rec", ".st", ".ali", ".preali", ".mrcs", ".ccp4")
-_ZIPPED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
+_PLAIN = (".mrc", ".map", ".rec", ".st", ".ali", ".preali", ".mrcs", ".ccp4")
 
 #: Voxels by mode; of 0 see `_stored`.
 _MODES = {0: "i1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}
@@ -117,78 +113,47 @@ def _header(data: bytes) -> _Header | None:
     return None
 
 
-class Mrc(InPlace):
+class Mrc(Headered):
     """An MRC file."""
 
     title = "MRC"
     name = "mrc"
     suffixes = (".mrc", ".map", ".rec")
+    endings = (*_PLAIN, *(f"{ending}.gz" for ending in _PLAIN))
     dtypes = tuple(np.dtype(t) for t in ("i1", "i2", "u2", "f2", "f4"))
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         """As they are; a mask as int8 0 and 1, which is how masks are kept in MRC."""
         return np.dtype(np.int8) if dtype.kind == "b" else dtype
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
-        path = local_file(place, SUFFIXES + _ZIPPED, "MRC files")
-        if path is None:
-            return None
-        named = path.lower().endswith(SUFFIXES + _ZIPPED)
+    def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
+        named, name = self.is_named(path), printable(place.text)
         data, zipped = beginning_of(path, SIZE)
         if not named and (data[208:211] != b"MAP" or zipped):
             return None
-        name = printable(place.text)
         head = _header(data)
         if head is None:
             if not named:
                 return None
             raise VolumeError(
                 f"{name} has no header of an MRC file ({len(data):,} of {SIZE:,} bytes, or numbers "
-                "that make no "
-                "sense): restore it, or give it the ending of what it is"
+                "that make no sense): restore it, or give it the ending of what it is"
             )
-        refuse(name, "MRC", dataset, level)
+        request.refuse_parts(name, "MRC")
         if head.mode in _REFUSED:
             raise ValueError(
                 f"{name} holds {_REFUSED[head.mode]} (mode {head.mode}); voxels are one of modes "
                 f"{', '.join(map(str, _MODES))}: convert it, e.g. by IMOD's newstack -mode"
             )
-        axes, sizes = list(head.axes[::-1]), list(head.n[::-1])
-        lie = _placement(head, name)
-        if head.ispg > 400 and 0 < head.m[2] < head.n[2]:
-            sections = head.m[2]
-            if head.n[2] % sections or head.axes != "xyz":
-                raise VolumeError(
-                    f"{name} says that it is volumes of {sections} sections, of which {head.n[2]} are "
-                    "not a "
-                    "whole number: mend mz, or ispg, in its header"
-                )
-            axes, sizes = ["t", *axes], [head.n[2] // sections, sections, *sizes[1:]]
-        elif head.ispg == 0 and head.n[2] == 1:  # an image
-            axes, sizes = axes[1:], sizes[1:]
-            if "x" not in axes or "y" not in axes:
-                axes = ["y", "x"]
-        channels: tuple[str, ...] = ()
-        if head.mode == _RGB:
-            axes, sizes, channels = [*axes, "c"], [*sizes, 3], ("red", "green", "blue")
-        return voxels_of(
-            place,
+        axes, sizes, channels = _axes(head, name)
+        return Voxels(
             axes=axes,
             sizes=sizes,
             stored=_stored(head),
             at=SIZE + head.nsymbt,
-            index=index,
             channels=channels,
             stream=("gzip", 0) if zipped else None,
-            grid=lie,
+            placement=_placement(head, name),
             mask=head.is_mask,
         )
 
@@ -197,8 +162,8 @@ class Mrc(InPlace):
         if d.space.unit is None and d.space.knows_size:
             raise ValueError(
                 f"{d.name}: mrc holds lengths in angstrom, and the volume's voxel size has no unit: "
-                "say it where "
-                "the input is opened, e.g. open(..., unit='nm')"
+                "say it where the input "
+                " is opened, e.g. open(..., unit='nm')"
             )
         if not d.space.knows_size and any(o != round(o) for o in d.space.origin):
             raise ValueError(
@@ -241,6 +206,26 @@ class Mrc(InPlace):
 
 
 FORMATS = (Mrc(),)
+
+
+def _axes(head: _Header, name: str) -> tuple[list[str], list[int], tuple[str, ...]]:
+    """Names and extents of dimensions, the slowest first, and names of channels."""
+    axes, sizes = list(head.axes[::-1]), list(head.n[::-1])
+    if head.ispg > 400 and 0 < head.m[2] < head.n[2]:
+        sections = head.m[2]
+        if head.n[2] % sections or head.axes != "xyz":
+            raise VolumeError(
+                f"{name} says that it is volumes of {sections} sections, of which {head.n[2]} are "
+                "not a whole number: mend mz, or ispg, in its header"
+            )
+        axes, sizes = ["t", *axes], [head.n[2] // sections, sections, *sizes[1:]]
+    elif head.ispg == 0 and head.n[2] == 1:  # an image
+        axes, sizes = axes[1:], sizes[1:]
+        if "x" not in axes or "y" not in axes:
+            axes = ["y", "x"]
+    if head.mode == _RGB:
+        return [*axes, "c"], [*sizes, 3], ("red", "green", "blue")
+    return axes, sizes, ()
 
 
 def _stored(head: _Header) -> np.dtype:

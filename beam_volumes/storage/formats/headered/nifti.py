@@ -20,15 +20,14 @@ import numpy as np
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace
-from beam_volumes.storage.formats.format import Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import Layout, OpenRequest, Options, WritableFormat
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Placement,
+    Headered,
+    Voxels,
     beginning_of,
-    local_file,
     placement_of,
-    refuse,
+    renamed_axes,
     short,
     voxel_size_of,
     voxels_of,
@@ -36,7 +35,7 @@ from beam_volumes.storage.formats.headered.header import (
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import pieces, put_together
-from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.axes import AFFINE, Placement
 from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
@@ -167,77 +166,59 @@ def _header(data: bytes) -> _Header | None:
     return None
 
 
-class _Nifti(InPlace):
+class _Nifti(Headered):
     """A NIfTI file, as it is written: little-endian, version 2 where version 1 does not hold the shape."""
 
     title = "NIfTI"
     name = "nii"
     suffixes = (".nii",)
+    endings = SINGLE + PAIRED
     dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
     open_options: ClassVar[Options] = {"affine": AFFINE}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        affine: str | None = None,
-        **options: Any,
-    ) -> Source | None:
-        path = local_file(place, SINGLE + PAIRED, "NIfTI files")
-        if path is None:
+    def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
+        name, lower = printable(place.text), path.lower()
+        is_paired = lower.endswith(PAIRED)
+        header, file = _pair(path) if is_paired else (path, path)
+        if header is None:
             return None
-        lower = path.lower()
-        named = lower.endswith(SINGLE)
-        name = printable(place.text)
-        if lower.endswith(PAIRED):
-            header, voxels = _pair(path)
-            if header is None:
-                return None
-        else:
-            header = voxels = path
         data, _ = beginning_of(header, _SIZES[2])
         head = _header(data)
-        if head is None or not (head.is_nifti or lower.endswith(PAIRED)):
-            if not named:
+        if head is None or not (head.is_nifti or is_paired):
+            if not lower.endswith(SINGLE):
                 return None
             raise VolumeError(
                 f"{name} has no header of NIfTI ({len(data):,} bytes, which begin with {data[:4]!r}): "
                 "restore it"
             )
-        refuse(name, head.title, dataset, level)
-        if head.is_pair and header == voxels:
+        request.refuse_parts(name, head.title)
+        if head.is_pair and header == file:
             raise VolumeError(
                 f"{name} says that it is half of a pair: name its files .hdr and .img"
             )
-        if not head.is_pair and header != voxels:
-            header = voxels = path
+        if not head.is_pair and header != file:
+            header = file = path
         stored, samples = _stored(head, name)
         axes, sizes = _axes(head, name)
         if samples and "c" in axes:
             raise ValueError(f"{name} has colours and a fifth dimension: keep one of them")
-        letters, lie = _placement(head, name, sizes, affine)
-        axes = [letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes]
+        letters, placement = _placement(head, name, sizes, request.option("affine"))
+        axes = renamed_axes(axes, letters)
         if samples:
             axes, sizes = ["c", *axes], [len(samples), *sizes]
-        home = {**place.spec, "path": header}
-        source = voxels_of(
-            Place(home),
+        return Voxels(
             axes=axes[::-1],
             sizes=sizes[::-1],
             stored=stored,
             at=_first(head, name),
-            index=index,
             channels=samples,
-            file=None if voxels == header else {**place.spec, "path": voxels},
-            stream=("gzip", 0) if beginning_of(voxels, 1)[1] else None,
+            file=None if file == header else {**place.spec, "path": file},
+            stream=("gzip", 0) if beginning_of(file, 1)[1] else None,
             scale=_scale(head, name, stored),
-            grid=lie,
+            placement=placement,
             mask=head.is_mask,
+            header=Place({**place.spec, "path": header}),
         )
-        return source
 
     def header(self, d: Description) -> bytes:
         return _written(d)
@@ -350,8 +331,7 @@ def _stored(head: _Header, name: str) -> tuple[np.dtype, tuple[str, ...]]:
     if head.datatype in _REFUSED:
         raise ValueError(
             f"{name} holds {_REFUSED[head.datatype]} (datatype {head.datatype}); voxels are integers "
-            "and floats "
-            "of up to 64 bits: convert it"
+            "and floats of up to 64 bits: convert it"
         )
     if head.datatype in _SAMPLES:
         return np.dtype("u1"), _SAMPLES[head.datatype]
@@ -388,8 +368,7 @@ def _first(head: _Header, name: str) -> int:
     if not math.isfinite(at) or at < earliest or at != int(at):
         raise VolumeError(
             f"the header of {name} is damaged: voxels are said to begin at byte {at:g} (vox_offset), "
-            f"and {head.title} "
-            f"has them from {earliest} on"
+            f"and {head.title} has them from {earliest} on"
         )
     return int(at)
 
@@ -454,18 +433,16 @@ def _turned(head: _Header) -> np.ndarray:
 
 def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
     """An output as a source, which may not be there yet."""
-    return voxels_of(
-        Place(dict(d.kvstore)),
+    voxels = Voxels(
         axes=[*d.space.leading[::-1], *d.space.axes],
         sizes=[*d.leading[::-1], *d.stored(d.shape)],
         stored=d.dtype.newbyteorder("<"),
         at=len(_written(d)),
-        index=None,
         channels=d.space.channels,
         stream=stream,
-        grid=Placement(d.space.voxel_size, d.space.unit, d.space.origin),
-        is_there=False,
+        placement=Placement(d.space.voxel_size, d.space.unit, d.space.origin),
     )
+    return voxels_of(Place(dict(d.kvstore)), voxels, None, is_there=False)
 
 
 # writing

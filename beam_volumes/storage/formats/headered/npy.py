@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace, check_length, contiguous
+from beam_volumes.storage.formats.contiguous import InPlace, check_length, plain_array
+from beam_volumes.storage.formats.format import WHOLE, OpenRequest
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes
-from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.axes import DEFAULT_AXES
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import Source, check_dtype
 
 MAGIC = b"\x93NUMPY"
 #: No header of an array of voxels is longer.
@@ -34,15 +32,7 @@ class Npy(InPlace):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return dtype
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         if place.local is None:
             if place.text.lower().endswith(".npy"):
                 raise ValueError(
@@ -53,31 +43,15 @@ class Npy(InPlace):
         if not begins.startswith(MAGIC):
             return None
         name = printable(place.text)
-        for option, value in (("dataset", dataset), ("level", level)):
-            if value is not None:
-                raise ValueError(f"{option}={value!r}: {name} is one array and has none")
+        request.refuse_parts(name, "one array")
         shape, is_fortran, stored, at = _header(begins, name)
-        if stored.newbyteorder("=") not in DTYPES:
-            known = ", ".join(d.name for d in DTYPES)
-            raise ValueError(f"{name} holds {stored}; voxels are one of {known}")
+        check_dtype(name, stored)
         if len(shape) not in DEFAULT_AXES:
             raise ValueError(
                 f"{name} has {len(shape)} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
             )
         check_length(name, place.local, at, math.prod(shape) * stored.itemsize)
-        axes = DEFAULT_AXES[len(shape)]
-        if is_fortran:  # x is the slowest then
-            axes, shape = axes[::-1], shape[::-1]
-        chosen = select(axes, shape, index, name)
-        return contiguous(
-            place.text,
-            place.spec,
-            shape=shape,
-            stored=stored,
-            at=at,
-            chosen=chosen,
-            space=Space(axes=chosen.axes, leading=chosen.leading),
-        )
+        return plain_array(place, shape, stored, at, is_fortran, request.index)
 
     def header(self, d: Description) -> bytes:
         file = io.BytesIO()

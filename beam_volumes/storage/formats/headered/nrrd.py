@@ -7,37 +7,39 @@ axes go.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from beam_volumes.base.space import times
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace
-from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.formats.format import OpenRequest, Options
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Placement,
+    Headered,
+    Voxels,
     data_file,
-    local_file,
     placement_of,
-    refuse,
+    start_of,
     voxel_size_of,
-    voxels_of,
 )
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes
-from beam_volumes.storage.sources.axes import AFFINE, DEFAULT_AXES, UnclearPlace, in_one_unit
+from beam_volumes.storage.sources.axes import (
+    AFFINE,
+    DEFAULT_AXES,
+    Placement,
+    UnclearPlace,
+    in_one_unit,
+)
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import DTYPES
 
 MAGIC = b"NRRD000"
-SUFFIXES = (".nrrd", ".nhdr")
 #: No header is longer.
 _HEADER = 1 << 20
 
@@ -77,36 +79,25 @@ _PATIENT = (
 _COLOURS = {"rgb-color": ("red", "green", "blue"), "rgba-color": ("red", "green", "blue", "alpha")}
 
 
-class Nrrd(InPlace):
+class Nrrd(Headered):
     """A ``.nrrd`` file, or a ``.nhdr`` header with voxels beside it."""
 
     title = "NRRD"
     name = "nrrd"
     suffixes = (".nrrd",)
+    endings = (".nrrd", ".nhdr")
     dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
     open_options: ClassVar[Options] = {"affine": AFFINE}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        affine: str | None = None,
-        **options: Any,
-    ) -> Source | None:
-        path = local_file(place, SUFFIXES, "NRRD files")
-        if path is None:
-            return None
+    def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
         name = printable(place.text)
         if not first_bytes(path, len(MAGIC)).startswith(MAGIC):
-            if not path.lower().endswith(SUFFIXES):
+            if not self.is_named(path):
                 return None
             raise VolumeError(
                 f"{name} has no header of NRRD, which begins with {MAGIC.decode()}: restore it"
             )
-        refuse(name, "NRRD", dataset, level)
+        request.refuse_parts(name, "NRRD")
         fields, end = _fields(first_bytes(path, _HEADER), name)
         sizes = _sizes(fields, name)
         stored = _dtype(fields, name)
@@ -114,36 +105,31 @@ class Nrrd(InPlace):
         if encoding not in ("raw", "gzip", "gz"):
             raise ValueError(
                 f"{name} is encoded as {printable(encoding) or 'nothing'}; raw and gzip are read: "
-                "write it anew "
-                "with one of them"
+                "write it anew with one of them"
             )
-        file = _file(place, fields, name)
-        if file is None and end is None:
+        said, file, where, start = fields.get("datafile"), None, path, end or 0
+        if said is not None:
+            file = data_file(place, said, r"%[0-9]*d.*\s-?[0-9]+\s+-?[0-9]+\s+-?[0-9]+")
+            where, start = str(file["path"]), 0
+        elif end is None:
             raise VolumeError(f"{name} is cut off: no empty line ends its header; restore it")
-        where = path if file is None else str(file["path"])
-        start = (end or 0) if file is None else 0
         start = _after_lines(where, start, _number(fields, "lineskip", 0, name), name)
-        skip = _number(fields, "byteskip", 0, name)
-        nbytes = math.prod(sizes) * stored.itemsize
+        at, stream = _number(fields, "byteskip", 0, name), None
         if encoding != "raw":
-            at, stream = skip, ("gzip", start)
-        elif skip == -1:  # what there is ends with voxels
-            at, stream = os.path.getsize(where) - nbytes, None
+            stream = ("gzip", start)
         else:
-            at, stream = start + skip, None
+            at = start_of(where, start, at, math.prod(sizes) * stored.itemsize)
         axes, channels = _axes(fields, len(sizes), name)
-        axes, lie = _placement(fields, axes, sizes, name, affine)
-        return voxels_of(
-            place,
+        axes, placement = _placement(fields, axes, sizes, name, request.option("affine"))
+        return Voxels(
             axes=axes[::-1],
             sizes=sizes[::-1],
             stored=stored,
             at=at,
-            index=index,
             channels=channels,
             file=file,
             stream=stream,
-            grid=lie,
+            placement=placement,
             mask=MASK in fields,
         )
 
@@ -255,19 +241,6 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
             "into its header"
         )
     return dtype.newbyteorder("<" if order == "little" else ">")
-
-
-def _file(place: Place, fields: Mapping[str, str], name: str) -> dict[str, Any] | None:
-    said = fields.get("datafile")
-    if said is None:
-        return None
-    if re.match(r"LIST\b", said) or re.search(r"%[0-9]*d.*\s-?[0-9]+\s+-?[0-9]+\s+-?[0-9]+", said):
-        raise ValueError(
-            f"{name} has its voxels in several files ({printable(said)}), which are not read: write "
-            "it anew as "
-            "one file"
-        )
-    return data_file(place, said)
 
 
 def _after_lines(path: str, start: int, lines: int, name: str) -> int:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.contiguous import InPlace, contiguous
-from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.formats.contiguous import InPlace, plain_array
+from beam_volumes.storage.formats.format import WHOLE, OpenRequest, Options
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place, is_pattern
-from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.axes import DEFAULT_AXES
 from beam_volumes.storage.sources.source import DTYPES, Source
 
 SUFFIXES = (".raw", ".bin", ".dat")
@@ -41,22 +40,8 @@ class Raw(InPlace):
         ),
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        shape: Sequence[int] | None = None,
-        dtype: Any = None,
-        offset: int | None = None,
-        order: str | None = None,
-        **options: Any,
-    ) -> Source | None:
-        name = printable(place.text)
-        asked = {"shape": shape, "dtype": dtype, "offset": offset, "order": order}
-        said = {k: v for k, v in asked.items() if v is not None}
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        name, said = printable(place.text), request.options
         if not said:
             if place.local is None or not place.local.lower().endswith(SUFFIXES):
                 return None
@@ -74,39 +59,33 @@ class Raw(InPlace):
             if place.local is not None and not os.path.exists(place.local):
                 raise FileNotFoundError(f"{name} does not exist")
             raise ValueError(f"{what}: for raw binary files on a disk; {name} is none")
-        for option, value in (("dataset", dataset), ("level", level)):
-            if value is not None:
-                raise ValueError(f"{option}={value!r}: {name} is raw binary and has none")
-        sizes, stored = _shape(shape, name), _dtype(dtype, name)
+        request.refuse_parts(name, "raw binary")
+        shape, stored = _shape(said.get("shape"), name), _dtype(said.get("dtype"), name)
+        order = said.get("order")
         if order not in (None, "C", "F"):
             raise ValueError(f"{name}: order={order!r}; use 'C' (x fastest) or 'F' (z fastest)")
-        at, nbytes = _offset(offset, name), math.prod(sizes) * stored.itemsize
-        size = os.path.getsize(place.local)
-        holds = f"{name} has {size:,} bytes, and shape {sizes} of {stored} takes {nbytes:,}"
-        if at + nbytes > size:
-            where = f" from byte {at:,} on" if at else ""
-            raise VolumeError(f"{holds}{where}: check shape, dtype and offset, or restore the file")
-        if offset is None and nbytes < size:
-            raise ValueError(
-                f"{holds}: if {size - nbytes:,} bytes of a header come first, say offset={size - nbytes}; "
-                "else check shape and dtype"
-            )
-        axes = DEFAULT_AXES[len(sizes)]
-        if order == "F":  # x is the slowest then
-            axes, sizes = axes[::-1], sizes[::-1]
-        chosen = select(axes, sizes, index, name)
-        return contiguous(
-            place.text,
-            place.spec,
-            shape=sizes,
-            stored=stored,
-            at=at,
-            chosen=chosen,
-            space=Space(axes=chosen.axes, leading=chosen.leading),
-        )
+        at = _offset(said.get("offset"), name)
+        _check_size(place.local, name, shape, stored, at, "offset" in said)
+        return plain_array(place, shape, stored, at, order == "F", request.index)
 
 
 FORMATS = (Raw(),)
+
+
+def _check_size(
+    path: str, name: str, shape: tuple[int, ...], stored: np.dtype, at: int, is_said: bool
+) -> None:
+    """Refuse a file with fewer bytes than such an array, or with more where no offset is said."""
+    size, nbytes = os.path.getsize(path), math.prod(shape) * stored.itemsize
+    holds = f"{name} has {size:,} bytes, and shape {shape} of {stored} takes {nbytes:,}"
+    if at + nbytes > size:
+        where = f" from byte {at:,} on" if at else ""
+        raise VolumeError(f"{holds}{where}: check shape, dtype and offset, or restore the file")
+    if not is_said and nbytes < size:
+        raise ValueError(
+            f"{holds}: if {size - nbytes:,} bytes of a header come first, say offset={size - nbytes}; "
+            "else check shape and dtype"
+        )
 
 
 def _shape(shape: Any, name: str) -> tuple[int, ...]:

@@ -16,12 +16,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.format import Format, Options
-from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest, Options
+from beam_volumes.storage.formats.planes import (
+    COLOURS,
+    PlaneImage,
+    ReadPlane,
+    named_part,
+    refuse_colours,
+)
 from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import kept_of
-from beam_volumes.storage.sources.axes import converted
+from beam_volumes.storage.sources.axes import Placement, converted
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
 _LETTERS = "TCZYXS"
@@ -71,35 +77,27 @@ class Bioio(Format):
         )
     }
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        reader: str | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        reader, path = request.option("reader"), place.local
         if reader is None:
             return None
         if reader != "bioio":
             raise ValueError(f'reader={reader!r}: leave it out, or give "bioio"')
-        path = place.local
         if path is None:
             raise ValueError(
                 f"{place.text}: bioio is given files of local disks only; copy it to one"
             )
         if not os.path.exists(path):
             raise FileNotFoundError(f"{place.text} does not exist")
-        if level is not None:
-            raise ValueError(f"level={level}: levels are not read by bioio")
+        if request.level is not None:
+            raise ValueError(f"level={request.level}: levels are not read by bioio")
         needed("bioio", "bioio", f'reader="bioio" was given for {place.text}')
         image = _opened(path, None)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return _source(place.text, path, image, index, dataset)
+                found = _image(place.text, path, image, request.dataset)
+                return found.source(request.index)
         except (ValueError, OSError):
             raise
         except (Exception, MemoryError) as error:
@@ -129,13 +127,7 @@ def _reason(error: BaseException) -> str:
     return printable((str(error) or type(error).__name__).splitlines()[0][:300])
 
 
-def _source(
-    where: str,
-    path: str,
-    image: Any,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-) -> Source:
+def _image(where: str, path: str, image: Any, dataset: str | None) -> PlaneImage:
     if not image.scenes:
         raise VolumeError(f"{printable(path)}: bioio cannot read it: it finds no image in it")
     scene = named_part(dataset, len(image.scenes), [str(s) for s in image.scenes], where, "scene")
@@ -147,41 +139,33 @@ def _source(
         shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
         raise ValueError(f"{where} has the axes {shown}; read are {', '.join(_LETTERS)}")
     samples, channels = extents.get("S", 1), extents.get("C", 1)
-    if samples > 1 and channels > 1:
-        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
+    refuse_colours(where, channels, samples)
     axes = [a for a in "TCZ" if a in extents and not (a == "C" and channels == 1)]
-    sizes = [extents[a] for a in axes] + [extents["Y"], extents["X"]]
-    chunk = [1] * len(axes) + sizes[-2:]
-    whole = [a.lower() for a in axes] + ["y", "x"]
+    plane = [extents["Y"], extents["X"]]
     names = [str(n) for n in image.channel_names or ()]
     if "S" in extents:
-        names = list(("red", "green", "blue", "alpha")[:samples])
-        whole, sizes, chunk = [*whole, "c"], [*sizes, samples], [*chunk, samples]
-    size, unit = _spacing(image, extents)
-    return source_of_planes(
-        where,
-        _Planes(path, scene, "S" in extents),
-        whole,
-        sizes,
-        chunk,
-        np.dtype(image.dtype).newbyteorder("="),
-        index,
+        names = list(COLOURS[:samples])
+    return PlaneImage(
+        name=where,
+        planes=_Planes(path, scene, "S" in extents),
+        axes=[*(a.lower() for a in axes), "y", "x"],
+        sizes=[*(extents[a] for a in axes), *plane],
+        chunk=[*(1 for _ in axes), *plane],
+        dtype=np.dtype(image.dtype).newbyteorder("="),
+        samples=extents.get("S"),
         channels=names if len(names) == max(channels, samples) else (),
-        voxel_size=size,
-        unit=unit,
+        placement=_placement(image, extents),
     )
 
 
-def _spacing(
-    image: Any, extents: Mapping[str, int]
-) -> tuple[tuple[float, float, float] | None, str | None]:
-    """The size of a voxel and its unit, as far as the plugin says so."""
+def _placement(image: Any, extents: Mapping[str, int]) -> Placement:
+    """The size of a voxel and its unit, as far as the plugin reports them."""
     found = [getattr(image.physical_pixel_sizes, a, None) for a in "ZYX"]
     if found[0] is None and extents.get("Z", 1) == 1:
         found[0] = 1.0
     sizes = [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v) and v > 0]
     if len(sizes) < 3:
-        return None, None
+        return Placement()
     units = [
         str(getattr(getattr(image.dimension_properties, a, None), "unit", None) or "")
         for a in "ZYX"
@@ -189,4 +173,6 @@ def _spacing(
     if extents.get("Z", 1) == 1:
         units[0] = units[1]
     unit, (lengths,) = converted(units, sizes)
-    return (None, None) if lengths is None else ((lengths[0], lengths[1], lengths[2]), unit)
+    if lengths is None:
+        return Placement()
+    return Placement((lengths[0], lengths[1], lengths[2]), unit)

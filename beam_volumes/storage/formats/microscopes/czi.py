@@ -7,7 +7,6 @@ handles are opened once in a process, and used by one thread at a time: it would
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +16,18 @@ from xml.etree import ElementTree
 import numpy as np
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.format import Format
-from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.planes import (
+    COLOURS,
+    PlaneImage,
+    ReadPlane,
+    named_part,
+    refuse_colours,
+)
 from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
-from beam_volumes.storage.places.positioned import kept_of
+from beam_volumes.storage.places.positioned import first_bytes, kept_of
+from beam_volumes.storage.sources.axes import Placement
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
 _MAGIC = b"ZISRAWFILE\0"
@@ -79,27 +85,16 @@ class Czi(Format):
 
     title = "CZI"
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         path = place.local
-        if path is None or not os.path.isfile(path):
+        if path is None or first_bytes(path, len(_MAGIC)) != _MAGIC:
             return None
-        with open(path, "rb", buffering=0) as file:
-            if file.read(11) != _MAGIC:
-                return None
-        if level is not None:
-            raise ValueError(f"level={level}: {place.text} is CZI; its pyramid is not read")
+        if request.level is not None:
+            raise ValueError(f"level={request.level}: {place.text} is CZI; its pyramid is not read")
         needed("pylibCZIrw", "czi", f"{place.text} is CZI")
         handle = _opened(path)
         try:
-            return _source(place.text, path, handle, index, dataset)
+            return _image(place.text, path, handle, request.dataset).source(request.index)
         except (RuntimeError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise VolumeError(f"{printable(path)} is damaged: {error}; restore it") from None
         finally:
@@ -126,67 +121,56 @@ def _opened(path: str) -> Any:
         ) from None
 
 
-def _source(
-    where: str,
-    path: str,
-    handle: Any,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-) -> Source:
+def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImage:
     box = {str(k).lower(): (int(a), int(b)) for k, (a, b) in handle.total_bounding_box.items()}
+    extents = {a: last - first for a, (first, last) in box.items()}
     told = _Told.of(handle.raw_metadata)
     scenes = handle.scenes_bounding_rectangle_no_pyramid
-    scene: int | None = None
-    if scenes:
-        numbers = sorted(scenes)
-        scene = numbers[named_part(dataset, len(numbers), told.scenes, where, "scene")]
-        part = scenes[scene]
-    else:
-        named_part(dataset, 1, (), where, "scene")
-        part = handle.total_bounding_rectangle_no_pyramid
-    other = [a for a, (first, last) in box.items() if a not in "tczyxsm" and last - first > 1]
+    numbers = sorted(scenes) or [None]
+    names = told.scenes if scenes else ()
+    scene = numbers[named_part(dataset, len(numbers), names, where, "scene")]
+    part = scenes[scene] if scenes else handle.total_bounding_rectangle_no_pyramid
+    other = [a for a, n in extents.items() if a not in "tczyxsm" and n > 1]
     if other:
-        shown = ", ".join(f"{a}: {last - first}" for a, (first, last) in box.items())
+        shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
         raise ValueError(f"{where} has the axes {shown}; {other[0]} is not one that is read")
-    kinds = {str(handle.get_channel_pixel_type(c)) for c in range(*box.get("c", (0, 1)))}
+    kind, samples = _pixels(where, handle, box.get("c", (0, 1)))
+    channels = extents.get("c", 1)
+    refuse_colours(where, channels, samples)
+    axes = [a for a in "tcz" if a in box and not (a == "c" and channels == 1)]
+    start = {a: first for a, (first, _) in box.items() if a in "tczvhirb"}
+    start |= {"y": int(part.y), "x": int(part.x)}
+    sizes = [*(extents[a] for a in axes), int(part.h), int(part.w)]
+    if min(sizes) < 1:
+        raise VolumeError(f"{printable(path)} is damaged: its extents are {sizes}; restore it")
+    tile = [min(n, t) for n, t in zip(sizes[-2:], _tile(handle), strict=True)]
+    placement = Placement()
+    if told.sizes.keys() >= ({"y", "x"} if extents.get("z", 1) == 1 else {"z", "y", "x"}):
+        size = (told.sizes.get("z", 1.0), told.sizes["y"], told.sizes["x"])
+        placement = Placement(size, "micrometer")
+    named = told.channels if len(told.channels) == channels else ()
+    return PlaneImage(
+        name=where,
+        planes=_Planes(path, scene, start, samples),
+        axes=[*axes, "y", "x"],
+        sizes=sizes,
+        chunk=[*(1 for _ in axes), *tile],
+        dtype=np.dtype(kind),
+        samples=samples if samples > 1 else None,
+        channels=COLOURS[:3] if samples > 1 else named,
+        placement=placement,
+    )
+
+
+def _pixels(where: str, handle: Any, channels: tuple[int, int]) -> tuple[str, int]:
+    """The type of pixels, and how many samples one has."""
+    kinds = {str(handle.get_channel_pixel_type(c)) for c in range(*channels)}
     if len(kinds) != 1 or not kinds <= set(_PIXELS):
         raise ValueError(
             f"{where}: its channels hold {', '.join(sorted(kinds))}; read are channels that hold the "
             f"same, one of {', '.join(_PIXELS)}"
         )
-    kind, samples = _PIXELS[kinds.pop()]
-    channels = box["c"][1] - box["c"][0] if "c" in box else 1
-    if samples > 1 and channels > 1:
-        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
-    axes = [a for a in "tcz" if a in box and not (a == "c" and channels == 1)]
-    start = {a: first for a, (first, _) in box.items() if a in "tczvhirb"}
-    start |= {"y": int(part.y), "x": int(part.x)}
-    sizes = [box[a][1] - box[a][0] for a in axes] + [int(part.h), int(part.w)]
-    if min(sizes) < 1:
-        raise VolumeError(f"{printable(path)} is damaged: its extents are {sizes}; restore it")
-    tile = _tile(handle)
-    chunk = [1] * len(axes) + [min(n, t) for n, t in zip(sizes[-2:], tile, strict=True)]
-    whole = [*axes, "y", "x"]
-    flat = "z" not in box or box["z"][1] - box["z"][0] == 1
-    size = None
-    if told.sizes.keys() >= ({"y", "x"} if flat else {"z", "y", "x"}):
-        size = (told.sizes.get("z", 1.0), told.sizes["y"], told.sizes["x"])
-    names = told.channels if len(told.channels) == channels else ()
-    if samples > 1:
-        whole, sizes, chunk = [*whole, "c"], [*sizes, samples], [*chunk, samples]
-        names = ("red", "green", "blue")
-    return source_of_planes(
-        where,
-        _Planes(path, scene, start, samples),
-        whole,
-        sizes,
-        chunk,
-        np.dtype(kind),
-        index,
-        channels=names,
-        voxel_size=size,
-        unit="micrometer" if size else None,
-    )
+    return _PIXELS[kinds.pop()]
 
 
 def _tile(handle: Any) -> tuple[int, int]:

@@ -18,12 +18,19 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.format import Format
-from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.planes import (
+    COLOURS,
+    PlaneImage,
+    ReadPlane,
+    named_part,
+    refuse_colours,
+)
 from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.place import Place
-from beam_volumes.storage.places.positioned import kept_of
+from beam_volumes.storage.places.positioned import first_bytes, kept_of
 from beam_volumes.storage.places.remote_file import BoundedFile
+from beam_volumes.storage.sources.axes import Placement
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
 _MAGIC, _OLD = b"\xda\xce\xbe\x0a", b"\x00\x00\x00\x0cjP  "
@@ -95,31 +102,21 @@ class Nd2(Format):
 
     title = "ND2"
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         path = place.local
-        if path is None or not os.path.isfile(path):
+        head = b"" if path is None else first_bytes(path, 48)
+        is_old = head[:8] == _OLD and place.text.lower().endswith(".nd2")
+        if path is None or not (head[:4] == _MAGIC or is_old):
             return None
-        with open(path, "rb", buffering=0) as file:
-            head = file.read(48)
-        if head[:4] != _MAGIC and not (path.lower().endswith(".nd2") and head[:8] == _OLD):
-            return None
-        if level is not None:
-            raise ValueError(f"level={level}: {place.text} is ND2 and has no levels")
-        if head[:4] != _MAGIC:
+        if request.level is not None:
+            raise ValueError(f"level={request.level}: {place.text} is ND2 and has no levels")
+        if is_old:
             raise ValueError(
                 f"{place.text} is ND2 of before 2007, which is not read; convert it, e.g. by bfconvert"
             )
         needed("nd2", "nd2", f"{place.text} is ND2")
         _chunks(path)
-        return _source(place.text, path, _facts(path), index, dataset)
+        return _image(place.text, path, _facts(path), request.dataset).source(request.index)
 
 
 FORMATS = (Nd2(),)
@@ -181,14 +178,8 @@ def _positions(found: Any) -> tuple[str, ...]:
     return ()
 
 
-def _source(
-    where: str,
-    path: str,
-    facts: _Facts,
-    index: Mapping[str, int | str] | None,
-    dataset: str | None,
-) -> Source:
-    told, sizes = facts.attributes, facts.sizes
+def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneImage:
+    sizes = facts.sizes
     loops = {a: n for a, n in sizes.items() if a not in "CYXS"}
     other = [a for a in loops if a not in "TZP"]
     if other:
@@ -196,8 +187,70 @@ def _source(
             f"{where} has the axes {', '.join(sizes)}; {other[0]} is not one that is read"
         )
     channels, samples = sizes.get("C", 1), facts.per_channel
-    if channels > 1 and samples > 1:
-        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
+    refuse_colours(where, channels, samples)
+    planes = _planes(where, path, facts, loops, channels * samples, dataset)
+    y, x, count = planes.shape
+    axes = [a for a in loops if a != "P"]
+    names: Sequence[str] = COLOURS[:samples] if samples > 1 else facts.channels
+    placement = Placement()
+    if facts.size is not None:
+        size = (facts.size[2], facts.size[1], facts.size[0])
+        placement = Placement(size, "micrometer")
+    else:
+        warnings.warn(
+            f"{where}: its voxel size is not known; give voxel_size= and unit=", stacklevel=6
+        )
+    return PlaneImage(
+        name=where,
+        planes=planes,
+        axes=[*(a.lower() for a in axes), "y", "x"],
+        sizes=[*(loops[a] for a in axes), y, x],
+        chunk=[*(1 for _ in axes), y, x],
+        dtype=planes.dtype,
+        samples=count if count > 1 else None,
+        channels=names if len(names) == count else (),
+        placement=placement,
+        encoded=planes.deflated,
+    )
+
+
+def _planes(
+    where: str,
+    path: str,
+    facts: _Facts,
+    loops: Mapping[str, int],
+    count: int,
+    dataset: str | None,
+) -> _Frames:
+    """The frames of a position, of so many samples in a pixel, once the file can hold them."""
+    told = facts.attributes
+    dtype = _dtype(where, told)
+    y, x = int(told.heightPx), int(told.widthPx)
+    row = int(told.widthBytes or 0) or x * count * dtype.itemsize
+    frames, size = math.prod(loops.values()), os.path.getsize(path)
+    is_small = min(y, x, count, *facts.sizes.values()) < 1 or row < x * count * dtype.itemsize
+    if is_small or row * y > 1 << 40:
+        raise VolumeError(
+            f"{printable(path)} is damaged: its frames are {y} x {x} x {count}; restore it"
+        )
+    # What was stopped early lacks the last frames: then a frame is missing, when it is read.
+    if (1 if told.compressionType else row * y) > size or frames > size:
+        raise VolumeError(
+            f"{printable(path)} is damaged: {size} bytes cannot hold {frames} frames of {y} x {x}; restore it"
+        )
+    return _Frames(
+        path=path,
+        loops=tuple((a.lower(), n) for a, n in loops.items()),
+        position=named_part(dataset, loops.get("P", 1), facts.positions, where, "position"),
+        shape=(y, x, count),
+        row=row,
+        dtype=dtype,
+        deflated=told.compressionType is not None,
+    )
+
+
+def _dtype(where: str, told: Any) -> np.dtype:
+    """The type of pixels, of frames that are stored in a way that is read."""
     if told.compressionType not in (None, "lossless"):
         raise ValueError(
             f"{where}: its frames are compressed with loss, which is not read; convert it in NIS-Elements"
@@ -206,77 +259,11 @@ def _source(
         raise ValueError(f"{where}: its frames are tiled, which is not read; convert it")
     kind = {"unsigned": "u", "signed": "i", "float": "f"}.get(str(told.pixelDataType))
     bits = int(told.bitsPerComponentInMemory)
-    if kind is None or f"{kind}{bits}" not in (
-        "u8",
-        "u16",
-        "u32",
-        "i8",
-        "i16",
-        "i32",
-        "f32",
-        "f64",
-    ):
+    if f"{kind}{bits}" not in ("u8", "u16", "u32", "i8", "i16", "i32", "f32", "f64"):
         raise ValueError(
             f"{where} holds {told.pixelDataType} numbers of {bits} bits; they are not read"
         )
-    dtype = np.dtype(f"{kind}{bits // 8}")
-    y, x = int(told.heightPx), int(told.widthPx)
-    count = channels * samples
-    row = int(told.widthBytes or 0) or x * count * dtype.itemsize
-    frames = math.prod(loops.values())
-    size = os.path.getsize(path)
-    least = 1 if told.compressionType else row * y
-    if (
-        min(y, x, count, *sizes.values()) < 1
-        or row < x * count * dtype.itemsize
-        or row * y > 1 << 40
-    ):
-        raise VolumeError(
-            f"{printable(path)} is damaged: its frames are {y} x {x} x {count}; restore it"
-        )
-    # What was stopped early lacks the last frames: then a frame is missing, when it is read.
-    if least > size or frames > size:
-        raise VolumeError(
-            f"{printable(path)} is damaged: {size} bytes cannot hold {frames} frames of {y} x {x}; restore it"
-        )
-    position = named_part(dataset, loops.get("P", 1), facts.positions, where, "position")
-    planes = _Frames(
-        path=path,
-        loops=tuple((a.lower(), n) for a, n in loops.items()),
-        position=position,
-        shape=(y, x, count),
-        row=row,
-        dtype=dtype,
-        deflated=told.compressionType is not None,
-    )
-    axes = [a.lower() for a in loops if a != "P"]
-    extents = [loops[a.upper()] for a in axes]
-    whole = (*axes, "y", "x") + (("c",) if count > 1 else ())
-    extents += [y, x] + ([count] if count > 1 else [])
-    chunk = [1] * len(axes) + [y, x] + ([count] if count > 1 else [])
-    names: Sequence[str] = (
-        ("red", "green", "blue", "alpha")[:samples] if samples > 1 else facts.channels
-    )
-    voxel = None
-    if facts.size is not None:
-        voxel = (facts.size[2], facts.size[1], facts.size[0])
-    else:
-        warnings.warn(
-            f"{where}: its voxel size is not known; give voxel_size= and unit=", stacklevel=6
-        )
-    return source_of_planes(
-        where,
-        planes,
-        whole,
-        extents,
-        chunk,
-        dtype,
-        index,
-        channels=names if len(names) == count else (),
-        voxel_size=voxel,
-        unit="micrometer" if voxel else None,
-        encoded=planes.deflated,
-    )
+    return np.dtype(f"{kind}{bits // 8}")
 
 
 # the map of a file

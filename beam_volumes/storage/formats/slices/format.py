@@ -21,10 +21,10 @@ import imagecodecs
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.space import Space
+from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size
-from beam_volumes.storage.formats.format import RUN, Format, Options
+from beam_volumes.storage.formats.format import RUN, WHOLE, Format, OpenRequest, Options
 from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.formats.tiff.files import PHOTOMETRIC, File
 from beam_volumes.storage.formats.tiff.format import colours_of, page_of
@@ -43,7 +43,7 @@ from beam_volumes.storage.sources.numbered import (
     in_natural_order,
     series_of,
 )
-from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 from beam_volumes.storage.sources.stack import of_slices
 
 PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
@@ -120,6 +120,19 @@ class SliceReader(TokenOfFields):
             context=waiting_context() if self.remote else context(),
         )
 
+    def source(self, name: str, space: Space) -> Source:
+        y, x, *samples = self.shape
+        return Source(
+            name=name,
+            shape=(len(self.names), y, x),
+            dtype=np.dtype(bool) if self.mask else self.dtype,
+            chunk=(1, max(1, y), max(1, x)),
+            space=space,
+            reader=self,
+            leading=tuple(samples),
+            leading_chunk=tuple(samples),
+        )
+
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         *samples, z, y, x = domain.index_exp
         for k in range(z.start, z.stop):
@@ -166,73 +179,41 @@ class Slices(Format):
     title = "a directory or glob of PNG, JPEG or TIFF slices"
     open_options: ClassVar[Options] = {"missing": MISSING}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "error",
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         found = _find(place)
         if found is None:
             return None
-        check_missing(missing, place.text)
-        for option, value in (("dataset", dataset), ("level", level)):
-            if value is not None:
-                raise ValueError(
-                    f"{option}={value!r}: {place.text} is a stack of slices and has none"
-                )
+        missing = check_missing(request.option("missing", "error"), place.text)
+        request.refuse_parts(place.text, "a stack of slices")
         directory, listed, single = found
         names, instead = series_of(in_natural_order(listed), place.text, missing)
         first = url(join(directory, names[0]))
         shape, dtype, channels = _header(directory, names[0], first)
-        if dtype not in DTYPES:
-            known = ", ".join(d.name for d in DTYPES)
-            raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
-        axes, sizes = ("y", "x"), shape[:2]
-        if len(shape) == 3:
-            axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
+        check_dtype(f"slice {first}", dtype)
         mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
         if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:
             channels = mark.space.channels
-        chosen = select(axes, sizes, index, place.text, channels)
+        chosen = select("yxc"[: len(shape)], shape, request.index, place.text, channels)
         if len(chosen.axes) < 2:
             raise ValueError(
-                f"index={dict(index or {})}: take a row or column of slices by slicing instead"
+                f"index={dict(request.index or {})}: take a row or column of slices by slicing instead"
             )
-        y, x, *samples = shape
-        space = Space(axes=("y", "x") if single else ("z", "y", "x"))
+        space = Space(axes=("y", "x") if single else AXES)
         if mark is not None:
-            many = len(names) > 1
-            space = replace(mark.space, axes=space.axes if many else mark.space.axes)
-        mask = mark is not None and mark.mask and dtype == np.uint8
-        source = Source(
-            name=place.text,
-            shape=(len(names), y, x),
-            dtype=np.dtype(bool) if mask else dtype,
-            chunk=(1, max(1, y), max(1, x)),
-            chunk_origin=(0, 0, 0),
-            space=replace(
-                space,
-                leading=("c",) if samples else (),
-                channels=tuple(channels) if samples else (),
-            ),
-            reader=SliceReader(
-                directory,
-                names,
-                shape,
-                dtype,
-                folder=not single
-                and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
-                mask=mask,
-                instead=instead,
-            ),
-            leading=tuple(samples),
-            leading_chunk=tuple(samples),
+            space = replace(mark.space, axes=space.axes if len(names) > 1 else mark.space.axes)
+        reader = SliceReader(
+            directory,
+            names,
+            shape,
+            dtype,
+            folder=not single
+            and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
+            mask=mark is not None and mark.mask and dtype == np.uint8,
+            instead=instead,
         )
+        several = ("c",) if len(shape) == 3 else ()
+        space = replace(space, leading=several, channels=tuple(channels) if several else ())
+        source = reader.source(place.text, space)
         fixed = dict(chosen.fixed)
         return source.point("c", fixed[2]) if 2 in fixed else source
 
@@ -259,15 +240,8 @@ class Slices(Format):
                 raise FileNotFoundError(f"{printable(f'{at}/{name}')} does not exist")
         cut = len(folder.rstrip("/")) + 1
         reader = SliceReader(directory, tuple(name[cut:] for name in names), shape, dtype)
-        return replace(
-            first,
-            name=f"{first.name} and {len(names) - 1} more",
-            shape=(len(names), y, x),
-            chunk=(1, max(1, y), max(1, x)),
-            space=of_slices(first.space),
-            reader=reader,
-            leading_chunk=tuple(samples),
-        )
+        name = f"{first.name} and {len(names) - 1} more"
+        return replace(reader.source(name, of_slices(first.space)), asked=first.asked)
 
 
 FORMATS = (Slices(),)

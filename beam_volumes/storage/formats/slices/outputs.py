@@ -150,24 +150,12 @@ class SliceOutput(WritableFormat):
         names = Series(before, 0, 1, nz, len(str(nz - 1)), after)
         mask = d.dtype.kind == "b"
         dtype = np.dtype(np.uint8) if mask else d.dtype
-        directory = join(d.kvstore, directory=True)
         shape = (y, x) if d.samples == 1 else (y, x, d.samples)
+        # One channel is none.
+        space = d.space.of_one("c") if d.leading and d.samples == 1 else d.space
+        directory = join(d.kvstore, directory=True)
         reader = SliceReader(directory, names, shape, dtype, folder=True, mask=mask)
-        space = d.space
-        leading = d.leading
-        if d.leading and d.samples == 1:  # one channel is none
-            space, leading = space.of_one("c"), ()
-        return Source(
-            name=d.name,
-            shape=d.shape,
-            dtype=d.dtype,
-            chunk=(1, y, x),
-            chunk_origin=(0, 0, 0),
-            space=space,
-            reader=reader,
-            leading=leading,
-            leading_chunk=leading,
-        )
+        return reader.source(d.name, space)
 
 
 def _image(d: Description, voxels: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ import tifffile
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.tensorstore_spec import TOO_LARGE
-from beam_volumes.storage.formats.format import Format, Listing, Options
+from beam_volumes.storage.formats.format import WHOLE, Format, Listing, OpenRequest, Options
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened_file
 from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, tag_of, told_of, whole
@@ -60,24 +60,15 @@ class Tiff(Format):
     title = "a TIFF file"
     open_options: ClassVar[Options] = {"missing": MISSING}
 
-    def open_place(
-        self,
-        place: Place,
-        *,
-        index: Mapping[str, int | str] | None = None,
-        dataset: str | None = None,
-        level: int | None = None,
-        missing: str = "error",
-        **options: Any,
-    ) -> Source | None:
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         if not _is_tiff(place):
             return None
-        check_missing(missing, place.text)
+        check_missing(request.option("missing", "error"), place.text)
         file = opened_file(place.spec)
         chain = tags.walk(file)
         with _metadata(file, place) as tiff:
-            image = _Image.of(tiff, chain, file, place, dataset, level)
-        return image.source(place, index, missing)
+            image = _Image.of(tiff, chain, file, place, request)
+        return image.source(place, request)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """The images of a file, and the levels of the one that is meant."""
@@ -178,9 +169,9 @@ class _Image:
         chain: Chain,
         file: File,
         place: Place,
-        dataset: str | None,
-        level: int | None,
+        request: OpenRequest,
     ) -> _Image:
+        dataset, level = request.dataset, request.level
         if tiff.is_ndpi:
             raise ValueError(
                 f"{place.text} is a Hamamatsu NDPI slide, whose tiles are parts of one JPEG: it is not "
@@ -211,39 +202,22 @@ class _Image:
         kind = str(series[number].kind)
         return cls(tiff, key, segments, pages, places, leading, kind, scale, number, full)
 
-    def source(
-        self, place: Place, index: Mapping[str, int | str] | None, missing: str = "error"
-    ) -> Source:
+    def source(self, place: Place, request: OpenRequest) -> Source:
         told = told_of(self.tiff, self.finest or self.key, self.kind, self.number, self.scale)
         names, sizes = self._names(place)
         shown = [d for d in range(len(names)) if names[d]]
-        channels = list(told.channels)
-        if not channels and "c" in names:
-            samples = max(self.segments.shape[0], self.segments.shape[4])
-            if samples > 1:
-                count = sizes[names.index("c")]
-                channels = list(colours_of(count, int(self.key.photometric)))
+        channels = list(told.channels) or self._colours(names, sizes)
         _check_size(self.segments, opened_file(self.places[0]), place)
+        index = request.index
         chosen = select(
             [names[d] for d in shown], [sizes[d] for d in shown], index, place.text, channels
         )
-        if not {"y", "x"} <= set(chosen.axes):
-            raise ValueError(
-                f"index={dict(index or {})}: take a row or column of {place.text} by slicing instead"
-            )
-        for axis, d in chosen.dims:
-            if axis not in (*chosen.leading, *chosen.axes):
-                raise ValueError(
-                    f"{place.text} has {sizes[shown[d]]} along an axis {axis}, which is none of t, c, z, y, "
-                    f"x: choose one by index={{{axis!r}: 0}}"
-                )
+        _check_axes(chosen, [sizes[d] for d in shown], index, place)
         fixed = {shown[d]: i for d, i in chosen.fixed}
         fixed |= {d: 0 for d in range(len(names)) if not names[d]}
-        selection = Selection(
-            tuple(sorted(fixed.items())), tuple((a, shown[d]) for a, d in chosen.dims)
-        )
-        pages, lost = self._mended(fixed, place, missing)
-        order = opened_file(self.places[0]).flavour.order
+        dims = tuple((a, shown[d]) for a, d in chosen.dims)
+        selection = Selection(tuple(sorted(fixed.items())), dims)
+        pages, lost = self._mended(fixed, place, request.option("missing", "error"))
         reader = TiffReader(
             self.places,
             pages,
@@ -251,33 +225,31 @@ class _Image:
             self.segments,
             selection,
             told.mask and self.segments.dtype == np.uint8,
-            order,
+            opened_file(self.places[0]).flavour.order,
             lost,
         )
-        shape = selection.triple(sizes, 1)
-        chunks = [1] * len(self.leading) + list(reader.chunk)
-        chunk = selection.triple(chunks, 1)
-        z, y, x = (max(1, min(c, n)) for c, n in zip(chunk, shape, strict=True))
         axes = selection.axes
         if "z" in told.axes and "z" not in axes and "z" not in (index or {}):
             axes = AXES
-        return Source(
-            name=place.text,
-            shape=shape,
-            dtype=reader.dtype,
-            chunk=(z, y, x),
-            chunk_origin=(0, 0, 0),
-            space=replace(
-                Space() if told.flat and "z" in axes else told.space,
-                axes=axes,
-                leading=selection.leading,
-                channels=chosen.channels,
-            ),
-            reader=reader,
-            encoded=not self.segments.is_plain,
-            leading=selection.before(sizes),
-            leading_chunk=selection.before(chunks),
+        space = replace(
+            Space() if told.flat and "z" in axes else told.space,
+            axes=axes,
+            leading=selection.leading,
+            channels=chosen.channels,
         )
+        chunk = [max(1, min(c, n)) for c, n in zip(self._chunk(reader), sizes, strict=True)]
+        is_encoded = not self.segments.is_plain
+        return selection.source(place.text, reader, reader.dtype, sizes, chunk, space, is_encoded)
+
+    def _chunk(self, reader: TiffReader) -> list[int]:
+        """What is decoded together of each axis, those of a page last."""
+        return [1] * len(self.leading) + list(reader.chunk)
+
+    def _colours(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
+        """The names of channels that are samples of a pixel."""
+        if "c" not in names or max(self.segments.shape[0], self.segments.shape[4]) < 2:
+            return []
+        return list(colours_of(sizes[names.index("c")], int(self.key.photometric)))
 
     def _names(self, place: Place) -> tuple[list[str], list[int]]:
         """The names of all axes, those of a page last, and their extents; no name if it is but 1 long."""
@@ -341,6 +313,22 @@ class _Image:
         """How a page is called: where it is along each axis."""
         at = np.unravel_index(page, [n for _, n in self.leading]) if self.leading else ()
         return ", ".join(f"{a} {int(i)}" for (a, _), i in zip(self.leading, at, strict=True)) or "0"
+
+
+def _check_axes(
+    chosen: Selection, sizes: Sequence[int], index: Mapping[str, int | str] | None, place: Place
+) -> None:
+    """Refuse a row or a column alone, and axes that a volume does not have."""
+    if not {"y", "x"} <= set(chosen.axes):
+        raise ValueError(
+            f"index={dict(index or {})}: take a row or column of {place.text} by slicing instead"
+        )
+    for axis, d in chosen.dims:
+        if axis not in (*chosen.leading, *chosen.axes):
+            raise ValueError(
+                f"{place.text} has {sizes[d]} along an axis {axis}, which is none of t, c, z, y, x: "
+                f"choose one by index={{{axis!r}: 0}}"
+            )
 
 
 def page_of(file: File, place: Place, name: str) -> Page:

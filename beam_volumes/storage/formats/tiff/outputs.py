@@ -326,7 +326,6 @@ class TiffOutput(WritableFormat):
             shape=d.shape,
             dtype=d.dtype,
             chunk=no_larger((1, reader.chunk[2], reader.chunk[3]), d.shape),
-            chunk_origin=(0, 0, 0),
             space=d.space,
             reader=reader,
             encoded=self.is_assembled(d),
