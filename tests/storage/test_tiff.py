@@ -25,6 +25,7 @@ from beam_volumes.storage.formats.tiff import format as tiff
 from beam_volumes.storage.formats.tiff import reading as tiff_reading
 from beam_volumes.storage.inputs.opening import reopened
 from beam_volumes.storage.places import remote_file
+from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.errors import VolumeError
 
 SLIDE = Path(__file__).parents[2] / ".." / "shared" / "data" / "slides" / "CMU-1-Small-Region.svs"
@@ -457,7 +458,7 @@ def test_elsewhere_than_on_a_disk(tmp_path, monkeypatch):
     pread = remote_file.Object.pread
     monkeypatch.setattr(remote_file.Object, "pread", lambda o, *a: asked.append(a) or pread(o, *a))
     x = voxels("u2", (3, 60, 70))
-    store = ts.KvStore.open({"driver": "memory"}, context=bv.storage.context.context()).result()
+    store = ts.KvStore.open({"driver": "memory"}, context=context()).result()
     for name, how in (("a.tif", {"compression": "zlib", "tile": (32, 32)}), ("b.tif", {})):
         write(tmp_path / name, x, **how)
         store.write(f"tiffs/{name}", (tmp_path / name).read_bytes()).result()
