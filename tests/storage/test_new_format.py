@@ -68,7 +68,7 @@ class Npys(WritableFormat):
         )
         return source.as_mask() if told["mask"] else source
 
-    def documents(self, d, run_id):
+    def documents(self, d):
         space = {"axes": d.space.axes, "voxel_size": d.space.voxel_size, "unit": d.space.unit}
         told = {
             "shape": d.shape,
@@ -77,7 +77,7 @@ class Npys(WritableFormat):
             "space": space,
             "mask": d.mask,
         }
-        return {**super().documents(d, run_id), "what.json": told}
+        return {**super().documents(d), "what.json": told}
 
     def key(self, d, cell):
         return "-".join(map(str, cell)) + ".npy"

@@ -9,7 +9,7 @@ _DEFLATE = 1032
 #: Markers of JPEG that a size follows: C4 are tables, C8 is an extension, CC is about arithmetic coding.
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 #: Those that stand alone, without a length.
-_ALONE = frozenset([0x01, *range(0xD0, 0xD9)])
+_ALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int]:
@@ -24,10 +24,12 @@ def jpeg_size(data: bytes) -> tuple[int, int, int]:
     if data[:2] != b"\xff\xd8":
         raise ValueError("it is no JPEG image")
     at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
+    while at + 4 <= len(data):
         marker = data[at + 1]
-        if marker == 0xFF:  # a filling byte
+        if data[at] != 0xFF or marker == 0xFF:  # what decoders skip, or a filling byte
             at += 1
+        elif marker == 0xDA:  # the voxels begin
+            break
         elif marker in _ALONE:
             at += 2
         elif marker in _FRAMES:

@@ -143,14 +143,8 @@ CHUNKS = (
 )
 
 
-class WritableFormat(Format):
-    """A format that can be written too: many processes at once write units, each of them whole.
-
-    As it stands, units are objects of their own: `encode` makes them of voxels, `decode` voxels of them, and
-    `key` names them. What is written in another way has its own `write_unit` or `open_units`, and its own
-    `read_back`. What is one file has ``is_file``; ``assembles`` and `assemble` make an output whole once all
-    its units are there.
-    """
+class DescribedFormat(Format):
+    """A format with what it says of its outputs: options, metadata files, and what belongs to them."""
 
     name = ""  #: What ``format=`` takes
     #: What paths end with that are of this format unless they say otherwise
@@ -205,7 +199,7 @@ class WritableFormat(Format):
             stored += (d.leading, d.leading_unit)
         if d.mask:  # a header that says so is longer; what is true may be another number
             stored += ("mask",)
-        return (d.format, dict(d.options), stored, self.documents(d, ""))
+        return (d.format, dict(d.options), stored, self.documents(d))
 
     def holds_labels(self, d: Description) -> bool:
         """Whether an output is told to be one of labels, where its voxels do not say so."""
@@ -226,9 +220,12 @@ class WritableFormat(Format):
 
     # making an output
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
-        """The metadata files by their names in the output's home, the one that names the run first."""
-        return {RUN: {"run": run_id}}
+    def documents(self, d: Description) -> dict[str, Content]:
+        """The metadata files by their names in the output's home.
+
+        What the first one notes has a ``run``, which is empty here.
+        """
+        return {RUN: {"run": ""}}
 
     def provenance_key(self, d: Description) -> str:
         """The name of the document that says what the output was made of, in its home."""
@@ -266,7 +263,15 @@ class WritableFormat(Format):
         """Name what the file of an output, which is there, holds besides the output."""
         return None
 
-    # units
+
+class WritableFormat(DescribedFormat):
+    """A format that can be written too: many processes at once write units, each of them whole.
+
+    As it stands, units are objects of their own: `encode` makes them of voxels, `decode` voxels of them, and
+    `key` names them. What is written in another way has its own `write_unit` or `open_units`, and its own
+    `read_back`. What is one file has ``is_file``; ``assembles`` and `assemble` make an output whole once all
+    its units are there.
+    """
 
     def key(self, d: Description, cell: Triple) -> str | None:
         """The name of a unit in the output's home; None if it is no object of its own."""
@@ -350,6 +355,22 @@ class WritableFormat(Format):
             leading=d.leading,
             leading_chunk=d.leading_unit,
         )
+
+
+class NumberedUnits(WritableFormat):
+    """A format whose units are called by their numbers, in folders of those along the first axes."""
+
+    def key(self, d: Description, cell: Triple) -> str | None:
+        return "/".join(map(str, (*(d.at or ()), *cell)))
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        parts, at = key.split("/"), [str(k) for k in d.at or ()]
+        if len(parts) != len(at) + 3 or not all(p.isdigit() for p in parts) or parts[:-3] != at:
+            return None
+        return (int(parts[-3]), int(parts[-2]), int(parts[-1]))
+
+    def layer(self, d: Description, z: int) -> str:
+        return "".join(f"{k}/" for k in (*(d.at or ()), z))
 
 
 def part_of(d: Description, leading: Sequence[int]) -> Description:

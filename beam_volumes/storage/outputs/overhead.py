@@ -77,7 +77,7 @@ def write_overhead_bytes(
         for sink, shape in written:
             if remote != sink.remote:
                 continue
-            copies = sink.copies
+            copies = sink.writer.copies(sink)
             units = math.prod(-(-n // u) for n, u in zip(shape, sink.unit, strict=True))
             most = max(most, copies * in_flight(sink.unit_bytes, threads, remote))
             boxes += sweeps * copies * units * sink.unit_bytes

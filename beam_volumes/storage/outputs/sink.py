@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -19,12 +19,12 @@ from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Content, WritableFormat
+from beam_volumes.storage.outputs.parts import PartedOutput
 from beam_volumes.storage.places.claims import Document, changed, replaced
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.storage.places.ownership import UNFINISHED, OwnedOutput
 from beam_volumes.storage.places.place import Place, output_spec, url
-from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import (
     OPTIONS,
     Level,
@@ -37,14 +37,14 @@ from beam_volumes.storage.sources.source import Source, digest
 
 
 @dataclass(frozen=True, eq=False)
-class Sink(Description, OwnedOutput):
+class Sink(PartedOutput, OwnedOutput):
     """An output array: what it is to be, and all that a run does with it.
 
     How that is done, its format knows.
     """
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_stored"}
+        return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def writer(self) -> WritableFormat:
@@ -68,85 +68,21 @@ class Sink(Description, OwnedOutput):
         """Whether units of zeros alone are stored too."""
         return self.scratch or not self.writer.omits_empty
 
-    @property
-    def copies(self) -> int:
-        """How often a unit is held while it is written, beside the array that it comes from."""
-        return self.writer.copies(self)
-
     def holds(self, dtype: np.dtype) -> bool:
         """Whether voxels of a dtype come back from it as they were."""
         voxels = np.dtype(bool) if self.mask else self.dtype
         return dtype == voxels and not self.writer.loses(self)
 
-    # leading axes
-
-    @property
-    def parts(self) -> tuple[Sink, ...]:
-        """Its parts along leading axes, each an output of z, y, x; itself if it has no such axes.
-
-        A part is one unit thick: a channel, or all of them if chunks hold all.
-        """
-        if self.pyramid is not None and self.level is None:
-            return tuple(part for level in self.every_level for part in level.parts)
-        if self.at is not None or not self.leading:
-            return (self,)
-        counts = [
-            1 if a == "t" else n for a, n in zip(self.space.leading, self._units_along, strict=True)
-        ]
-        return tuple(self._part(at) for at in np.ndindex(*counts))
-
-    def at_time(self, k: int) -> Sink:
-        """The part of point ``k`` in time, where this is that of another one."""
-        assert self.at is not None
-        whole = replace(self, at=None, name=self.name.rpartition("[")[0])
-        return whole._part((k, *self.at[1:]))
-
-    def _part(self, at: tuple[int, ...]) -> Sink:
-        axes = zip(self.space.leading, at, self._units_along, strict=True)
-        which = ", ".join(f"{a}={k}" for a, k, n in axes if n > 1 or a == "t")
-        return replace(self, at=at, name=f"{self.name}[{which}]" if which else self.name)
-
-    @property
-    def _units_along(self) -> list[int]:
-        """How many units there are along each leading axis."""
-        return [n // u for n, u in zip(self.leading, self.leading_unit, strict=True)]
-
-    @property
-    def unit_count(self) -> int:
-        """How many units it has, those of all its parts if it has some."""
-        if self.pyramid is not None and self.level is None:
-            return sum(level.unit_count for level in self.every_level)
-        parts = 1 if self.at is not None else math.prod(self._units_along)
-        return parts * len(self.grid)
-
-    def unit_of(self, part: Sink, unit: int) -> int:
-        """The number of a part's unit among all."""
-        if self.pyramid is not None and self.level is None:
-            assert part.level is not None
-            finer = sum(level.unit_count for level in self.every_level[: part.level])
-            return finer + self.of_level(part.level).unit_of(part, unit)
-        assert part.at is not None
-        k = int(np.ravel_multi_index(part.at, self._units_along))
-        return k * len(self.grid) + unit
-
-    def located(self, unit: int) -> tuple[Sink, int]:
-        """The part that a unit is of, and its number there."""
-        if self.pyramid is not None and self.level is None:
-            for level in self.every_level:
-                if unit < level.unit_count:
-                    return level.located(unit)
-                unit -= level.unit_count
-        if self.at is not None or not self.leading:
-            return self, unit
-        k, own = divmod(unit, len(self.grid))
-        at = np.unravel_index(k, self._units_along)
-        return self._part(tuple(int(a) for a in at)), own
-
     # whose it is
+
+    @cached_property
+    def _documents(self) -> dict[str, Content]:
+        """Its metadata files by their names, which name no run yet."""
+        return self.writer.documents(self.whole)
 
     @property
     def _key(self) -> str:
-        return next(iter(self.writer.documents(self.whole, "")))
+        return next(iter(self._documents))
 
     @property
     def provenance_key(self) -> str:
@@ -159,12 +95,12 @@ class Sink(Description, OwnedOutput):
         return self.writer.noted(document)
 
     def _document_of(self, noted: Mapping[str, Any]) -> bytes:
-        if set(noted) <= {"run", UNFINISHED}:
-            document = self.writer.documents(self.whole, noted["run"])[self._key]
-            if UNFINISHED in noted and isinstance(document, dict):
-                self.writer.noted(document)[UNFINISHED] = noted[UNFINISHED]
-            return _encoded(document)
-        return _encoded(self.writer.note(self, noted))
+        if not set(noted) <= {"run", UNFINISHED}:
+            return _encoded(self.writer.note(self, noted))
+        document = deepcopy(self._documents[self._key])
+        if isinstance(document, dict):
+            self.writer.noted(document).update(noted)
+        return _encoded(document)
 
     def _is_replaceable(self) -> bool:
         place = Place.of(self.kvstore)
@@ -181,10 +117,9 @@ class Sink(Description, OwnedOutput):
         return self.writer.is_there(Place.of(self.kvstore))
 
     def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
-        documents = self.writer.documents(self.whole, run_id)
         others = (
             replaced(Document(self.home, key), _encoded(content), is_ours)
-            for key, content in documents.items()
+            for key, content in self._documents.items()
             if key != self._key
         )
         if not all(others) or not is_ours():
@@ -195,8 +130,7 @@ class Sink(Description, OwnedOutput):
     def documents_there(self) -> dict[str, Any]:
         """Its metadata as they are stored now, by their names."""
         home = Place.of(self.home)
-        names = self.writer.documents(self.whole, "")
-        return {name: parsed_json(home.read(name) or b"{}") for name in names}
+        return {name: parsed_json(home.read(name) or b"{}") for name in self._documents}
 
     # using it
 
@@ -300,6 +234,10 @@ class Sink(Description, OwnedOutput):
 
     def token(self) -> str:
         """The sink's identity for fingerprints: its place and everything stored in it but voxels."""
+        return self._token
+
+    @cached_property
+    def _token(self) -> str:
         level = () if self.level is None else (self.level,)
         return digest(self.kvstore, self.at, *level, *self.writer.identity(self.whole))
 
@@ -336,44 +274,30 @@ def make_sink(
     spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
     name = url(spec).rstrip("/")
     space = Space() if space is None else space.unsliced()
-    its = registry.format_of(name) if format is None else registry.format_named(format)
-    spec, told = its.placed(spec)
+    writer = registry.format_of(name) if format is None else registry.format_named(format)
+    spec, by_name = writer.placed(spec)
     name = url(spec).rstrip("/")
-    options = {
-        **told,
-        **{option: v for option, v in options.items() if v is not None or option not in told},
-    }
+    given = {k: v for k, v in options.items() if v is not None or k not in by_name}
     z, y, x = (int(n) for n in shape)
     full: Triple = (z, y, x)
-    hidden = [a for a in AXES if a not in space.axes and full[AXES.index(a)] != 1]
-    if hidden:
-        raise ValueError(
-            f"{name}: the axis {hidden[0]} is not among {space.axes} but has extent {full}"
-        )
-    stored = its.stored_dtype(np.dtype(dtype)).newbyteorder("=")
-    if stored not in its.dtypes:
-        allowed = ", ".join(d.name for d in its.dtypes)
-        raise ValueError(
-            f"{name}: {its.name} cannot hold {stored}; convert by astype() to one of {allowed}"
-        )
-    if its.is_file and spec.get("driver") != "file":
-        raise ValueError(f"{name}: {its.name} is one file, for local disks; write .zarr there")
-    given = _given(options, its, name)
+    stored = _stored_dtype(writer, name, np.dtype(dtype))
+    _check_place(writer, name, spec, full, space)
+    given = _given({**by_name, **given}, writer, name)
     before = tuple(int(n) for n in leading)
-    units = _leading_units(its, name, space, before, given)
-    told = {k: given.pop(k) for k in OPTIONS if k in given}
-    factors = factors_between(name, full, space, **told)
-    layout = its.layout(name, full, stored, space, **given)
+    units = _leading_units(writer, name, space, before, given)
+    levels = {k: given.pop(k) for k in OPTIONS if k in given}
+    factors = factors_between(name, full, space, **levels)
+    layout = writer.layout(name, full, stored, space, **given)
     sink = Sink(
         name=name,
-        format=its.name,
+        format=writer.name,
         shape=full,
         dtype=stored,
         chunk=layout.chunk,
         shard=layout.shard,
         codec=layout.codec,
         space=space,
-        kvstore={**spec, "path": str(spec["path"]).rstrip("/")} if its.is_file else spec,
+        kvstore={**spec, "path": str(spec["path"]).rstrip("/")} if writer.is_file else spec,
         options=layout.options,
         leading=before,
         leading_unit=units,
@@ -381,35 +305,60 @@ def make_sink(
         labels=labels,
     )
     if factors:
-        method = told.get("method") or ("mode" if sink.mask or its.holds_labels(sink) else "mean")
-        sink = replace(sink, pyramid=_pyramid(its, sink, factors, method))
-    its.check(sink)
+        is_labels = sink.mask or writer.holds_labels(sink)
+        method = levels.get("method") or ("mode" if is_labels else "mean")
+        sink = replace(sink, pyramid=_pyramid(writer, sink, factors, method))
+    writer.check(sink)
     return sink
 
 
-def _pyramid(its: WritableFormat, sink: Sink, factors: Sequence[Triple], method: str) -> Pyramid:
+def _stored_dtype(writer: WritableFormat, name: str, dtype: np.dtype) -> np.dtype:
+    """As which dtype voxels are stored, if the format can hold it."""
+    stored = writer.stored_dtype(dtype).newbyteorder("=")
+    if stored not in writer.dtypes:
+        allowed = ", ".join(d.name for d in writer.dtypes)
+        raise ValueError(
+            f"{name}: {writer.name} cannot hold {stored}; convert by astype() to one of {allowed}"
+        )
+    return stored
+
+
+def _check_place(
+    writer: WritableFormat, name: str, spec: Mapping[str, Any], shape: Triple, space: Space
+) -> None:
+    """Refuse axes that are hidden and have several voxels, and one file in a bucket."""
+    hidden = [a for a in AXES if a not in space.axes and shape[AXES.index(a)] != 1]
+    if hidden:
+        raise ValueError(
+            f"{name}: the axis {hidden[0]} is not among {space.axes} but has extent {shape}"
+        )
+    if writer.is_file and spec.get("driver") != "file":
+        raise ValueError(f"{name}: {writer.name} is one file, for local disks; write .zarr there")
+
+
+def _pyramid(writer: WritableFormat, sink: Sink, factors: Sequence[Triple], method: str) -> Pyramid:
     """The levels of an output, each with chunks like those of the first."""
     levels = [Level(sink.shape, sink.chunk, sink.shard, sink.space)]
     for by in factors:
         shape = smaller(levels[-1].shape, by)
-        chunk, shard = its.level_chunks(sink, shape)
+        chunk, shard = writer.level_chunks(sink, shape)
         levels.append(Level(shape, chunk, shard, space_of(levels[-1].space, by, method)))
     return Pyramid(sink.name, method, tuple(factors), tuple(levels))
 
 
 def _leading_units(
-    its: WritableFormat, name: str, space: Space, leading: tuple[int, ...], given: dict[str, Any]
+    writer: WritableFormat, name: str, space: Space, leading: tuple[int, ...], given: dict[str, Any]
 ) -> tuple[int, ...]:
     """How many points of each leading axis a chunk holds; what ``given`` says of it is taken out."""
     if not leading:
         return ()
-    if its.channels == "none":
+    if writer.channels == "none":
         raise ValueError(
-            f"{name}: {its.name} holds one channel of one point in time, and the volume has "
+            f"{name}: {writer.name} holds one channel of one point in time, and the volume has "
             f"{' x '.join(map(str, leading))}; choose one, as v[0], or write .zarr or .ome.zarr"
         )
     units = (1,) * len(leading)
-    if its.channels == "together":
+    if writer.channels == "together":
         units = tuple(1 if a == "t" else n for a, n in zip(space.leading, leading, strict=True))
     for option in ("chunks", "shards"):
         sizes = given.get(option)
@@ -422,9 +371,9 @@ def _leading_units(
                 raise ValueError(
                     f"{name}: shards={sizes!r} hold {asked} channels, and chunks {units}"
                 )
-    if its.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
+    if writer.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
         raise ValueError(
-            f"{name}: chunks of {its.name} hold all channels, {leading[-1]}, not {units[-1]}"
+            f"{name}: chunks of {writer.name} hold all channels, {leading[-1]}, not {units[-1]}"
         )
     if space.times and units[0] != 1:
         raise ValueError(f"{name}: chunks of {units[0]} points in time; a chunk holds one")
@@ -435,10 +384,10 @@ def _leading_units(
     return units
 
 
-def _given(options: Mapping[str, Any], its: WritableFormat, name: str) -> dict[str, Any]:
+def _given(options: Mapping[str, Any], writer: WritableFormat, name: str) -> dict[str, Any]:
     """The options of an output that its format takes; others may be None."""
     for option, value in options.items():
-        if option in its.options or (value is None and option in registry.options()):
+        if option in writer.options or (value is None and option in registry.options()):
             continue
         others = [f for f in registry.writable().values() if option in f.options]
         if others:
@@ -447,7 +396,7 @@ def _given(options: Mapping[str, Any], its: WritableFormat, name: str) -> dict[s
         close = difflib.get_close_matches(option, registry.options(), 1, 0.6)
         hint = f"; did you mean {close[0]}=?" if close else ""
         raise TypeError(
-            f"{name}: there is no option {option}={value!r}{hint}; {its.name} takes "
-            f"{', '.join(its.options) or 'none'}"
+            f"{name}: there is no option {option}={value!r}{hint}; {writer.name} takes "
+            f"{', '.join(writer.options) or 'none'}"
         )
-    return {option: value for option, value in options.items() if option in its.options}
+    return {option: value for option, value in options.items() if option in writer.options}

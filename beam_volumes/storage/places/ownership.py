@@ -47,8 +47,8 @@ def home_of(place: Spec, is_file: bool) -> Spec:
     return join({**place, "path": folder}, f".{base}.parts", directory=True)
 
 
-class OwnedOutput:
-    """What a run writes for others: a document in its home says which run's it is.
+class OutputState:
+    """Where an output is, what is there, and which run's that is: a document in its home names the run.
 
     The document's note has ``run``; ``preparing`` until the place is ready for the units of that run;
     ``finished`` once all of them have been put together, where that is done; and ``unfinished``, how the run
@@ -118,8 +118,6 @@ class OwnedOutput:
         """Make what there is beside the document; False once it is no longer ours."""
         return True
 
-    # where it is
-
     @property
     def home(self) -> dict[str, Any]:
         """The folder of its units and of the document."""
@@ -135,8 +133,6 @@ class OwnedOutput:
     def document(self) -> Document:
         """The one that says which run's the output is."""
         return Document(self.home, self._key)
-
-    # what is there
 
     def exists(self) -> bool:
         """Whether something is at the output's place."""
@@ -192,7 +188,9 @@ class OwnedOutput:
         if watched is not None and lost([watched]):
             raise Superseded(f"{self.name} is gone, or is that of another run than {run_id} now")
 
-    # making it
+
+class OwnedOutput(OutputState):
+    """What a run writes for others: made ready once, and finished once."""
 
     def check_replaceable(self) -> None:
         """Refuse to overwrite what is there if that is something else, or if other files lie in it."""
@@ -276,8 +274,6 @@ class OwnedOutput:
             noted = {}
         begun = noted.get(UNFINISHED) if noted.get("run") == run_id else None
         return bool(begun["replaced"]) if isinstance(begun, dict) else self.exists()
-
-    # finishing it
 
     def note_ended(self, run_id: str) -> None:
         """Note that the run which writes the output has ended well; may be repeated."""

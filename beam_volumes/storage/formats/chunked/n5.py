@@ -153,9 +153,9 @@ class N5(WritableFormat):
         chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
         return Layout(chunk, None, codec_and_level(name, codec, "N5", CODECS))
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+    def documents(self, d: Description) -> dict[str, Content]:
         space, n = d.space, len(d.leading)
-        ours: dict[str, Any] = {"run": run_id}
+        ours: dict[str, Any] = {"run": ""}
         if space.voxel_size is not None:
             ours["voxel_size"] = d.stored(space.voxel_size)
         if any(space.origin):

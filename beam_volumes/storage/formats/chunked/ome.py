@@ -208,8 +208,8 @@ class OmeZarr(Zarr):
         about["omero"] = told
         return True
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
-        attributes = {**image_metadata(d), OURS: {"run": run_id}}
+    def documents(self, d: Description) -> dict[str, Content]:
+        attributes = {**image_metadata(d), OURS: {"run": ""}}
         mask = {OURS: {"mask": True}}
         is_v3 = d.options["zarr_version"] == 3
         found: dict[str, Content] = {".zattrs": attributes, ".zgroup": {"zarr_format": 2}}

@@ -235,10 +235,10 @@ class Precomputed(WritableFormat):
     def copies(self, d: Description) -> int:
         return 2 if d.shard is None else 4
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+    def documents(self, d: Description) -> dict[str, Content]:
         space = d.space
         ours: dict[str, Any] = {
-            "run": run_id,
+            "run": "",
             "axes": list(space.axes),
             "voxel_size": None if space.voxel_size is None else list(space.voxel_size),
             "origin": list(space.origin),

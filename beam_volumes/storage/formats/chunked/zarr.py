@@ -328,7 +328,7 @@ class Zarr(WritableFormat):
         ts.Spec(self.spec(d, d.shape))
 
     def identity(self, d: Description) -> Sequence[Any]:
-        return (d.format, d.options.get("ome_version"), self.documents(d, ""))
+        return (d.format, d.options.get("ome_version"), self.documents(d))
 
     def copies(self, d: Description) -> int:
         """Copied and encoded, which may be as large again; blosc needs one more while it works."""
@@ -336,9 +336,9 @@ class Zarr(WritableFormat):
 
     # documents
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+    def documents(self, d: Description) -> dict[str, Content]:
         space = d.space
-        ours: dict[str, Any] = {"run": run_id}
+        ours: dict[str, Any] = {"run": ""}
         if space.voxel_size is not None:
             ours["voxel_size"] = d.stored(space.voxel_size, (1.0,) * len(d.leading))
         if any(space.origin):

@@ -25,9 +25,9 @@ from beam_volumes.storage.formats.format import (
     WHOLE,
     Layout,
     Listing,
+    NumberedUnits,
     OpenRequest,
     Options,
-    WritableFormat,
 )
 from beam_volumes.storage.formats.hdf5 import layouts
 from beam_volumes.storage.formats.hdf5.arrays import Paths
@@ -59,7 +59,7 @@ _MISSING = (
 _MASK = struct.Struct("<I")
 
 
-class Hdf5(WritableFormat):
+class Hdf5(NumberedUnits):
     """A file with one dataset where we write it, or any dataset of a file."""
 
     title = "HDF5"
@@ -162,21 +162,6 @@ class Hdf5(WritableFormat):
                 at = at.get(part)
         return None
 
-    def key(self, d: Description, cell: Triple) -> str:
-        return "/".join(map(str, (*(d.at or ()), *cell)))
-
-    def cell(self, d: Description, key: str) -> Triple | None:
-        parts = key.split("/")
-        at = [str(k) for k in d.at or ()]
-        if len(parts) != len(at) + 3 or not all(p.isdigit() for p in parts):
-            return None
-        if parts[:-3] != at:
-            return None
-        return (int(parts[-3]), int(parts[-2]), int(parts[-1]))
-
-    def layer(self, d: Description, z: int) -> str:
-        return "".join(f"{k}/" for k in (*(d.at or ()), z))
-
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         """A whole chunk after its filters; nothing, of one of zeros."""
         whole = voxels.astype(_little(d.dtype), copy=False)
@@ -224,7 +209,7 @@ class Hdf5(WritableFormat):
                 for k, axis in enumerate(d.space.all_axes):
                     node.dims[k].label = axis
                 for part, cell in _units(d):
-                    with open(os.path.join(home, self.key(part, cell)), "rb") as unit:
+                    with open(os.path.join(home, str(self.key(part, cell))), "rb") as unit:
                         data = unit.read()
                     if data:
                         (mask,) = _MASK.unpack_from(data)

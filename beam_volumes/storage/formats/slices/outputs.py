@@ -100,9 +100,9 @@ class SliceOutput(WritableFormat):
         """What slices may end with."""
         return tuple(suffix.lstrip("*") for suffix in self.suffixes)
 
-    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+    def documents(self, d: Description) -> dict[str, Content]:
         slices = {"names": d.options["names"], "count": d.shape[0]}
-        return {RUN: {"run": run_id, VOLUME: Mark.of(d).to_dict(), SLICES: slices}}
+        return {RUN: {"run": "", VOLUME: Mark.of(d).to_dict(), SLICES: slices}}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
         """With the slices that are there, until they are deleted."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.places.single_file import pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,12 +58,7 @@ class TableFormat:
         return {}
 
     def problems(
-        self,
-        name: str,
-        place: Spec,
-        shards: list[str],
-        noted: Mapping[str, Any],
-        checksums: bool,
+        self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any], checksums: bool
     ) -> Iterator[str]:
         """What is wrong with a finished table, all of which is read."""
         raise NotImplementedError
@@ -68,6 +66,47 @@ class TableFormat:
     def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         """A finished table, of the dtypes that were written."""
         raise NotImplementedError
+
+
+class OneFile(TableFormat):
+    """A table in one file of text, with a line for each of its items."""
+
+    is_file = True
+    items = "rows"
+
+    def other_lines(self, noted: Mapping[str, Any]) -> int:
+        """How many lines have no item."""
+        return 0
+
+    def problems(
+        self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any], checksums: bool
+    ) -> Iterator[str]:
+        sums = Sums()
+        try:
+            for _ in sums.of(pieces(place["path"])):
+                pass
+        except OSError as error:
+            yield f"{name} cannot be read: {error.strerror}"
+            return
+        found = sums.lines - self.other_lines(noted)
+        written = noted.get(self.items, found)
+        if found != written:
+            yield f"{name} has {max(found, 0)} {self.items}, and {written} were written"
+        elif checksums and sums.crc32 != noted.get("crc32"):
+            yield f"{name} is not what was written (checksum)"
+
+
+@dataclass
+class Sums:
+    """The checksum and the lines of what has passed."""
+
+    crc32: int = 0
+    lines: int = 0
+
+    def of(self, content: Iterable[bytes]) -> Iterator[bytes]:
+        for data in content:
+            self.crc32, self.lines = zlib.crc32(data, self.crc32), self.lines + data.count(b"\n")
+            yield data
 
 
 def table_formats() -> dict[str, TableFormat]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_volumes.kernels.labels import outlines as kernels
-from beam_volumes.storage.formats.tables.format import Columns, TableFormat
+from beam_volumes.storage.formats.tables.format import Columns, OneFile, Sums
 from beam_volumes.storage.places.place import Spec
-from beam_volumes.storage.places.single_file import pieces, put_together
+from beam_volumes.storage.places.single_file import put_together
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,11 +22,11 @@ COLUMNS = ("label", "y", "x", "corner")
 _HEAD, _TAIL = b'{"type": "FeatureCollection", "features": [\n', b"\n]}\n"
 
 
-class GeoJson(TableFormat):
+class GeoJson(OneFile):
     """One file with a line for each label; shards have its corners."""
 
     name = "geojson"
-    is_file = True
+    items = "features"
 
     def check(self, name: str, columns: Mapping[str, Any]) -> None:
         if tuple(columns) != COLUMNS:
@@ -47,46 +46,23 @@ class GeoJson(TableFormat):
     def assemble(
         self, place: str, home: str, shards: list[str], is_ours: Callable[[], bool]
     ) -> Mapping[str, Any]:
-        noted: dict[str, Any] = {"crc32": 0, "features": 0}
+        sums, count = Sums(), 0
 
         def content() -> Iterator[bytes]:
-            between = b""
+            nonlocal count
             yield _HEAD
             for rows in _whole_labels(home, shards):
                 for feature in features(rows):
-                    yield between + json.dumps(feature).encode()
-                    between = b",\n"
-                    noted["features"] += 1
+                    yield (b",\n" if count else b"") + json.dumps(feature).encode()
+                    count += 1
             yield _TAIL
 
-        def summed() -> Iterator[bytes]:
-            for data in content():
-                noted["crc32"] = zlib.crc32(data, noted["crc32"])
-                yield data
+        put_together(place, home, sums.of(content()), is_ours)
+        return {"crc32": sums.crc32, "features": count}
 
-        put_together(place, home, summed(), is_ours)
-        return noted
-
-    def problems(
-        self,
-        name: str,
-        place: Spec,
-        shards: list[str],
-        noted: Mapping[str, Any],
-        checksums: bool,
-    ) -> Iterator[str]:
-        crc32, lines = 0, -2
-        try:
-            for data in pieces(place["path"]):
-                crc32, lines = zlib.crc32(data, crc32), lines + data.count(b"\n")
-        except OSError as error:
-            yield f"{name} cannot be read: {error.strerror}"
-            return
+    def other_lines(self, noted: Mapping[str, Any]) -> int:
         # The last feature has no comma behind it, and none at all is one empty line.
-        if lines != max(1, noted["features"]):
-            yield f"{name} has {max(lines, 0)} features, and {noted['features']} were written"
-        elif checksums and crc32 != noted["crc32"]:
-            yield f"{name} is not what was written (checksum)"
+        return 2 if noted["features"] else 3
 
     def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         import pyarrow as pa

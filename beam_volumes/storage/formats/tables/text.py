@@ -7,13 +7,13 @@ import io
 import json
 import math
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.storage.formats.tables.format import Columns, TableFormat
+from beam_volumes.storage.formats.tables.format import Columns, OneFile, Sums
 from beam_volumes.storage.places.place import Spec
 from beam_volumes.storage.places.single_file import pieces, put_together
 
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 _COLUMNS = "columns.json"
 
 
-class TextTable(TableFormat):
+class TextTable(OneFile):
     """Lines of text, one for each row; a file says nothing of dtypes, so those are noted."""
-
-    is_file = True
 
     def rows(self, columns: Columns) -> str:
         """The lines of a shard."""
@@ -50,39 +48,14 @@ class TextTable(TableFormat):
     ) -> Mapping[str, Any]:
         with open(os.path.join(home, _COLUMNS), "rb") as file:
             columns = json.load(file)
-        head = self.head(list(columns)).encode()
-        sums = [zlib.crc32(head), 0]
+        parts = (data for shard in shards for data in pieces(os.path.join(home, shard)))
+        sums, head = Sums(), self.head(list(columns)).encode()
+        put_together(place, home, sums.of(chain([head], parts)), is_ours)
+        rows = sums.lines - self.other_lines({"columns": columns})
+        return {"columns": columns, "crc32": sums.crc32, "rows": rows}
 
-        def content() -> Iterator[bytes]:
-            yield head
-            for shard in shards:
-                for data in pieces(os.path.join(home, shard)):
-                    sums[0], sums[1] = zlib.crc32(data, sums[0]), sums[1] + data.count(b"\n")
-                    yield data
-
-        put_together(place, home, content(), is_ours)
-        return {"columns": columns, "crc32": sums[0], "rows": sums[1]}
-
-    def problems(
-        self,
-        name: str,
-        place: Spec,
-        shards: list[str],
-        noted: Mapping[str, Any],
-        checksums: bool,
-    ) -> Iterator[str]:
-        crc32, lines = 0, -self.head(list(noted["columns"] or {})).count("\n")
-        try:
-            for data in pieces(place["path"]):
-                crc32, lines = zlib.crc32(data, crc32), lines + data.count(b"\n")
-        except OSError as error:
-            yield f"{name} cannot be read: {error.strerror}"
-            return
-        rows = noted.get("rows", lines)
-        if lines != rows:
-            yield f"{name} has {max(lines, 0)} rows, and {rows} were written"
-        elif checksums and crc32 != noted.get("crc32"):
-            yield f"{name} is not what was written (checksum)"
+    def other_lines(self, noted: Mapping[str, Any]) -> int:
+        return self.head(list(noted["columns"] or {})).count("\n")
 
     def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         import pyarrow as pa

@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.format import Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import Layout, NumberedUnits, Options
 from beam_volumes.storage.formats.metadata import MASK_OPTION, as_bytes, mask_value
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff import layout as at_rest
@@ -53,7 +53,7 @@ def codec_of(name: str, given: Any, default: str) -> tuple[str, int | None]:
     return str(wanted), level
 
 
-class TiffOutput(WritableFormat):
+class TiffOutput(NumberedUnits):
     """A TIFF file; a BigTIFF from 4 GiB on."""
 
     name = "tiff"
@@ -191,20 +191,7 @@ class TiffOutput(WritableFormat):
     # tiles
 
     def key(self, d: Description, cell: Triple) -> str | None:
-        return "/".join(map(str, (*(d.at or ()), *cell))) if self.is_assembled(d) else None
-
-    def cell(self, d: Description, key: str) -> Triple | None:
-        parts = key.split("/")
-        at = [str(k) for k in d.at or ()]
-        if len(parts) != 3 + len(at) or not all(p.isdigit() for p in parts):
-            return None
-        if parts[: len(at)] != at:
-            return None
-        z, y, x = map(int, parts[len(at) :])
-        return (z, y, x)
-
-    def layer(self, d: Description, z: int) -> str:
-        return "/".join(map(str, (*(d.at or ()), z))) + "/"
+        return super().key(d, cell) if self.is_assembled(d) else None
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         """The tiles of a unit: how many, how long each is, and then all of them, slice by slice."""

@@ -11,7 +11,13 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
-from beam_volumes.storage.formats.codestreams import jpegxl_size, png_size, webp_size
+from beam_volumes.storage.formats.codestreams import (
+    jpeg2000_size,
+    jpeg_size,
+    jpegxl_size,
+    png_size,
+    webp_size,
+)
 
 #: Compressions of bytes: all but the last argument of the decoder is what is stored.
 _BYTES: dict[int, str] = {
@@ -264,43 +270,8 @@ def _lerc_decode(data: bytes | bytearray, nbytes: int, shape: tuple[int, ...]) -
     return found
 
 
-def jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Rows and columns that a JPEG stream claims, before it is decoded; None if it does not say.
-
-    Examples
-    --------
-    >>> jpeg_size(imagecodecs.jpeg8_encode(np.zeros((3, 5), "u1")))
-    (3, 5)
-    """
-    at = 2
-    while at + 9 <= len(data):
-        if data[at] != 0xFF:
-            at += 1
-            continue
-        mark = data[at + 1]
-        if mark == 0xFF or mark == 0 or 0xD0 <= mark <= 0xD9 or mark == 1:
-            at += 1 if mark == 0xFF else 2
-            continue
-        if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
-            rows, columns = struct.unpack_from(">HH", data, at + 5)
-            return rows, columns
-        if mark == 0xDA:
-            return None
-        at += 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
-    return None
-
-
-def jpeg2000_size(data: bytes) -> tuple[int, int] | None:
-    """Rows and columns that a JPEG 2000 stream claims, before it is decoded."""
-    at = data.find(b"\xff\x4f\xff\x51")
-    if at < 0 or at + 24 > len(data):
-        return None
-    x1, y1, x0, y0 = struct.unpack_from(">IIII", data, at + 8)
-    return max(0, y1 - y0), max(0, x1 - x0)
-
-
 #: What images say of their size: rows and columns first.
-_SIZES: dict[int, Callable[[bytes], tuple[int, ...] | None]] = {
+_SIZES: dict[int, Callable[[bytes], tuple[int, ...]]] = {
     **dict.fromkeys(JPEGS, jpeg_size),
     **dict.fromkeys(_JPEG2000, jpeg2000_size),
     **dict.fromkeys((34927, 50001), webp_size),
