@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.space import AXES
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.claims import ANY, Watched
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.transfer import crc32
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import Source, check_dtype
 
 #: Larger arrays do not travel to other processes.
 PORTABLE_BYTES = 1 << 20
@@ -230,11 +230,7 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
     """A source of an array's voxels; the array must not change while it is in use."""
     refuse_masked(array)
     name = f"a numpy array of shape {array.shape}"
-    dtype = array.dtype.newbyteorder("=")
-    if dtype not in DTYPES:
-        raise ValueError(
-            f"{name} holds {array.dtype}; voxels are one of {', '.join(d.name for d in DTYPES)}"
-        )
+    dtype = check_dtype(name, array.dtype)
     if array.ndim not in DEFAULT_AXES:
         raise ValueError(
             f"{name} has {array.ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
@@ -256,7 +252,7 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         shape=(z, y, x),
         dtype=dtype,
         chunk=(1, max(1, y), max(1, x)),
-        space=Space(axes=chosen.axes, leading=chosen.leading),
+        space=chosen.space(),
         reader=ArrayReader(view, tuple(extents), place),
         encoded=False,
         leading=view.shape[:first],

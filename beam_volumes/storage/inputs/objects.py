@@ -17,13 +17,13 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.base.nesting import calling
-from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.space import AXES
 from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, converted, select
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import Source, check_dtype
 
 #: Voxels of a chunk of what has none.
 _CHUNK_BYTES = 4 << 20
@@ -214,11 +214,7 @@ def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None)
     name = f"an array of {what.library} of shape {shape}"
     if any(n != n for n in array.shape):
         raise ValueError(f"{name}: an extent is not known; compute_chunk_sizes() of dask finds it")
-    dtype = np.dtype(array.dtype)
-    if dtype.newbyteorder("=") not in DTYPES:
-        raise ValueError(
-            f"{name} holds {dtype}; voxels are one of {', '.join(d.name for d in DTYPES)}"
-        )
+    dtype = check_dtype(name, np.dtype(array.dtype))
     chosen = select(what.axes, shape, index, name)
     fixed = dict(chosen.fixed)
     chunks = _chunks_of(array, shape, dtype)
@@ -231,22 +227,8 @@ def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None)
     )
     full = tuple(1 if d is None else shape[d] for d in result)
     chunk = tuple(1 if d is None else chunks[d] for d in result)
-    first = len(leading)
-    z, y, x = full[first:]
-    cz, cy, cx = chunk[first:]
-    return Source(
-        name=name,
-        shape=(z, y, x),
-        dtype=dtype.newbyteorder("="),
-        chunk=(cz, cy, cx),
-        space=Space(axes=chosen.axes, leading=chosen.leading),
-        reader=ObjectReader(
-            array, key, full, dtype.newbyteorder("="), chunk, what.library, _name_of(array)
-        ),
-        encoded=True,
-        leading=full[:first],
-        leading_chunk=chunk[:first],
-    )
+    reader = ObjectReader(array, key, full, dtype, chunk, what.library, _name_of(array))
+    return chosen.source(name, reader, dtype, shape, chunks, chosen.space())
 
 
 def _name_of(array: Any) -> str:

@@ -20,7 +20,15 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import (
     SpecReader,
     open_spec,
 )
-from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.formats.chunked.zarr import (
+    OURS,
+    codec_and_level,
+    contents_text,
+    found_below,
+    is_mask,
+    names_in,
+    own_attributes,
+)
 from beam_volumes.storage.formats.format import (
     CHUNKS,
     WHOLE,
@@ -40,7 +48,6 @@ from beam_volumes.storage.places.positioned import first_bytes
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.numbered import natural_key
 from beam_volumes.storage.sources.source import DTYPES, Source
 
 ATTRIBUTES = "attributes.json"
@@ -154,28 +161,17 @@ class N5(WritableFormat):
         return Layout(chunk, None, codec_and_level(name, codec, "N5", CODECS))
 
     def documents(self, d: Description) -> dict[str, Content]:
-        space, n = d.space, len(d.leading)
-        ours: dict[str, Any] = {"run": ""}
-        if space.voxel_size is not None:
-            ours["voxel_size"] = d.stored(space.voxel_size)
-        if any(space.origin):
-            ours["origin"] = d.stored(space.origin)
-        if space.unit is not None:
-            ours["unit"] = space.unit
-        if space.channels:
-            ours["channels"] = list(space.channels)
-        if d.mask:
-            ours["mask"] = True
         metadata = self._metadata(d, d.shape)
         # TensorStore and Neuroglancer read axes, units and resolution, n5-viewer pixelResolution, and
         # those who follow COSEM transform.
-        pixel = {"unit": space.unit or "pixel", "dimensions": metadata["resolution"]}
+        pixel = {"unit": d.space.unit or "pixel", "dimensions": metadata["resolution"]}
         lies = {
             "axes": metadata["axes"][::-1],
             "scale": metadata["resolution"][::-1],
-            "translate": d.stored(space.origin, (0.0,) * n),
+            "translate": d.stored(d.space.origin, (0.0,) * len(d.leading)),
             "units": metadata["units"][::-1],
         }
+        ours = own_attributes(d, leading=False)
         metadata |= {"pixelResolution": pixel, "transform": lies, OURS: ours}
         return {ATTRIBUTES: {"n5": "2.0.0", **metadata}}
 
@@ -431,33 +427,9 @@ def _levels(place: Place) -> Iterator[Mapping[str, Any]]:
 
 
 def _contents(place: Place) -> str:
-    """What a group holds, as far as that is cheap to say."""
-    if place.local is None:
-        return "its arrays are not listed for a remote group"
-    found, _ = _arrays(place)
-    return f"it holds {', '.join(found[:20]) or 'no arrays'}"
+    return contents_text(place, _arrays(place)[0])
 
 
 def _arrays(place: Place) -> tuple[list[str], bool]:
     """The arrays below a group of a disk, and whether these are all."""
-    if place.local is None:
-        return [], False
-    found: list[str] = []
-    folders, looked = [""], 0
-    for _ in range(DEEP):
-        below: list[str] = []
-        for folder in folders:
-            with os.scandir(os.path.join(place.local, folder)) as entries:
-                names = sorted((e.name for e in entries if e.is_dir()), key=natural_key)
-            below += [os.path.join(folder, name) for name in names]
-        folders = []
-        for name in below:
-            looked += 1
-            if looked > LOOKED_AT:
-                return found, False
-            attributes = place.below(name).json(ATTRIBUTES)
-            if attributes is not None and "dimensions" in attributes:
-                found.append(name)
-            else:
-                folders.append(name)
-    return sorted(found, key=natural_key), True
+    return found_below(place, lambda p: "dimensions" in (p.json(ATTRIBUTES) or ()), DEEP, LOOKED_AT)

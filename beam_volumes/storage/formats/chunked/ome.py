@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ from beam_volumes.storage.formats.chunked.zarr import (
     Zarr,
     array_metadata,
     find,
+    found_below,
     images_in,
     is_mask,
     paths_of,
@@ -39,7 +39,6 @@ from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.description import Description
-from beam_volumes.storage.sources.numbered import natural_key
 from beam_volumes.storage.sources.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.sources.source import Source
 
@@ -333,29 +332,13 @@ def _levels(node: Node) -> list[str]:
 
 def _inside(place: Place) -> Listing:
     """The arrays and images below a group of a disk: of a plate, its fields; of an image, its labels."""
-    if place.local is None:
-        return Listing(is_volume=False, is_all=False, what=_GROUP)
-    found: list[str] = []
-    folders, looked = [""], 0
-    for _ in range(_DEEP):
-        below = []
-        for folder in folders:
-            with os.scandir(os.path.join(place.local, folder)) as entries:
-                names = sorted(
-                    (e.name for e in entries if e.is_dir() and e.name[0] != "."), key=natural_key
-                )
-            below += [os.path.join(folder, name) for name in names]
-        folders = []
-        for name in below:
-            looked += 1
-            if looked > _LOOKED_AT:
-                return Listing(tuple(found), is_volume=False, is_all=False, what=_GROUP)
-            inside = find(place.below(name))
-            if inside is not None and (inside.is_array or images_in(inside)):
-                found.append(name)
-            elif inside is not None:
-                folders.append(name)
-    return Listing(tuple(sorted(found, key=natural_key)), is_volume=False, what=_GROUP)
+
+    def look(below: Place) -> bool | None:
+        inside = find(below)
+        return None if inside is None else inside.is_array or bool(images_in(inside))
+
+    found, is_all = found_below(place, look, _DEEP, _LOOKED_AT)
+    return Listing(tuple(found), is_volume=False, is_all=is_all, what=_GROUP)
 
 
 def _well(

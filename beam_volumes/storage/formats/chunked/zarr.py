@@ -32,6 +32,7 @@ from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.numbered import natural_key
 from beam_volumes.storage.sources.source import Source
 
 #: The attribute under which this package keeps what zarr has no place for.
@@ -337,22 +338,10 @@ class Zarr(WritableFormat):
     # documents
 
     def documents(self, d: Description) -> dict[str, Content]:
-        space = d.space
-        ours: dict[str, Any] = {"run": ""}
-        if space.voxel_size is not None:
-            ours["voxel_size"] = d.stored(space.voxel_size, (1.0,) * len(d.leading))
-        if any(space.origin):
-            ours["origin"] = d.stored(space.origin, (0.0,) * len(d.leading))
-        if space.unit is not None:
-            ours["unit"] = space.unit
-        if space.channels:
-            ours["channels"] = list(space.channels)
-        if d.mask:
-            ours["mask"] = True
-        array = array_metadata(d, d.shape)
+        ours, array = own_attributes(d), array_metadata(d, d.shape)
         if _version(d) == 3:
             return {"zarr.json": {**array, "attributes": {OURS: ours}}}
-        attributes = {"_ARRAY_DIMENSIONS": list(space.all_axes), OURS: ours}
+        attributes = {"_ARRAY_DIMENSIONS": list(d.space.all_axes), OURS: ours}
         return {".zattrs": attributes, ".zarray": array}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
@@ -456,34 +445,75 @@ class Zarr(WritableFormat):
 FORMATS = (Zarr(),)
 
 
+def own_attributes(d: Description, leading: bool = True) -> dict[str, Any]:
+    """What this package notes of an output, with values for its leading axes or without."""
+    space, n = d.space, len(d.leading) if leading else 0
+    ours: dict[str, Any] = {"run": ""}
+    if space.voxel_size is not None:
+        ours["voxel_size"] = d.stored(space.voxel_size, (1.0,) * n)
+    if any(space.origin):
+        ours["origin"] = d.stored(space.origin, (0.0,) * n)
+    if space.unit is not None:
+        ours["unit"] = space.unit
+    if space.channels:
+        ours["channels"] = list(space.channels)
+    if d.mask:
+        ours["mask"] = True
+    return ours
+
+
 def names_in(found: Any) -> Sequence[str]:
     """The names of channels, if that is what was found."""
     return found if isinstance(found, list) and all(isinstance(n, str) for n in found) else ()
 
 
 def _contents(place: Place) -> str:
+    return contents_text(place, found_below(place, _is_array, 2, 1000)[0])
+
+
+def contents_text(place: Place, arrays: Sequence[str]) -> str:
     """What a group holds, as far as that is cheap to say."""
     if place.local is None:
         return "its arrays are not listed for a remote group"
-    found, folders = [], [""]
-    for _ in range(2):
-        inside = [
-            os.path.join(folder, e.name)
-            for folder in folders
-            for e in os.scandir(os.path.join(place.local, folder))
-            if e.is_dir()
-        ]
-        arrays = [n for n in inside if _is_array(os.path.join(place.local, n))]
-        found += arrays
-        folders = sorted(set(inside) - set(arrays))
-    return f"it holds {', '.join(sorted(found)[:20]) or 'no arrays'}"
+    return f"it holds {', '.join(arrays[:20]) or 'no arrays'}"
 
 
-def _is_array(path: str) -> bool:
-    if os.path.exists(os.path.join(path, ".zarray")):
+def _is_array(place: Place) -> bool:
+    try:
+        node = find(place)
+    except (OSError, ValueError):  # a damaged one
         return True
-    node = find(Place.of(path)) if os.path.exists(os.path.join(path, "zarr.json")) else None
     return node is not None and node.is_array
+
+
+def found_below(
+    place: Place, look: Callable[[Place], bool | None], deep: int, at_most: int
+) -> tuple[list[str], bool]:
+    """Folders below a place on a disk for which ``look`` is true, and whether all were looked at.
+
+    Folders are looked into where it is False, so many deep, and not where it is None.
+    """
+    if place.local is None:
+        return [], False
+    found: list[str] = []
+    folders, looked = [""], 0
+    for _ in range(deep):
+        below: list[str] = []
+        for folder in folders:
+            with os.scandir(os.path.join(place.local, folder)) as entries:
+                names = [e.name for e in entries if e.is_dir() and e.name[0] != "."]
+            below += [os.path.join(folder, name) for name in sorted(names, key=natural_key)]
+        folders = []
+        for name in below:
+            looked += 1
+            if looked > at_most:
+                return found, False
+            is_meant = look(place.below(name))
+            if is_meant:
+                found.append(name)
+            elif is_meant is not None:
+                folders.append(name)
+    return sorted(found, key=natural_key), True
 
 
 # writing metadata

@@ -1,4 +1,8 @@
-"""Frames of DICOM files: where they lie, and how they are decoded."""
+"""Frames of DICOM files: where they lie, and how they are decoded.
+
+Frames are found and decoded here: pydicom's decoders need further plugins, and take memory for what
+a header claims.
+"""
 
 from __future__ import annotations
 

@@ -309,17 +309,14 @@ def _frames(head: Any, count: int, path: str) -> tuple[Frame, ...]:
         return (frame,)
     offsets = _numbers(head, "GridFrameOffsetVector", count)
     if _pointer(head) != _OFFSETS or offsets is None or frame.position is None:
-        unplaced = replace(frame, position=None)
-        return tuple(_at(unplaced, k, None) for k in range(count))
+        return tuple(replace(frame, number=k, position=None) for k in range(count))
     along = normal(frame.orientation or (1, 0, 0, 0, 1, 0))
     shift = 0.0 if offsets[0] == 0 else float(np.dot(frame.position, along))
     start = np.array(frame.position)
     placed = [start + along * (o - shift) for o in offsets]
-    return tuple(_at(frame, k, tuple(map(float, p))) for k, p in enumerate(placed))
-
-
-def _at(frame: Frame, number: int, position: tuple[float, ...] | None) -> Frame:
-    return replace(frame, number=number, position=position)
+    return tuple(
+        replace(frame, number=k, position=tuple(map(float, p))) for k, p in enumerate(placed)
+    )
 
 
 def _pointers(head: Any) -> list[str]:

@@ -166,25 +166,32 @@ def _reaches_beyond(source: Any, dataset: Any) -> bool:
 _Named = tuple[str, str | None]
 
 
-def check_links(group: Any, inside: str) -> None:
-    """Refuse a path in an open file that leads to a file elsewhere, before that is opened."""
-    h5py = library(os.fsdecode(group.file.filename))
-    at, names = group, inside.split("/")
+def _followed(at: Any, inside: str) -> Iterator[tuple[Any, Any, list[str]]]:
+    """The links to other files on a path in an open file, with what follows; None for what it leads to."""
+    h5py = library(os.fsdecode(at.file.filename))
+    names, followed = inside.split("/"), 0
     if inside.startswith("/"):
-        at = group.file
-    followed = 0
+        at = at.file
     while names and isinstance(at, h5py.Group):
         name = names.pop(0)
         link = at.get(name, getlink=True) if name not in ("", ".") else None
         if isinstance(link, h5py.ExternalLink):
-            path = os.path.abspath(os.fsdecode(at.file.filename))
-            _candidates(link.filename, path, "HDF5_EXT", True)
+            yield at, link, names
         if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
             followed += 1
             names = link.path.split("/") + names
             at = at.file if link.path.startswith("/") else at
         elif link is not None:
             at = at[name]
+    yield at, None, []
+
+
+def check_links(group: Any, inside: str) -> None:
+    """Refuse a path in an open file that leads to a file elsewhere, before that is opened."""
+    for at, link, _ in _followed(group, inside):
+        if link is not None:
+            path = os.path.abspath(os.fsdecode(at.file.filename))
+            _candidates(link.filename, path, "HDF5_EXT", True)
 
 
 def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
@@ -210,23 +217,12 @@ def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
 
 def _linked(path: str, inside: str, check: bool = False) -> list[_Named]:
     """What a path in a file leads to: links on the way may lead to other files."""
-    h5py = library(path)
-    with h5py.File(path, "r") as file:
-        at, names = file, inside.split("/")
-        followed = 0
-        while names:
-            name = names.pop(0)
-            link = at.get(name, getlink=True) if name not in ("", ".") else None
-            if isinstance(link, h5py.ExternalLink):
-                rest = "/".join([link.path, *names])
-                return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT", check)]
-            if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
-                followed += 1
-                names = link.path.split("/") + names
-                at = file if link.path.startswith("/") else at
-            elif link is not None:
-                at = at[name]
-        return _sources(at, path, check)
+    with library(path).File(path, "r") as file:
+        at, link, names = next(_followed(file, inside))
+        if link is None:
+            return _sources(at, path, check)
+        rest = "/".join([link.path, *names])
+        return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT", check)]
 
 
 def _candidates(name: str, path: str, variable: str, check: bool = False) -> list[str]:

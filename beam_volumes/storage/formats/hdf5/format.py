@@ -238,16 +238,8 @@ class Hdf5(NumberedUnits):
             scaling=None,
             chosen=all_of(d),
         )
-        return Source(
-            name=d.name,
-            shape=d.shape,
-            dtype=d.dtype,
-            chunk=d.chunk,
-            space=d.space,
-            reader=reader,
-            encoded=d.codec[0] != "none",
-            leading=d.leading,
-            leading_chunk=d.leading_unit,
+        return reader.chosen.source(
+            d.name, reader, d.dtype, reader.sizes, reader.chunk, d.space, d.codec[0] != "none"
         )
 
 

@@ -2,6 +2,9 @@
 
 Lengths are in angstrom. Sections, rows and columns are along the axes of space that the header names, in any
 order.
+
+The header is parsed here: mrcfile would be one more library to install, reads gzip as a whole, and takes
+IMOD's unsigned bytes for signed ones.
 """
 
 from __future__ import annotations

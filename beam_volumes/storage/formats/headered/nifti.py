@@ -3,6 +3,9 @@
 Voxels that the header scales are read as floats: ``scl_slope * voxel + scl_inter``, as float32 where that
 holds all stored numbers, else as float64. Others are read as they are stored. x varies fastest, so that
 dimensions in reverse are t, z, y, x; the fifth is taken for channels, and is slowest.
+
+The header is parsed here: nibabel would be one more library to install for 60 lines less, and does not
+hold sizes against those of files.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from beam_volumes.storage.formats.headered.header import (
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import pieces, put_together
-from beam_volumes.storage.sources.axes import AFFINE, Placement
+from beam_volumes.storage.sources.axes import AFFINE, Placement, check_affine
 from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
@@ -387,10 +390,11 @@ def _placement(
     head: _Header, name: str, sizes: Sequence[int], affine: str | None
 ) -> tuple[str, Placement]:
     """How voxels lie in space: by sform, else by qform, else by their sizes alone."""
+    check_affine(affine, name)
     n = min(3, len(sizes))
     unit = _UNITS.get(head.units & 7) if head.is_nifti else None
     step = head.pixdim[1 : n + 1]
-    if affine is None or affine == "reorient":
+    if affine != "drop":
         if head.is_nifti and head.sform > 0:
             rows = np.array(head.srow).reshape(3, 4)
             matrix, origin = rows[:, :n], rows[:, 3]
@@ -402,8 +406,6 @@ def _placement(
             return placement_of(
                 name, "xyz"[:n], sizes[:n], matrix, head.qoffset, affine=affine, unit=unit
             )
-    elif affine != "drop":
-        placement_of(name, "xyz"[:n], sizes[:n], np.eye(3)[:, :n], (0, 0, 0), affine=affine)
     size = voxel_size_of("xyz"[:n], [abs(s) for s in step])
     if not head.is_nifti or head.units & 7:
         return "xyz"[:n], Placement(size, unit)

@@ -2,6 +2,8 @@
 
 Dimensions are told with the fastest first. Positions are those of the file's own space, whichever way its
 axes go.
+
+The header is parsed here: pynrrd would be one more library to install, and reads voxels as a whole.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from beam_volumes.storage.sources.axes import (
     DEFAULT_AXES,
     Placement,
     UnclearPlace,
+    check_affine,
     in_one_unit,
 )
 from beam_volumes.storage.sources.description import Description
@@ -71,11 +74,12 @@ _TYPES = {
 }
 _DTYPES = {name: t for t, names in _TYPES.items() for name in names}
 
-#: The spaces that have a name, which are of millimetres unless the file says otherwise, or just of numbers.
+#: The spaces that have a name, which are in millimetres unless the file says otherwise.
 _PATIENT = (
     *("right-anterior-superior", "ras", "left-anterior-superior", "las"),
     *("left-posterior-superior", "lps", "scanner-xyz"),
 )
+
 _COLOURS = {"rgb-color": ("red", "green", "blue"), "rgba-color": ("red", "green", "blue", "alpha")}
 
 
@@ -327,31 +331,7 @@ def _placement(
     places = [k for k, a in enumerate(axes) if a in "xyz"]
     names = "".join(axes[k] for k in places)
     if "spacedirections" not in fields:
-        given = _per_axis(fields, "spacings", len(axes), name)
-        mins = _per_axis(fields, "axismins", len(axes), name)
-        unit, (given, mins) = _per_axis_unit(fields, places, given, mins)
-        size = None if given is None else voxel_size_of(names, [abs(given[k]) for k in places])
-        if size is not None and given is not None and any(given[k] < 0 for k in places):
-            matrix = np.zeros((3, len(places)))
-            for column, k in enumerate(places):
-                matrix["xyz".index(axes[k]), column] = given[k]
-            _, lie = placement_of(
-                name, names, [sizes[k] for k in places], matrix, (0, 0, 0), affine=affine, unit=unit
-            )
-            return axes, lie
-        origin = [0.0, 0.0, 0.0]
-        if mins is not None and size is not None:
-            cells = fields.get("centers", "").lower().split()
-            for k in places:
-                a = "zyx".index(axes[k])
-                shift = size[a] / 2 if len(cells) == len(axes) and cells[k] == "cell" else 0.0
-                origin[a] = mins[k] + shift if math.isfinite(mins[k]) else 0.0
-        if affine not in (None, "drop", "reorient"):
-            placement_of(
-                name, names, [sizes[k] for k in places], np.eye(3), (0, 0, 0), affine=affine
-            )
-        at = (0.0, 0.0, 0.0) if affine == "drop" else (origin[0], origin[1], origin[2])
-        return axes, Placement(size, unit, at)
+        return axes, _of_spacings(fields, axes, sizes, name, affine)
     unit, by = _space_unit(fields)
     vectors = [_vectors(fields["spacedirections"], name)[k] for k in places]
     told = fields.get("spaceorigin")
@@ -384,6 +364,32 @@ def _placement(
     for k, letter in zip(places, letters, strict=True):
         renamed[k] = letter
     return renamed, lie
+
+
+def _of_spacings(
+    fields: Mapping[str, str], axes: list[str], sizes: Sequence[int], name: str, affine: str | None
+) -> Placement:
+    """How voxels lie by their sizes along axes that are not turned."""
+    places = [k for k, a in enumerate(axes) if a in "xyz"]
+    names, extents = "".join(axes[k] for k in places), [sizes[k] for k in places]
+    check_affine(affine, name)
+    given = _per_axis(fields, "spacings", len(axes), name)
+    mins = _per_axis(fields, "axismins", len(axes), name)
+    unit, (given, mins) = _per_axis_unit(fields, places, given, mins)
+    size = None if given is None else voxel_size_of(names, [abs(given[k]) for k in places])
+    if size is not None and given is not None and any(given[k] < 0 for k in places):
+        matrix = np.zeros((3, len(places)))
+        for column, k in enumerate(places):
+            matrix["xyz".index(axes[k]), column] = given[k]
+        return placement_of(name, names, extents, matrix, (0, 0, 0), affine=affine, unit=unit)[1]
+    origin = [0.0, 0.0, 0.0]
+    if mins is not None and size is not None and affine != "drop":
+        cells = fields.get("centers", "").lower().split()
+        for k in places:
+            a = "zyx".index(axes[k])
+            shift = size[a] / 2 if len(cells) == len(axes) and cells[k] == "cell" else 0.0
+            origin[a] = mins[k] + shift if math.isfinite(mins[k]) else 0.0
+    return Placement(size, unit, (origin[0], origin[1], origin[2]))
 
 
 def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[float] | None:

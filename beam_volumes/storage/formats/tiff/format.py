@@ -33,7 +33,7 @@ from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.remote_file import Stream
 from beam_volumes.storage.sources.axes import Selection, select
 from beam_volumes.storage.sources.numbered import MISSING, ZEROS, check_missing, stand_ins
-from beam_volumes.storage.sources.source import DTYPES, Source
+from beam_volumes.storage.sources.source import Source, check_dtype
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")
 #: From so many pages on, their tags are not read one by one where that is not needed.
@@ -433,10 +433,7 @@ def _segments(page: Any, place: Place) -> Segments:
         raise ValueError(
             f"{place.text}: pages of {page.shape} voxels of {page.bitspersample} bits are not read"
         )
-    dtype = np.dtype(page.dtype).newbyteorder("=")
-    if dtype not in DTYPES:
-        known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"{place.text} holds {dtype}; voxels are one of {known}")
+    dtype = check_dtype(place.text, np.dtype(page.dtype))
     if isinstance(page.bitspersample, tuple):
         raise ValueError(
             f"{place.text}: samples of {page.bitspersample} bits are not read; convert it to 8 bits each"

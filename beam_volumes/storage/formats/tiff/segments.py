@@ -1,4 +1,8 @@
-"""Tiles and strips of TIFF pages: where they lie in a page, and how they are decoded and encoded."""
+"""Tiles and strips of TIFF pages: where they lie in a page, and how they are decoded and encoded.
+
+Codecs are those of imagecodecs. tifffile's own decoding of segments is not used: it needs a page object for
+each page, does not pickle, and takes memory for what a stream claims.
+"""
 
 from __future__ import annotations
 
