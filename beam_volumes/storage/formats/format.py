@@ -173,11 +173,7 @@ class DescribedFormat(Format):
     def layout(
         self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
     ) -> Layout:
-        """What the ``options`` of an output say.
-
-        Raises `ValueError`: the message names the output, the option, its value, and what it may
-        be.
-        """
+        """Evaluate the options of an output; an error names the option, its value and what it may be."""
         chunk = per_axis("chunks", options.get("chunks"), space, name)
         return Layout(no_larger(chunk or default_chunk(shape, dtype.itemsize), shape))
 
@@ -190,7 +186,7 @@ class DescribedFormat(Format):
         return self.assembles
 
     def check(self, d: Description) -> None:
-        """Refuse what cannot be stored, where `layout` has not."""
+        """Refuse outputs that cannot be stored, beyond what `layout` refuses."""
 
     def identity(self, d: Description) -> Sequence[Any]:
         """Everything that is stored but voxels, as plain data: with the place it makes up a token."""
@@ -211,7 +207,7 @@ class DescribedFormat(Format):
         return chunk, None if d.shard is None else whole_chunks(d.shard, chunk, shape)
 
     def loses(self, d: Description) -> bool:
-        """Whether voxels come back other than they were written."""
+        """Whether writing changes voxels."""
         return False
 
     def copies(self, d: Description) -> int:
@@ -337,10 +333,7 @@ class WritableFormat(DescribedFormat):
         return {}
 
     def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
-        """Put into the first document what only the stored voxels tell; False if there is nothing.
-
-        Called when all of an output is there. Little may be read.
-        """
+        """Add to the first document what depends on stored voxels; False if there is nothing."""
         return False
 
     def read_back(self, d: Description) -> Source:

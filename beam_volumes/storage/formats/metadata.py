@@ -25,7 +25,7 @@ MASK_OPTION = (
 
 @dataclass(frozen=True)
 class Mark:
-    """A volume, told by itself."""
+    """Space and dtype of a volume, as this package notes them in files of other formats."""
 
     #: Without leading axes; the channels' names are those of a file that has channels
     space: Space = field(default_factory=Space)

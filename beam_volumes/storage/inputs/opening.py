@@ -140,7 +140,7 @@ def _opened(
 
 
 def reopened(source: Source) -> Source:
-    """What is there now in place of a source that was opened once."""
+    """Open again what a source was opened from."""
     if source.asked is None:
         return source
     asked = dict(source.asked)

@@ -38,7 +38,7 @@ class Check:
     damaged: int = field(default=0)
 
     def problems(self) -> Iterator[Damage]:
-        """Read every chunk once, and tell of those that cannot be read."""
+        """Read every chunk once; yields those that cannot be read."""
         for at, one in _points(self.source):
             boxes = _boxes(one)
             with ThreadPoolExecutor(_THREADS) as pool:
@@ -80,7 +80,6 @@ def _boxes(source: Source) -> Iterator[Box]:
 
 
 def _cells(box: Box, size: Triple, origin: Triple) -> Iterator[Box]:
-    """The cells of a grid inside a box."""
     ranges = []
     for a, b, n, o in zip(box.start, box.stop, size, origin, strict=True):
         first = o + (a - o) // n * n

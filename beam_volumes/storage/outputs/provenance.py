@@ -62,7 +62,7 @@ def _parsed(data: bytes | None) -> dict[str, Any] | None:
 
 
 def told(source: Source) -> dict[str, Any]:
-    """An input as plain data: what and where it is, and what tells whether it has changed since."""
+    """Describe an input: what and where it is, and what shows whether it has changed since."""
     space = source.space
     return {
         "name": source.name,

@@ -48,7 +48,6 @@ class Sink(PartedOutput, OwnedOutput):
 
     @property
     def writer(self) -> WritableFormat:
-        """The format."""
         return registry.format_named(self.format)
 
     @property
@@ -151,16 +150,12 @@ class Sink(PartedOutput, OwnedOutput):
         return view if self.writer.clips_units else view[ts.d[:3].mark_bounds_implicit[False:True]]
 
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
-        """Make the output whole once all its units are there; once is enough.
-
-        - ``run_id``: the run whose it must be.
-        - ``durable``: whether a disk holds it before it is said to be whole.
-        """
+        """Assemble the output once all its units are there; repeating it is harmless."""
         if self.assembles:
             self.finish_once(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
 
     def tell_of_voxels(self, run_id: str) -> None:
-        """Complete the metadata by what only the stored voxels tell; once is enough."""
+        """Add metadata that depend on stored voxels; once is enough."""
 
         def change(document: dict[str, Any]) -> bool:
             noted = self.writer.noted(document)
@@ -201,7 +196,6 @@ class Sink(PartedOutput, OwnedOutput):
         return self.writer.read_back(replace(self, at=None)).reader.open()
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything about it as plain data."""
         data = asdict(self)
         options = data.pop("options")
         return {**data, **options, "dtype": self.dtype.str}

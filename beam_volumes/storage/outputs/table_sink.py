@@ -60,7 +60,6 @@ class TableSink(OwnedOutput):
 
     @property
     def writer(self) -> TableFormat:
-        """The format."""
         return table_formats()[self.format]
 
     @property
@@ -69,11 +68,9 @@ class TableSink(OwnedOutput):
 
     @property
     def portable(self) -> bool:
-        """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything about it as plain data; `from_dict` takes it."""
         return asdict(self)
 
     @classmethod
@@ -82,7 +79,6 @@ class TableSink(OwnedOutput):
         return cls(*(data[f.name] for f in fields(cls)))
 
     def token(self) -> str:
-        """The sink's identity for fingerprints."""
         return digest(self.kvstore, self.format)
 
     # whose it is
@@ -113,10 +109,7 @@ class TableSink(OwnedOutput):
         return [self._part(i) for i in (range(shards) if isinstance(shards, int) else shards)]
 
     def write(self, shard: int | str, columns: Columns, run_id: str | None = None) -> None:
-        """Write a shard, whole or not at all; again gives the same.
-
-        Raises `Superseded`: the table is no longer that of the run ``run_id``.
-        """
+        """Write a shard, whole or not at all, if the table is still that of the run."""
         self.check(run_id)
         if self.state().get("finished"):
             return
@@ -129,10 +122,7 @@ class TableSink(OwnedOutput):
     def finish(
         self, shards: int | Sequence[str], run_id: str | None = None, durable: bool = False
     ) -> None:
-        """Make the table whole, of shards 0 to ``shards - 1``, or of those named; once is enough.
-
-        If ``durable``, a disk holds it before it is said to be whole.
-        """
+        """Assemble the table of its shards; repeating it is harmless."""
 
         def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
             have = set(Place.of(self.home).names())

@@ -33,7 +33,6 @@ class Listing:
         self._listed = lru_cache(maxsize=remember)(self._list)
 
     def has(self, index: int) -> bool:
-        """Whether a unit is stored."""
         if self._is_whole:
             return True
         listed = self._listed(self._format.layer(self._sink, self._sink.grid.cell(index)[0]))
@@ -63,11 +62,7 @@ class Reading:
         self._flying: deque[tuple[str, Sink, int | None, Any]] = deque()
 
     def read(self, name: str, sink: Sink, index: int, expected: int | None) -> Iterator[str]:
-        """Begin with a unit; yields what is wrong with those whose turn came before.
-
-        - ``name``: how the unit is called.
-        - ``expected``: the checksum that it should have.
-        """
+        """Start reading a unit; yields problems of units that were started before."""
         try:
             if sink.name not in self._handles:
                 # Checksums are those of what is stored, of masks too.

@@ -40,7 +40,6 @@ class Document:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
         return Place.of(self.folder).name_of(self.key)
 
     @property
@@ -52,7 +51,7 @@ class Document:
         return self._store.read(self.key, if_not_equal=generation)
 
     def told(self, answer: Any) -> Any:
-        """What came of `ask`."""
+        """Wait for the answer to `ask`."""
         try:
             return answer.result()
         except Exception as error:
@@ -76,7 +75,7 @@ class Document:
         return generation if now == data else None
 
     def is_still(self, generation: bytes) -> bool:
-        """Whether nobody has changed it since; where it lies on a disk that takes some 20 us."""
+        """Whether the document is unchanged; on a disk this takes some 20 us."""
         found = self.told(self.ask(generation))
         # Some servers send what was not to be sent.
         return bool(found.state == "unspecified" or found.stamp.generation == generation)
@@ -184,10 +183,7 @@ def replaced(document: Document, data: bytes, is_ours: Callable[[], bool]) -> bo
 
 
 def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> None:
-    """Change a JSON document in place, whoever else changes it at the same time.
-
-    - ``change``: changes what it is given, and says whether it did.
-    """
+    """Change a JSON document in place, if ``change`` says that it changed it."""
     while True:
         data, generation = document.read()
         content = parsed_json(data or b"{}")

@@ -71,10 +71,7 @@ class Inflated:
         self._frontier = self._marks[0].copy()
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of what the stream holds.
-
-        Raises `VolumeError`: the stream ends before, is damaged, or cannot be read.
-        """
+        """Read decoded bytes; a stream that is cut off or damaged is a `VolumeError`."""
         with self._reading() as handle:
             if position >= self._frontier.position:
                 # Nobody has been here: one thread at a time goes on, and leaves marks.
@@ -191,12 +188,7 @@ class Inflated:
 
 
 def inflated(path: str, kind: str, start: int, nbytes: int) -> Inflated:
-    """The stream at a position of a file, of which this process knows what it has decoded.
-
-    - ``path``, ``kind``, ``start``: as of `Inflated`.
-    - ``nbytes``: how many bytes it is said to hold: the more, the farther apart are the states that
-      are kept.
-    """
+    """The stream at a position of a file; the process keeps states of its decoder."""
     try:
         found = os.stat(path)
     except OSError as error:

@@ -181,7 +181,6 @@ class Place:
         return replace(self, seen={})
 
     def below(self, *names: str) -> Place:
-        """Return a place below this one."""
         return Place(join(self.spec, *names), None if self.seen is None else {})
 
     @property
@@ -206,7 +205,6 @@ class Place:
 
     @property
     def store(self) -> ts.KvStore:
-        """The handle of that folder."""
         folder = self.directory
         key = json.dumps(folder, sort_keys=True)
         return opened(f"folder {key}", lambda: _open(folder))

@@ -42,11 +42,7 @@ def put_together(
 def written_whole(
     place: str, home: str, write: Callable[[str], None], is_ours: Callable[[], bool]
 ) -> None:
-    """Make a file, whole or not at all, by a function that writes it at a path.
-
-    - ``place``, ``home``, ``is_ours``: as of `put_together`.
-    - ``write``: it is given a path in ``home`` at which there is nothing.
-    """
+    """Make a file, whole or not at all, by a function that writes it at a new path in ``home``."""
     whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
     write(whole)
     if not is_ours():

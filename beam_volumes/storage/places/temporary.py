@@ -26,12 +26,7 @@ def is_temporary(path: str) -> bool:
 
 
 def make(path: str | None = None) -> str:
-    """Make a temporary folder that others cannot look into; one that is there already is left as it is.
-
-    - ``path``: by default a new one in the system's folder for temporary files.
-
-    Gives its path.
-    """
+    """Make a temporary folder that only its owner can read; an existing one is left as it is."""
     parent = os.path.dirname(path.rstrip(os.sep)) if path else tempfile.gettempdir()
     with _lock:
         remove_abandoned(parent)

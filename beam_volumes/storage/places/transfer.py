@@ -71,10 +71,7 @@ class Transfer:
         return self._done.is_set()
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait for the end.
-
-        Raises `OSError`: with what was read or written, the cause and the remedy.
-        """
+        """Wait for the end; an error names what was read or written, and the remedy."""
         if not self._done.wait(timeout):
             raise TimeoutError(f"{self.doing}: not done after {timeout} s")
         if self._error is not None:

@@ -44,10 +44,7 @@ def default_chunk(shape: Triple, itemsize: int) -> Triple:
 def per_axis(
     option: str, value: int | Sequence[int] | None, space: Space, name: str
 ) -> Triple | None:
-    """An option that is one number, or one per axis that the user sees, as z, y, x.
-
-    - ``option``, ``name``: how messages call the option and the output.
-    """
+    """Convert an option with one number, or one per visible axis, to z, y, x."""
     if value is None:
         return None
     n = len(space.axes)

@@ -49,7 +49,6 @@ class Description:
     level: int | None = None
 
     def of_level(self: _D, k: int) -> _D:
-        """One level of a pyramid."""
         assert self.pyramid is not None
         level, name = self.pyramid.levels[k], self.pyramid.name
         return replace(
@@ -87,7 +86,6 @@ class Description:
 
     @property
     def grid(self) -> Grid:
-        """The write units."""
         return Grid(self.shape, self.unit)
 
     @property
@@ -96,12 +94,10 @@ class Description:
 
     @property
     def nbytes(self) -> int:
-        """Of all voxels."""
         return math.prod((*self.leading, *self.shape)) * self.dtype.itemsize
 
     @property
     def portable(self) -> bool:
-        """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
 
     @property

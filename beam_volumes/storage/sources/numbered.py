@@ -66,11 +66,7 @@ def in_natural_order(names: Sequence[str]) -> list[str]:
 def series_of(
     names: Sequence[str], where: str, missing: str = "error"
 ) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
-    """Sorted names as a `Series` if they count up, and what is read for numbers that are left out.
-
-    Raises `FileNotFoundError`: numbers are left out, and ``missing`` does not say what is read in
-    their place.
-    """
+    """Sorted names as a `Series` if they count up, and what is read for missing numbers."""
     parts = _one_number(names)
     if parts is None:
         return tuple(names), {}
@@ -144,9 +140,7 @@ def check_missing(missing: str, where: str) -> str:
 def stand_ins(
     there: Sequence[int] | np.ndarray, lost: Sequence[int] | np.ndarray, missing: str
 ) -> dict[int, int | None]:
-    """Which slice is read for each that is lost; None for zeros.
-
-    - ``there``, ``lost``: in order. At least one slice is there.
+    """Which slice is read in place of each missing one; None for zeros.
 
     Examples
     --------

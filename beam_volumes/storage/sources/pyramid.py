@@ -58,7 +58,7 @@ class Pyramid:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Pyramid:
-        """What `dataclasses.asdict` tells, from JSON too."""
+        """Invert `dataclasses.asdict`, also after JSON."""
 
         def plain(value: Any) -> Any:
             return tuple(map(plain, value)) if isinstance(value, list) else value

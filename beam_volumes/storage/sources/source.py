@@ -52,7 +52,7 @@ class Reader(Protocol):
         ...
 
     def token(self) -> str:
-        """What tells it from another, the same in every process."""
+        """A digest that is the same in every process and differs from those of others."""
         ...
 
 
@@ -72,7 +72,7 @@ class TokenOfFields:
     """
 
     def token(self) -> str:
-        """What tells it from another, the same in every process."""
+        """A digest that is the same in every process and differs from those of others."""
         own: Any = self
         return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(own)))
 
@@ -129,7 +129,6 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        """Of all its voxels."""
         return math.prod((*self.leading, *self.shape)) * self.dtype.itemsize
 
     @property
@@ -139,7 +138,6 @@ class Source:
 
     @property
     def lost(self) -> Mapping[str, str]:
-        """The slices that are lost, and what is read in their place."""
         return getattr(self.reader, "lost", {})
 
     @property
@@ -312,7 +310,7 @@ class Source:
         return out
 
     def token(self) -> str:
-        """The source's identity for fingerprints: what and where it is, not when it was written."""
+        """A digest that is the same in every process and differs from those of others."""
         return digest(
             self.reader.token(),
             self.offset,
@@ -330,10 +328,7 @@ def _as_mask(handle: ts.TensorStore, dtype: np.dtype) -> ts.TensorStore:
 
 
 def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
-    """Start reading boxes of several channels into arrays: each unit is decoded once for all.
-
-    - ``parts``: sources of one `Source.stack`, and for each what `read_into` takes.
-    """
+    """Start reading boxes of channels of one `Source.stack`; each unit is decoded once for all."""
     readers: list[Any] = [source.reader for source, _, _ in parts]
     source = parts[0][0]
     return read_channels(
@@ -351,7 +346,6 @@ class ForwardingReader(TokenOfFields):
 
     @property
     def inner(self) -> Any:
-        """The other reader."""
         raise NotImplementedError
 
     @property
@@ -493,7 +487,7 @@ def digest(*parts: Any) -> str:
 
 
 def _plain(part: Any) -> Any:
-    """What JSON has no notion of, in its terms."""
+    """Convert to what JSON knows."""
     if hasattr(part, "token"):
         return part.token()
     if is_dataclass(part):

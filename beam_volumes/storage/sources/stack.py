@@ -106,11 +106,7 @@ class StackReader(TokenOfFields):
 def with_stand_ins(
     found: Sequence[Source | None], names: Sequence[str], missing: str
 ) -> tuple[list[Source], dict[int, int | None]]:
-    """Parts of a stack of which some, None, are lost, and which is read for each.
-
-    Raises `ValueError`: the others are not one slice each, so that nobody knows how many slices are
-    lost.
-    """
+    """Replace missing parts of a stack, which must be single slices; also gives which."""
     there = [k for k, part in enumerate(found) if part is not None]
     lost = [k for k, part in enumerate(found) if part is None]
     parts = [part for part in found if part is not None]

@@ -130,7 +130,6 @@ class N5(WritableFormat):
         return [f"s{k}" for k, _ in enumerate(_levels(place))]
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """The levels of a group; of another group the arrays in it."""
         at = place if dataset is None else place.below(dataset)
         attributes = at.json(ATTRIBUTES)
         if attributes is None or "dimensions" in attributes:

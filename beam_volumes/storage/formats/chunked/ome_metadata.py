@@ -65,7 +65,6 @@ def grid_of(
 
 
 def image_metadata(d: Description) -> dict[str, Any]:
-    """The attributes of a group that holds one image."""
     space, version = d.space, d.options["ome_version"]
     kinds = {"t": "time", "c": "channel"}
     axes = [{"name": a, "type": kinds[a]} for a in space.leading] + [
@@ -93,7 +92,7 @@ def image_metadata(d: Description) -> dict[str, Any]:
 
 
 def told_method(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
-    """How levels were made, as the metadata of an image tell it."""
+    """Describe how levels were made, for the metadata of an image."""
     axes = pyramid.levels[0].space.visible
     return {
         "type": pyramid.method,
@@ -174,10 +173,7 @@ def _channels(d: Description) -> list[dict[str, Any]]:
 
 
 def channels_told(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
-    """What viewers are to know of channels, with windows by percentiles of a coarse level.
-
-    - ``coarsest``: its leading axes are those of ``d`` that have several points; z, y and x follow.
-    """
+    """Describe channels for viewers, with windows by percentiles of a coarse level."""
     found = _channels(d)
     times = d.leading[0] if "t" in d.space.leading else 0
     for k, channel in enumerate(found):

@@ -503,7 +503,7 @@ def _voxel_offset(space: Space) -> Triple:
 
 
 def told_method(pyramid: Pyramid) -> dict[str, Any]:
-    """How levels were made, as the info tells it."""
+    """Describe how levels were made, for the info."""
     return {"method": pyramid.method, "factors": [list(by) for by in pyramid.factors]}
 
 

@@ -38,7 +38,6 @@ class Shards:
         }
 
     def name(self, cell: Triple) -> str:
-        """The file of a shard."""
         left, number = list(cell), 0
         for k, axis in enumerate(self.bits[self.inner :]):
             number |= (left[axis] & 1) << k

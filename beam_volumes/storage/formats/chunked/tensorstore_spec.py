@@ -394,7 +394,7 @@ def check_all_is_read(spec: Any) -> None:
 
 
 def _name_of(member: zipfile.ZipInfo) -> bytes:
-    """A member's name as it stands in the file."""
+    """A member's name as the file stores it."""
     return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
 
 

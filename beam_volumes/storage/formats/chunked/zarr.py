@@ -147,7 +147,6 @@ class StoredArray:
 
 
 def stored_as(place: Place) -> StoredArray:
-    """How the array at a place is stored."""
     node = find(place)
     if node is None or not node.is_array:
         raise OSError(f"{place.text}: no zarr array is there")
@@ -167,7 +166,7 @@ def stored_as(place: Place) -> StoredArray:
 
 
 def _as_said(found: Mapping[str, Any], version: int) -> Any:
-    """A codec of TensorStore as `Volume.to` takes it."""
+    """Convert a codec of TensorStore to what `Volume.to` takes."""
     if version == 2:
         one = found.get("compressor")
         name, how = (one or {}).get("id", "none"), one or {}

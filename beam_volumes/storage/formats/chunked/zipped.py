@@ -65,7 +65,6 @@ def _root(place: Place) -> Place | None:
 
 
 def _contents(root: Place) -> str:
-    """What a zip file holds."""
     names = root.names()
     shown = ", ".join(printable(n) for n in names[:5])
     return f"it holds {shown}{', ...' if len(names) > 5 else ''}" if names else "it is empty"

@@ -118,7 +118,6 @@ def _is_dicom(path: str) -> bool:
 
 
 def _headers(folder: str, names: Sequence[str], where: str) -> list[Header]:
-    """Of the files with pixels."""
     needed("pydicom", "dicom", f"{where} is DICOM")
 
     def read(name: str) -> Header | None:

@@ -67,14 +67,12 @@ class Pixels:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of what is decoded."""
         if self.allocated == 1:
             return np.dtype(bool)
         return np.dtype(f"{self.kind}{self.allocated // 8}")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a decoded frame."""
         plane = (self.rows, self.columns)
         return plane if self.samples == 1 else (*plane, self.samples)
 
@@ -85,7 +83,6 @@ class Pixels:
 
     @property
     def frame_bits(self) -> int:
-        """Of a frame that is not compressed."""
         samples = 2 if self.halved else self.samples
         return self.rows * self.columns * samples * self.allocated
 
@@ -245,7 +242,6 @@ def _compressed(path: str, file: File, frame: int, pixels: Pixels) -> np.ndarray
 def _pieces(
     path: str, file: File, frame: int, pieces: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Those of one frame."""
     (table, length), rest = pieces[0] if pieces else (0, 0), pieces[1:]
     if file.frames == 1:
         return rest
@@ -303,7 +299,7 @@ def _check_rle(data: bytes, pixels: Pixels) -> None:
 
 
 def _counting(image: np.ndarray, pixels: Pixels) -> np.ndarray:
-    """The bits that count, with their sign."""
+    """Keep the significant bits of samples, with their sign."""
     dtype = pixels.dtype
     if dtype.kind == "f":
         return image

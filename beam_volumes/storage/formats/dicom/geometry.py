@@ -24,11 +24,7 @@ Placed = list[tuple[int, Frame]]
 
 
 def by_time(frames: Placed, where: str) -> list[Placed]:
-    """Frames of each point in time, where several are at one place and their headers say which is which.
-
-    Raises `ValueError`: some places have more frames than others, or frames of one place differ in
-    several ways.
-    """
+    """Group frames by points in time, where several frames are at one place."""
     places = _places([f for _, f in frames])
     if places in (0, len(frames)):  # each slice may have a time of its own
         return [frames]
@@ -183,7 +179,7 @@ def _directions(
 def _depth(
     at: np.ndarray, frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str
 ) -> float:
-    """How far slices are apart, if it is the same everywhere."""
+    """The distance of slices, which must be the same everywhere."""
     steps = np.diff(at)
     usual = float(np.median(steps))
     same = np.flatnonzero(steps <= 1e-3)

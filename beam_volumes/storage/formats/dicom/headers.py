@@ -99,7 +99,7 @@ class Header:
 
 
 def read_header(folder: str, name: str) -> Header | None:
-    """What a file says; None if it has no pixels."""
+    """Read the header of a file; None if it has no pixels."""
     path = os.path.join(folder, name)
     try:
         with warnings.catch_warnings():
@@ -196,7 +196,7 @@ def _count(file: BoundedFile, pixels: Pixels, length: int) -> int:
 
 
 def _thickness(head: Any) -> float | None:
-    """How far slices are apart, as the file says it, or how thick they are."""
+    """The distance of slices as the file states it, or else their thickness."""
     groups = [_first(head, f"{k}FunctionalGroupsSequence") for k in ("PerFrame", "Shared")]
     measures = [None if g is None else _first(g, "PixelMeasuresSequence") for g in groups]
     for keyword in ("SpacingBetweenSlices", "SliceThickness"):
@@ -363,7 +363,6 @@ def _first(group: Any, keyword: str) -> Any:
 
 
 def _numbers(group: Any, keyword: str, n: int) -> tuple[float, ...] | None:
-    """Finite numbers; None where there are none."""
     value = group.get(keyword)
     if value is None or value == "" or (isinstance(value, Sequence) and not len(value)):
         return None
@@ -387,7 +386,6 @@ def _integer(group: Any, keyword: str, default: Any) -> Any:
 
 
 def _pointer(head: Any) -> int | None:
-    """Along what frames step."""
     value = head.get("FrameIncrementPointer")
     if value is None:
         return None

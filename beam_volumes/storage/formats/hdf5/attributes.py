@@ -38,7 +38,6 @@ def attribute(node: Any, name: str) -> Any:
 
 
 def texts_of(value: Any) -> list[str]:
-    """An attribute as texts."""
     found = []
     for item in np.asarray(value, object).reshape(-1):
         found.append(item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item))
@@ -52,7 +51,6 @@ def text_of(node: Any, name: str) -> str:
 
 
 def floats_of(value: Any) -> list[float] | None:
-    """Finite numbers; None if they are not that."""
     if value is None:
         return None
     try:

@@ -95,7 +95,6 @@ def _lz4(data: bytes, room: int) -> bytes:
 
 
 def shuffled(data: np.ndarray, size: int) -> Any:
-    """Bytes sorted by their position in a voxel."""
     planes = np.empty((size, len(data) // size), np.uint8)
     rows = data.reshape(-1, size)
     for k in range(size):

@@ -104,7 +104,6 @@ class Hdf5(NumberedUnits):
             return source_of(file, path, request)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """The datasets of a file, or the levels of a pyramid."""
         if place.local is None:
             return None
         path, inside = split(place.local)
@@ -252,7 +251,6 @@ def _little(dtype: np.dtype) -> np.dtype:
 
 
 def _written(d: Description) -> tuple[int, ...]:
-    """The filters of an output."""
     number = {"gzip": DEFLATE, "lzf": LZF}.get(d.codec[0])
     if number is None:
         return ()

@@ -34,10 +34,7 @@ _LEVELS = 32
 
 
 def find(file: Any, name: str, dataset: str | None, level: int | None) -> Array:
-    """The array that is meant of an open file.
-
-    Raises `ValueError`: there is none of that name or level, or several to choose from.
-    """
+    """The array of an open file that is asked for; refuse to choose among several."""
     if dataset is None:
         return by_program(file, name, level) or _in_group(file, file, name, level)
     node = got(file, dataset)

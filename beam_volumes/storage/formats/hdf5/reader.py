@@ -75,7 +75,6 @@ class Hdf5Reader(TokenOfFields):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of all dimensions."""
         return (*self.datasets.sizes, *self.shape)
 
     @property
@@ -279,10 +278,7 @@ def check_all_is_there(node: Any, name: str) -> None:
 def decoded(
     data: bytes, reader: Hdf5Reader, mask: int, dataset: str, cell: Sequence[int]
 ) -> np.ndarray:
-    """A chunk's voxels as they are stored.
-
-    Raises `VolumeError`: it is not what its filters make of so many voxels.
-    """
+    """Undo the filters of a chunk; gives voxels as they are stored."""
     stored = np.dtype(reader.stored)
     nbytes = math.prod(reader.chunk) * stored.itemsize
     sums = sum(number == FLETCHER for number, _ in reader.filters)

@@ -157,7 +157,7 @@ def _taken(paths: Paths, chosen: Selection) -> tuple[Paths, Selection]:
 
 
 def _remark(why: str, lost: Mapping[str, str]) -> str:
-    """What plans say of how a dataset is read."""
+    """Describe for a plan how a dataset is read."""
     if not why:
         return ""
     some = printable(", ".join([*lost][:3])) + (
@@ -208,7 +208,6 @@ def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str,
 
 
 def _check_filter(h5py: Any, plist: Any, number: int, name: str) -> None:
-    """Refuse a dataset that h5py has no filter for."""
     if h5py.h5z.filter_avail(number):
         return
     with suppress(ImportError):

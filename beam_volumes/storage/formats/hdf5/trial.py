@@ -122,13 +122,7 @@ _owner = 0
 
 
 def tried(path: str, dataset: str | None, attributes: tuple[str, ...]) -> None:
-    """Have another process read a file's metadata first.
-
-    - ``dataset``: the object that is asked for.
-    - ``attributes``: the attributes that will be read.
-
-    Raises `VolumeError`: the other process has crashed, or does not end.
-    """
+    """Have another process read a file's metadata first; if it crashes or hangs, refuse the file."""
     key = (path, stamp_of(path), dataset)
     with _lock:
         if key in _known:

@@ -348,10 +348,7 @@ def start_of(path: str, start: int, skip: int, nbytes: int) -> int:
 
 
 def local_file(place: Place, suffixes: Sequence[str], what: str) -> str | None:
-    """The path of a file on a disk; None if the place is none.
-
-    Raises `ValueError`: its name is that of such a file, and it is in a bucket.
-    """
+    """The path of a file on a disk; None if there is none; such a file in a bucket is refused."""
     if place.local is None:
         if place.text.lower().endswith(tuple(suffixes)):
             raise ValueError(

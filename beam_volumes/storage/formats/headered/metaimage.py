@@ -182,7 +182,6 @@ class MetaImage(Headered):
 
 
 def _channels(d: Description) -> int:
-    """How many channels an output has that has an axis of them."""
     return d.leading[-1]
 
 

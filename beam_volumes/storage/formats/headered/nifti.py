@@ -160,7 +160,6 @@ def _is_nifti(magic: bytes) -> bool:
 
 
 def _header(data: bytes) -> _Header | None:
-    """The header that some bytes begin with."""
     for version, size in _SIZES.items():
         for order in "<>":
             if len(data) >= size and data[:4] == struct.pack(f"{order}i", size):
@@ -363,7 +362,6 @@ def _axes(head: _Header, name: str) -> tuple[list[str], list[int]]:
 
 
 def _first(head: _Header, name: str) -> int:
-    """Where the first voxel is."""
     at = head.vox_offset
     earliest = 0 if head.is_pair else _EARLIEST[head.version]
     if at == 0:

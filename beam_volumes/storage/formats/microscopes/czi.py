@@ -191,7 +191,7 @@ def _tile(handle: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Told:
-    """What the metadata say that pixels do not."""
+    """Metadata of a file that its pixels do not show."""
 
     #: Of a voxel along x, y, z, in micrometers, as far as they are known
     sizes: Mapping[str, float]

@@ -124,7 +124,7 @@ FORMATS = (Nd2(),)
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the library says of a file."""
+    """Metadata of a file, as the library reads them."""
 
     sizes: dict[str, int]
     attributes: Any

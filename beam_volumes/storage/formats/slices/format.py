@@ -164,7 +164,6 @@ class SliceReader(TokenOfFields):
         return image
 
     def _check(self, shape: tuple[int, ...], dtype: np.dtype, path: str) -> None:
-        """Refuse a slice that is not like the first."""
         if shape != self.shape or dtype != self.dtype:
             raise VolumeError(
                 f"slice {printable(path)} is {_what(shape, dtype)}, but {printable(self.names[0])} is "
@@ -453,7 +452,6 @@ def _page(file: File, path: str) -> Page:
 
 
 def _shape(page: Page) -> tuple[int, ...]:
-    """Of a page as `_plane` gives it."""
     planes, _, y, x, samples = page.segments.shape
     return (y, x) if planes * samples == 1 else (y, x, planes * samples)
 

@@ -97,7 +97,6 @@ class SliceOutput(WritableFormat):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """What slices may end with."""
         return tuple(suffix.lstrip("*") for suffix in self.suffixes)
 
     def documents(self, d: Description) -> dict[str, Content]:

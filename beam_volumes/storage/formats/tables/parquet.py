@@ -134,7 +134,6 @@ class ParquetTable:
         return (Extent({**first, "path": str(first["path"]).rpartition("/")[0]}),)
 
     def groups(self) -> list[tuple[int, int]]:
-        """File and row group of each part."""
         return [(i, k) for i, n in enumerate(self.counts) for k in range(n)]
 
     def read(self, group: Sequence[int], columns: Sequence[str]) -> dict[str, np.ndarray]:
@@ -169,7 +168,6 @@ def _mark(file: Spec, data: bytes | None) -> Any:
 
 
 def _read(file: Spec) -> bytes:
-    """All of a file."""
     folder, _, key = str(file["path"]).rpartition("/")
     data: bytes | None = Place.of({**file, "path": folder}).read(key)
     if data is None:

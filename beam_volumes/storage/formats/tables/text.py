@@ -29,11 +29,9 @@ class TextTable(OneFile):
     """Lines of text, one for each row; a file says nothing of dtypes, so those are noted."""
 
     def rows(self, columns: Columns) -> str:
-        """The lines of a shard."""
         raise NotImplementedError
 
     def head(self, names: Sequence[str]) -> str:
-        """What is above the rows."""
         return ""
 
     def encode(self, columns: Columns) -> bytes:
@@ -64,7 +62,6 @@ class TextTable(OneFile):
         return self.parse(place["path"], pa.schema(fields))
 
     def parse(self, path: str, schema: pa.Schema) -> pa.Table:
-        """A file's table."""
         raise NotImplementedError
 
 

@@ -163,7 +163,6 @@ class File:
         return data
 
     def read(self, count: int, at: int, what: str) -> bytes:
-        """So many bytes at a position."""
         if count < 0 or at < 0 or at + count > self.size:
             raise self.damaged(
                 f"{what} should be {count} bytes at {at}, but the file has {self.size} bytes"
@@ -177,7 +176,6 @@ class File:
         return VolumeError(f"{printable(self.name)} is damaged: {why}; restore it")
 
     def directory(self, at: int) -> Directory:
-        """The directory at a position."""
         with self._lock:
             found = self._directories.get(at)
             if found is not None:
@@ -207,7 +205,6 @@ class File:
         )
 
     def data(self, of: Directory, code: int) -> bytes | None:
-        """The bytes of a tag, such as tables of JPEG that all tiles share."""
         if code not in of.tags:
             return None
         found: bytes | None = self._remembered((of.at, code, -1), lambda: of.data(self, code))
@@ -296,12 +293,10 @@ class Directory:
         return np.frombuffer(data, self.order + dtype).astype(np.int64)
 
     def number(self, file: File, code: int, default: int) -> int:
-        """A tag's first whole number."""
         found = self.numbers(file, code, 0, 1)
         return int(found[0]) if len(found) else default
 
     def data(self, file: File, code: int) -> bytes | None:
-        """A tag's bytes."""
         if code not in self.tags:
             return None
         kind, count, at = self.tags[code]
@@ -317,18 +312,13 @@ class Chain:
 
 
 def first_directory(file: File) -> int:
-    """Where the first directory is."""
     f = file.flavour
     (at,) = f.position.unpack(file.read(f.head, 0, "its header")[-f.position.size :])
     return int(at)
 
 
 def walk(file: File) -> Chain:
-    """Find all directories of a file.
-
-    Raises `VolumeError`: the chain loops, leaves the file, or a directory claims what the file
-    cannot hold.
-    """
+    """Find all directories of a file; chains that loop or leave the file are refused."""
     f = file.flavour
     at = first_directory(file)
     offsets: list[int] = []

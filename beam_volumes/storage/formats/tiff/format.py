@@ -332,11 +332,7 @@ def _check_axes(
 
 
 def page_of(file: File, place: Place, name: str) -> Page:
-    """The first page of a file by itself, decoded as all that `Tiff` opens.
-
-    - ``place``: as messages call what is not read.
-    - ``name``: how they call the page.
-    """
+    """The first page of a file, decoded like all that `Tiff` opens; messages call it ``name``."""
     directory = file.directory(tags.first_directory(file))
     jpeg = directory.number(file, tags.COMPRESSION, 1) in JPEGS
     key: Any = (file.flavour, *((c, directory.data(file, c)) for c in _DECIDING))

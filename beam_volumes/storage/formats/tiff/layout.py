@@ -67,13 +67,7 @@ def directory_bytes(entries: Sequence[Entry], big: bool) -> int:
 
 
 def directory(entries: Sequence[Entry], at: int, following: int | None, big: bool) -> bytes:
-    """A directory and the values of its tags.
-
-    - ``entries``: tags, their types and values.
-    - ``at``: where it is to lie.
-    - ``following``: where the next one is.
-    - ``big``: whether positions have 64 bits.
-    """
+    """A directory and the values of its tags, to be written at ``at``."""
     position, inline = ("<Q", 8) if big else ("<I", 4)
     head = struct.pack("<Q" if big else "<H", len(entries))
     entry = 20 if big else 12

@@ -22,7 +22,7 @@ MARK = "beam_volumes"
 
 @dataclass(frozen=True)
 class Told:
-    """What metadata tell of an image, but where its pages are."""
+    """Metadata of an image, except where its pages are."""
 
     space: Space = field(default_factory=Space)
     #: Whether the size along z, which is 1 in ``space``, is not told.
@@ -35,13 +35,7 @@ class Told:
 def told_of(
     tiff: tifffile.TiffFile, page: Any, kind: str, number: int, scale: tuple[float, float]
 ) -> Told:
-    """What a file says of voxels. Where that makes no sense, it says nothing.
-
-    - ``page``: the first page of the image's finest level.
-    - ``kind``: whose metadata the image has.
-    - ``number``: the image's place among those of the file.
-    - ``scale``: how many voxels of the finest level one of the image is long and wide.
-    """
+    """What metadata say of voxels; nothing where they make no sense."""
     try:
         if kind == "ome" or (tiff.is_ome and kind != "svs"):
             told = Ome(tiff.ome_metadata or "").told(number)
@@ -147,7 +141,7 @@ def _of_tags(page: Any) -> Space:
 
 
 def _mark(text: str) -> Told | None:
-    """What we have written into a file of ours."""
+    """Parse the note that this package adds to its files."""
     found = Mark.read(text)
     if found is None:
         return None

@@ -101,7 +101,6 @@ class TiffOutput(NumberedUnits):
         return not self.is_contiguous(d.codec[0])
 
     def description(self, d: Description) -> bytes:
-        """The first page's description."""
         return at_rest.imagej(d)
 
     def leading(self, d: Description) -> tuple[tuple[str, int], ...]:

@@ -153,7 +153,6 @@ class _Reading:
             return self._offsets
 
     def read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
-        """Fill a part of a chunk."""
         at, stop = domain.inclusive_min, domain.exclusive_max
         k = len(self._leading)
         ranges = [range(a, b) for a, b in zip(at[:k], stop[:k], strict=True)]
@@ -213,7 +212,6 @@ class _Reading:
         return file, file.directory(at)
 
     def _where(self, page: int) -> str:
-        """How messages call a page."""
         sizes = self._leading
         at = np.unravel_index(page, sizes) if sizes else ()
         names = [f"{a} {int(i)}" for (a, _), i in zip(self._r.leading, at, strict=True)]
@@ -268,7 +266,6 @@ class Page:
         return out
 
     def read(self, sample: int, at: Sequence[int], stop: Sequence[int], out: np.ndarray) -> None:
-        """Decode a part of one separate sample: depth, length, width, samples."""
         s = self.segments
         (z0, y0, x0, c0), (z1, y1, x1, c1) = at, stop
         td, th, tw = s.tile
@@ -383,7 +380,6 @@ class Page:
         return offsets, counts
 
     def _called(self, iz: int, iy: int, ix: int) -> str:
-        """How messages call a tile."""
         where = (iz, iy, ix) if self.segments.tile[0] > 1 else (iy, ix)
         return f"tile {where} of {self.name()}"
 
@@ -418,7 +414,6 @@ class _Near:
         self._file, self._data, self._at = file, b"", 0
 
     def read(self, count: int, at: int, ahead: int, what: Callable[[], str]) -> bytes:
-        """So many bytes at a position, and those up to ``ahead`` if they are not many."""
         start = at - self._at
         if not 0 <= start <= len(self._data) - count:
             if at < 0 or count < 0 or at + count > self._file.size:

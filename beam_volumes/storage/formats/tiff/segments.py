@@ -150,12 +150,7 @@ class Segments:
         return ((sample * nd + z) * ny + y) * nx + x
 
     def decode(self, data: Any, order: Any, at: int, tables: bytes | None = None) -> np.ndarray:
-        """The voxels of a tile: depth, length, width, samples.
-
-        - ``order``: of the file's bytes.
-        - ``at``: the first row, in the page.
-        - ``tables``: of JPEG.
-        """
+        """Decode a tile whose first row in the page is ``at``: depth, length, width, samples."""
         td, _, tw = self.tile
         shape = (td, self.rows(at), tw, self.shape[4])
         c = self.compression
