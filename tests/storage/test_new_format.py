@@ -121,8 +121,9 @@ class Brick(WritableFormat):
     def stored_dtype(self, dtype):
         return dtype
 
-    def layout(self, name, shape, dtype, space, *, depth=2):
-        return Layout((depth, *shape[1:]), options={"depth": depth})
+    def layout(self, wanted):
+        depth = wanted.option("depth", 2)
+        return Layout((depth, *wanted.shape[1:]), options={"depth": depth})
 
     def key(self, d, cell):
         return f"unit-{cell[0]}"
@@ -191,8 +192,8 @@ class Bare(WritableFormat):
     suffixes = (".bare",)
     is_file = True
 
-    def layout(self, name, shape, dtype, space, *, chunks=None):
-        return Layout((2, *shape[1:]))
+    def layout(self, wanted):
+        return Layout((2, *wanted.shape[1:]))
 
     def make(self, d):
         with open(d.kvstore["path"], "wb") as file:

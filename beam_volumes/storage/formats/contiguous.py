@@ -14,14 +14,20 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Layout,
+    Options,
+    OutputRequest,
+    WritableFormat,
+)
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import read_at, stamp_of, write_box
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, Selection, select
-from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger, per_axis
+from beam_volumes.storage.sources.chunking import CHUNK_BYTES
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
@@ -166,6 +172,13 @@ def points_of(d: Description) -> list[int]:
     ]
 
 
+def _rows(shape: Triple, itemsize: int) -> Triple:
+    """Whole rows, as many as take 4 MiB, of no more than 16 slices."""
+    depth = max(1, min(16, shape[0]))
+    rows = max(1, 2 * CHUNK_BYTES // max(1, depth * shape[2] * itemsize))
+    return depth, rows, max(1, shape[2])
+
+
 class InPlace(WritableFormat):
     """A file of the right size, into which units are written where they belong.
 
@@ -181,22 +194,8 @@ class InPlace(WritableFormat):
         """What comes before the voxels."""
         return b""
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        *,
-        chunks: int | Sequence[int] | None = None,
-        **options: Any,
-    ) -> Layout:
-        given = per_axis("chunks", chunks, space, name)
-        if given is not None:
-            return Layout(no_larger(given, shape))
-        depth = max(1, min(16, shape[0]))
-        rows = max(1, 2 * CHUNK_BYTES // max(1, depth * shape[2] * dtype.itemsize))
-        return Layout(no_larger((depth, rows, max(1, shape[2])), shape))
+    def layout(self, wanted: OutputRequest) -> Layout:
+        return Layout(wanted.chunk(_rows))
 
     def make(self, d: Description) -> None:
         header = self.header(d)

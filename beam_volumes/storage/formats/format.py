@@ -137,6 +137,28 @@ class Layout:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OutputRequest:
+    """An output that is asked for, with the options of its format."""
+
+    name: str
+    shape: Triple
+    dtype: np.dtype  #: As stored
+    space: Space
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def option(self, name: str, default: Any = None) -> Any:
+        return self.options.get(name, default)
+
+    def per_axis(self, option: str) -> Triple | None:
+        return per_axis(option, self.option(option), self.space, self.name)
+
+    def chunk(self, default: Callable[[Triple, int], Triple] = default_chunk) -> Triple:
+        """The chunk that ``chunks`` states, or the default, no larger than the volume."""
+        chunk = self.per_axis("chunks") or default(self.shape, self.dtype.itemsize)
+        return no_larger(chunk, self.shape)
+
+
 CHUNKS = (
     "int or sequence of int",
     "One number, or one for each axis; by default 2 MiB or more.",
@@ -170,12 +192,9 @@ class DescribedFormat(Format):
         """As which dtype voxels are stored: bool as uint8 0 and 1."""
         return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
-    def layout(
-        self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
-    ) -> Layout:
+    def layout(self, wanted: OutputRequest) -> Layout:
         """Evaluate the options of an output; an error names the option, its value and what it may be."""
-        chunk = per_axis("chunks", options.get("chunks"), space, name)
-        return Layout(no_larger(chunk or default_chunk(shape, dtype.itemsize), shape))
+        return Layout(wanted.chunk())
 
     def placed(self, spec: Spec) -> tuple[Spec, dict[str, Any]]:
         """Where a place that a user gives is, and which options it tells by its name."""

@@ -17,7 +17,6 @@ MODULES = [
     "beam_volumes.storage.formats.chunked.zarr",
     "beam_volumes.storage.formats.chunked.n5",
     "beam_volumes.storage.formats.chunked.precomputed",
-    "beam_volumes.storage.formats.chunked.zipped",
     "beam_volumes.storage.formats.dicom.format",
     "beam_volumes.storage.formats.tiff.format",
     "beam_volumes.storage.formats.microscopes.nd2",

@@ -18,7 +18,7 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.formats.format import Content, WritableFormat
+from beam_volumes.storage.formats.format import Content, OutputRequest, WritableFormat
 from beam_volumes.storage.outputs.parts import PartedOutput
 from beam_volumes.storage.places.claims import Document, changed, replaced
 from beam_volumes.storage.places.context import opened
@@ -281,7 +281,7 @@ def make_sink(
     units = _leading_units(writer, name, space, before, given)
     levels = {k: given.pop(k) for k in OPTIONS if k in given}
     factors = factors_between(name, full, space, **levels)
-    layout = writer.layout(name, full, stored, space, **given)
+    layout = writer.layout(OutputRequest(name, full, stored, space, given))
     sink = Sink(
         name=name,
         format=writer.name,

@@ -12,7 +12,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.space import AXES
 from beam_volumes.storage.formats.chunked.repacked import Varlength, is_varlength
 from beam_volumes.storage.formats.chunked.tensorstore_spec import (
     MISSING,
@@ -37,6 +37,7 @@ from beam_volumes.storage.formats.format import (
     Listing,
     OpenRequest,
     Options,
+    OutputRequest,
     WritableFormat,
     owned_names,
 )
@@ -46,7 +47,6 @@ from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.places.positioned import first_bytes
 from beam_volumes.storage.sources.axes import AFFINE
-from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
 
@@ -144,20 +144,9 @@ class N5(WritableFormat):
 
     # writing
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        *,
-        chunks: int | Sequence[int] | None = None,
-        codec: str | Mapping[str, Any] | None = "gzip",
-        **_: Any,
-    ) -> Layout:
-        given = per_axis("chunks", chunks, space, name)
-        chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
-        return Layout(chunk, None, codec_and_level(name, codec, "N5", CODECS))
+    def layout(self, wanted: OutputRequest) -> Layout:
+        codec = codec_and_level(wanted.name, wanted.option("codec", "gzip"), "N5", CODECS)
+        return Layout(wanted.chunk(), None, codec)
 
     def documents(self, d: Description) -> dict[str, Content]:
         metadata = self._metadata(d, d.shape)

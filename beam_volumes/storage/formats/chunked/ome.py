@@ -1,13 +1,15 @@
-"""OME-Zarr images: 0.4 and earlier on zarr v2, 0.5 on zarr v3."""
+"""OME-Zarr images: 0.4 and earlier on zarr v2, 0.5 on zarr v3; and zarr in zip files."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.ome_metadata import (
     axes_of,
     channels_told,
@@ -30,6 +32,7 @@ from beam_volumes.storage.formats.format import (
     PROVENANCE,
     WHOLE,
     Content,
+    Format,
     Listing,
     OpenRequest,
     Options,
@@ -227,9 +230,6 @@ class OmeZarr(Zarr):
         return found
 
 
-FORMATS = (OmeZarr(),)
-
-
 def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
     """What is asked for of a place below: neither a part of a plate nor a dataset."""
     own = {k: v for k, v in request.options.items() if k not in ("well", "field")}
@@ -416,3 +416,61 @@ def _only_series(place: Place, metadata: Foreign) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "") or "none"
+
+
+_ZIPS = (".zip", ".ozx")
+#: How a zip file begins: with a file, or, where it is empty, with its end.
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+#: What its folders are opened as.
+_IN_ZIPS = (OmeZarr(), Zarr())
+
+
+class ZippedZarr(Format):
+    """What `OmeZarr` and `Zarr` open, in a zip file."""
+
+    title = "zarr in a zip file"
+    schemes = ("zip",)
+    open_options: ClassVar[Options] = {**OmeZarr.open_options, **Zarr.open_options}
+
+    def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
+        root = _root(place)
+        if root is None:
+            return None
+        for format in _IN_ZIPS:
+            source = format.open_place(root, request.of_format(format))
+            if source is not None:
+                return source
+        raise ValueError(f"{place.text} is a zip file without zarr metadata; {_zip_contents(root)}")
+
+    def levels(self, place: Place) -> list[str]:
+        root = _root(place)
+        return [] if root is None else list(OmeZarr().levels(root))
+
+
+def _root(place: Place) -> Place | None:
+    """The folder of the zarr node in a zip file, which may be the only one in it; None for other files."""
+    if not str(place.spec.get("path", "")).rstrip("/").lower().endswith(_ZIPS):
+        return None
+    if place.local is not None:
+        if not os.path.isfile(place.local):
+            return None
+        with open(place.local, "rb") as file:
+            if file.read(4) not in _ZIP_MAGIC:
+                raise OSError(f"{place.text} is damaged: it does not begin as a zip file does")
+    base = {**place.spec, "path": str(place.spec["path"]).rstrip("/")}
+    root = Place({"driver": "zip", "base": base, "path": ""}).remembering()
+    if find(root) is not None:
+        return root
+    folders = {name.partition("/")[0] for name in root.names() if "/" in name}
+    if len(folders) == 1 and find(below := root.below(*folders)) is not None:
+        return below
+    return root
+
+
+def _zip_contents(root: Place) -> str:
+    names = root.names()
+    shown = ", ".join(printable(n) for n in names[:5])
+    return f"it holds {shown}{', ...' if len(names) > 5 else ''}" if names else "it is empty"
+
+
+FORMATS = (OmeZarr(), ZippedZarr())

@@ -26,6 +26,7 @@ from beam_volumes.storage.formats.format import (
     Layout,
     OpenRequest,
     Options,
+    OutputRequest,
     WritableFormat,
     owned_names,
 )
@@ -34,7 +35,7 @@ from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place, join
-from beam_volumes.storage.sources.chunking import no_larger, per_axis
+from beam_volumes.storage.sources.chunking import no_larger
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.sources.pyramid import Pyramid, middle_of
@@ -153,28 +154,18 @@ class Precomputed(WritableFormat):
 
     # writing
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        *,
-        chunks: int | Sequence[int] | None = None,
-        shards: bool | int | Sequence[int] | None = None,
-        codec: str | Mapping[str, Any] | None = None,
-        type: str | None = None,
-        **_: Any,
-    ) -> Layout:
-        kind = type or ("segmentation" if dtype.name in ("uint32", "uint64") else "image")
-        if kind not in TYPES:
-            raise ValueError(f"{name}: type={type!r}; use one of {', '.join(TYPES)}")
-        if kind == "segmentation" and dtype.kind == "f":
+    def layout(self, wanted: OutputRequest) -> Layout:
+        name, dtype, kind = wanted.name, wanted.dtype, wanted.option("type")
+        codec = wanted.option("codec")
+        which_type = kind or ("segmentation" if dtype.name in ("uint32", "uint64") else "image")
+        if which_type not in TYPES:
+            raise ValueError(f"{name}: type={kind!r}; use one of {', '.join(TYPES)}")
+        if which_type == "segmentation" and dtype.kind == "f":
             raise ValueError(
-                f"{name}: type={type!r}: segmentations hold integers, not {dtype}; convert by astype()"
+                f"{name}: type={kind!r}: segmentations hold integers, not {dtype}; convert by astype()"
             )
         if codec is None:
-            fits = kind == "segmentation" and dtype.name in HELD["compressed_segmentation"]
+            fits = which_type == "segmentation" and dtype.name in HELD["compressed_segmentation"]
             codec = "compressed_segmentation" if fits else "none"
         codec = {"raw": "none"}.get(codec, codec) if isinstance(codec, str) else codec
         which = codec_and_level(name, codec, "precomputed", CODECS)
@@ -184,26 +175,8 @@ class Precomputed(WritableFormat):
                 f"{name}: codec={which[0]!r} holds {' and '.join(held)}, not {dtype}; choose another "
                 "codec, or convert by astype()"
             )
-        given = per_axis("chunks", chunks, space, name)
-        chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
-        shard = None
-        if shards is not None and shards is not False:
-            possible = [s.shape for s in shard_layouts(shape, chunk)]
-            if shards is True:
-                small = [s for s in possible if math.prod(s) * dtype.itemsize <= SHARD_BYTES]
-                shard = small[-1] if small else possible[0]
-            else:
-                wanted = per_axis("shards", shards, space, name)
-                assert wanted is not None
-                whole = [-(-n // c) * c for n, c in zip(shape, chunk, strict=True)]
-                shard = tuple(min(w, n) for w, n in zip(wanted, whole, strict=True))  # type: ignore[assignment]
-                if shard not in possible:
-                    shown = ", ".join("x".join(str(s[a]) for a in space.visible) for s in possible)
-                    raise ValueError(
-                        f"{name}: shards={shards!r} is no shard of chunks of "
-                        f"{'x'.join(str(chunk[a]) for a in space.visible)}; those that are boxes are {shown}"
-                    )
-        return Layout(chunk, shard, which, {"type": kind})
+        chunk = wanted.chunk(default_chunk)
+        return Layout(chunk, _shard(wanted, chunk), which, {"type": which_type})
 
     def holds_labels(self, d: Description) -> bool:
         return d.labels or d.options["type"] == "segmentation"
@@ -486,6 +459,29 @@ def default_chunk(shape: Triple, itemsize: int) -> Triple:
         axis = min(able, key=lambda a: chunk[a])
         chunk[axis] = min(2 * chunk[axis], shape[axis])
     z, y, x = chunk
+    return (z, y, x)
+
+
+def _shard(wanted: OutputRequest, chunk: Triple) -> Triple | None:
+    """The shard that is asked for, or the largest one that is chosen, if there are to be shards."""
+    shards, shape = wanted.option("shards"), wanted.shape
+    if shards is None or shards is False:
+        return None
+    possible = [s.shape for s in shard_layouts(shape, chunk)]
+    if shards is True:
+        small = [s for s in possible if math.prod(s) * wanted.dtype.itemsize <= SHARD_BYTES]
+        return small[-1] if small else possible[0]
+    asked = wanted.per_axis("shards")
+    assert asked is not None
+    whole = [-(-n // c) * c for n, c in zip(shape, chunk, strict=True)]
+    z, y, x = (min(w, n) for w, n in zip(asked, whole, strict=True))
+    if (z, y, x) not in possible:
+        visible = wanted.space.visible
+        shown = ", ".join("x".join(str(s[a]) for a in visible) for s in possible)
+        raise ValueError(
+            f"{wanted.name}: shards={shards!r} is no shard of chunks of "
+            f"{'x'.join(str(chunk[a]) for a in visible)}; those that are boxes are {shown}"
+        )
     return (z, y, x)
 
 

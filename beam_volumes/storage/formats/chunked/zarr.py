@@ -23,6 +23,7 @@ from beam_volumes.storage.formats.format import (
     Layout,
     OpenRequest,
     Options,
+    OutputRequest,
     WritableFormat,
     owned_names,
 )
@@ -30,7 +31,7 @@ from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.axes import AFFINE
-from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
+from beam_volumes.storage.sources.chunking import whole_chunks
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.numbered import natural_key
 from beam_volumes.storage.sources.source import Source
@@ -274,47 +275,35 @@ class Zarr(WritableFormat):
         source = open_spec(node.spec, about, request)
         return source.as_mask() if is_mask(node.attributes) else source
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        *,
-        chunks: int | Sequence[int] | None = None,
-        shards: bool | int | Sequence[int] | None = None,
-        codec: str | Mapping[str, Any] | None = "zstd",
-        **versions: Any,
-    ) -> Layout:
-        options = self.versions(name, space, **versions)
+    def layout(self, wanted: OutputRequest) -> Layout:
+        name, shape, shards = wanted.name, wanted.shape, wanted.option("shards")
+        known = ("zarr_version", "ome_version")
+        given = {k: wanted.options[k] for k in known if k in wanted.options}
+        options = self.versions(name, wanted.space, **given)
         version = options["zarr_version"]
-        given = per_axis("chunks", chunks, space, name)
-        chunk = None if given is None else no_larger(given, shape)
-        shard: Triple | None = None
+        codec = wanted.option("codec", "zstd")
+        which = codec_and_level(name, codec, f"zarr v{version}", CODECS[version])
         if shards is None or shards is False:
-            chunk = chunk or default_chunk(shape, dtype.itemsize)
-        elif version == 2:
+            return Layout(wanted.chunk(), None, which, options)
+        if version == 2:
             raise ValueError(f"{name}: shards={shards} needs zarr v3 (OME-Zarr 0.5)")
-        elif shards is True:
-            chunk = chunk or no_larger(INNER_CHUNK, shape)
-            shard = whole_chunks((16, 2048, 2048), chunk, shape)
-        else:
-            wanted = per_axis("shards", shards, space, name)
-            assert wanted is not None
-            if chunk is None:
-                z, y, x = (
-                    max(d for d in range(1, min(i, w) + 1) if w % d == 0)
-                    for i, w in zip(INNER_CHUNK, wanted, strict=True)
-                )
-                chunk = (z, y, x)
-            if any(w % i for w, i in zip(wanted, chunk, strict=True)):
-                raise ValueError(
-                    f"{name}: shards {wanted} are not whole multiples of the chunks {chunk}"
-                )
-            shard = whole_chunks(wanted, chunk, shape)
-        return Layout(
-            chunk, shard, codec_and_level(name, codec, f"zarr v{version}", CODECS[version]), options
-        )
+        has_chunks = wanted.option("chunks") is not None
+        chunk = wanted.chunk(lambda *_: INNER_CHUNK)
+        if shards is True:
+            return Layout(chunk, whole_chunks((16, 2048, 2048), chunk, shape), which, options)
+        shard = wanted.per_axis("shards")
+        assert shard is not None
+        if not has_chunks:
+            z, y, x = (
+                max(d for d in range(1, min(i, w) + 1) if w % d == 0)
+                for i, w in zip(INNER_CHUNK, shard, strict=True)
+            )
+            chunk = (z, y, x)
+        if any(w % i for w, i in zip(shard, chunk, strict=True)):
+            raise ValueError(
+                f"{name}: shards {shard} are not whole multiples of the chunks {chunk}"
+            )
+        return Layout(chunk, whole_chunks(shard, chunk, shape), which, options)
 
     def versions(
         self, name: str, space: Space, *, zarr_version: int | None = None

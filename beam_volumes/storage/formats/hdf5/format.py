@@ -10,7 +10,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import METRES, Space
+from beam_volumes.base.space import METRES
 from beam_volumes.storage.formats.contiguous import all_of
 from beam_volumes.storage.formats.format import (
     CHUNKS,
@@ -28,10 +28,10 @@ from beam_volumes.storage.formats.format import (
     NumberedUnits,
     OpenRequest,
     Options,
+    OutputRequest,
 )
 from beam_volumes.storage.formats.hdf5 import layouts
-from beam_volumes.storage.formats.hdf5.arrays import Paths
-from beam_volumes.storage.formats.hdf5.attributes import ATTRIBUTES
+from beam_volumes.storage.formats.hdf5.arrays import ATTRIBUTES, Paths
 from beam_volumes.storage.formats.hdf5.files import is_hdf5, library, opened_file, split
 from beam_volumes.storage.formats.hdf5.filters import (
     DEFLATE,
@@ -47,7 +47,6 @@ from beam_volumes.storage.formats.hdf5.trial import tried
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import written_whole
 from beam_volumes.storage.sources.axes import AFFINE
-from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source
 
@@ -117,30 +116,23 @@ class Hdf5(NumberedUnits):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return dtype
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        *,
-        chunks: int | Sequence[int] | None = None,
-        codec: str | Mapping[str, Any] | None = "gzip",
-        dataset: str | None = None,
-        **options: Any,
-    ) -> Layout:
+    def layout(self, wanted: OutputRequest) -> Layout:
+        name, dataset = wanted.name, wanted.option("dataset")
         library(name)
-        given = per_axis("chunks", chunks, space, name)
-        chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
-        if math.prod(chunk) * dtype.itemsize >= 1 << 32:
-            raise ValueError(f"{name}: chunks={chunks}: a chunk of HDF5 has less than 4 GiB")
+        chunk = wanted.chunk()
+        if math.prod(chunk) * wanted.dtype.itemsize >= 1 << 32:
+            raise ValueError(
+                f"{name}: chunks={wanted.option('chunks')}: a chunk of HDF5 has less than 4 GiB"
+            )
         path = "data" if dataset is None else dataset.strip("/")
         parts = path.split("/")
         if not all(parts) or {".", ".."} & set(parts) or "\x00" in path:
             raise ValueError(
                 f"{name}: dataset={dataset!r}; give a path in the file, e.g. 'volumes/raw'"
             )
-        return Layout(chunk, None, codec_said(name, codec), {"dataset": path})
+        return Layout(
+            chunk, None, codec_said(name, wanted.option("codec", "gzip")), {"dataset": path}
+        )
 
     def copies(self, d: Description) -> int:
         """Copied, and as two of it made contiguous, shuffled, encoded and put behind its mask."""

@@ -14,11 +14,15 @@ from typing import Any
 from beam_volumes.base.space import AXES
 from beam_volumes.base.text import parsed_json, printable
 from beam_volumes.storage.formats.format import Listing
-from beam_volumes.storage.formats.hdf5.arrays import Array, dtype_of, got, is_dataset, is_volume
-from beam_volumes.storage.formats.hdf5.attributes import (
+from beam_volumes.storage.formats.hdf5.arrays import (
+    Array,
     attribute,
+    dtype_of,
+    got,
     in_unit,
+    is_dataset,
     is_positive,
+    is_volume,
     number_of,
     spatial,
     texts_of,

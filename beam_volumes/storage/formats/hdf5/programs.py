@@ -16,16 +16,14 @@ from beam_volumes.base.space import AXES
 from beam_volumes.storage.formats.hdf5.arrays import (
     Array,
     Paths,
+    attribute,
     dtype_of,
+    floats_of,
     got,
     is_dataset,
-    present,
-)
-from beam_volumes.storage.formats.hdf5.attributes import (
-    attribute,
-    floats_of,
     is_positive,
     number_of,
+    present,
     text_of,
 )
 from beam_volumes.storage.places.errors import VolumeError

@@ -21,9 +21,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.format import Layout, OpenRequest, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    Layout,
+    OpenRequest,
+    Options,
+    OutputRequest,
+    WritableFormat,
+)
 from beam_volumes.storage.formats.headered.header import (
     MASK,
     Headered,
@@ -252,19 +257,13 @@ class _Zipped(WritableFormat):
     assembles = True
     channels = "apart"
 
-    def layout(
-        self,
-        name: str,
-        shape: Triple,
-        dtype: np.dtype,
-        space: Space,
-        **options: Any,
-    ) -> Layout:
-        _, y, x = (max(1, n) for n in shape)
-        plane = y * x * dtype.itemsize
-        if plane > 4 * CHUNK_BYTES:
-            return Layout(no_larger((1, max(1, 2 * CHUNK_BYTES // (x * dtype.itemsize)), x), shape))
-        return Layout(no_larger((max(1, 2 * CHUNK_BYTES // plane), y, x), shape))
+    def layout(self, wanted: OutputRequest) -> Layout:
+        _, y, x = (max(1, n) for n in wanted.shape)
+        row = x * wanted.dtype.itemsize
+        chunk = (max(1, 2 * CHUNK_BYTES // (y * row)), y, x)
+        if y * row > 4 * CHUNK_BYTES:
+            chunk = (1, max(1, 2 * CHUNK_BYTES // row), x)
+        return Layout(no_larger(chunk, wanted.shape))
 
     def key(self, d: Description, cell: Triple) -> str:
         return ".".join(map(str, (*(d.at or ()), *cell[:2]))) + ".gz"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import imagecodecs
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import Space
 from beam_volumes.storage.formats.format import (
     PROVENANCE,
     RUN,
     Content,
     Layout,
     Options,
+    OutputRequest,
     WritableFormat,
 )
 from beam_volumes.storage.formats.metadata import MASK_OPTION, Mark, as_bytes, mask_value
@@ -65,10 +66,9 @@ class SliceOutput(WritableFormat):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return dtype  # a mask is bytes in the files, and a mask where it is opened
 
-    def layout(
-        self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
-    ) -> Layout:
-        names = options.get("names") or f"*{self.ending}"
+    def layout(self, wanted: OutputRequest) -> Layout:
+        name, shape, dtype = wanted.name, wanted.shape, wanted.dtype
+        names = wanted.option("names") or f"*{self.ending}"
         if names.count("*") != 1 or "/" in names or not names.lower().endswith(self.endings):
             raise ValueError(
                 f"{name}: names={names!r}; give one star for the number, and an ending of "
@@ -81,7 +81,7 @@ class SliceOutput(WritableFormat):
                 f"{name}: a slice of {shape[1]} x {shape[2]} voxels takes more than 2 GiB; write .tif, or "
                 "a format of chunks"
             )
-        kept = mask_value(name, options.get("mask_value"), dtype)
+        kept = mask_value(name, wanted.option("mask_value"), dtype)
         return Layout((1, shape[1], shape[2]), options={"names": names, **kept})
 
     def check(self, d: Description) -> None:
@@ -191,12 +191,9 @@ class TiffSlices(SliceOutput):
         "codec": CODEC_OPTION,
     }
 
-    def layout(
-        self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
-    ) -> Layout:
-        plain = super().layout(name, shape, dtype, space, **options)
-        codec = codec_of(name, options.get("codec"), "none")
-        return Layout(plain.chunk, codec=codec, options=plain.options)
+    def layout(self, wanted: OutputRequest) -> Layout:
+        codec = codec_of(wanted.name, wanted.option("codec"), "none")
+        return replace(super().layout(wanted), codec=codec)
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         plane = _image(d, voxels)

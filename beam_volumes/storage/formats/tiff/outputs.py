@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.format import Layout, NumberedUnits, Options
+from beam_volumes.storage.formats.format import Layout, NumberedUnits, Options, OutputRequest
 from beam_volumes.storage.formats.metadata import MASK_OPTION, as_bytes, mask_value
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff import layout as at_rest
@@ -67,30 +66,24 @@ class TiffOutput(NumberedUnits):
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
         return dtype  # a mask is bytes in the file, and a mask where it is opened
 
-    def layout(
-        self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
-    ) -> Layout:
-        codec = codec_of(name, options.get("codec"), self.default_codec)
-        kept = mask_value(name, options.get("mask_value"), dtype)
+    def layout(self, wanted: OutputRequest) -> Layout:
+        name, shape, itemsize = wanted.name, wanted.shape, wanted.dtype.itemsize
+        codec = codec_of(name, wanted.option("codec"), self.default_codec)
+        kept = mask_value(name, wanted.option("mask_value"), wanted.dtype)
         if min(shape) < 1:
             raise ValueError(f"{name}: a TIFF file has at least one voxel, not {shape}")
         if max(shape[1:]) >= 1 << 31:
             raise ValueError(f"{name}: a page of a TIFF file cannot have {shape[1:]} voxels")
         _, y, x = shape
-        if self.is_contiguous(codec[0]):
-            row = x * dtype.itemsize
-            if y * row >= 2 * _IN_PLACE:
-                chunk = (1, max(1, _IN_PLACE // row), x)
-            else:
-                chunk = (max(1, _IN_PLACE // max(1, y * row)), y, x)
-            return Layout(no_larger(chunk, shape), codec=codec, options=kept)
-        _, cy, cx = default_chunk(shape, dtype.itemsize)
-        ty, tx = tile_of(shape, dtype.itemsize)
-        chunk = (
-            default_chunk(shape, dtype.itemsize)[0],
-            max(1, cy // ty) * ty,
-            max(1, cx // tx) * tx,
-        )
+        row = x * itemsize
+        if not self.is_contiguous(codec[0]):
+            z, cy, cx = default_chunk(shape, itemsize)
+            ty, tx = tile_of(shape, itemsize)
+            chunk = (z, max(1, cy // ty) * ty, max(1, cx // tx) * tx)
+        elif y * row >= 2 * _IN_PLACE:
+            chunk = (1, max(1, _IN_PLACE // row), x)
+        else:
+            chunk = (max(1, _IN_PLACE // max(1, y * row)), y, x)
         return Layout(no_larger(chunk, shape), codec=codec, options=kept)
 
     def is_contiguous(self, codec: str) -> bool:
