@@ -16,7 +16,7 @@ from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.storage.added_levels import Added, HasLevels
 from beam_volumes.storage.added_levels import added as added_to
-from beam_volumes.storage.places.place import Spec, beside, kvstore_spec
+from beam_volumes.storage.places.place import Spec, kvstore_spec, sibling
 from beam_volumes.storage.sources.pyramid import METHODS
 
 
@@ -53,7 +53,7 @@ class Adding:
 
 def journal_of(path: str) -> Spec:
     """Say where the run that adds levels to a volume keeps its journal."""
-    return beside(kvstore_spec(path), ".levels.run")
+    return sibling(kvstore_spec(path), ".levels.run")
 
 
 @checked_keywords

@@ -13,7 +13,7 @@ from beam_volumes.storage.formats import registry
 from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.inputs.renaming import letters_of
-from beam_volumes.storage.sources.axes import space_said
+from beam_volumes.storage.sources.axes import stated_space
 
 
 @checked_keywords
@@ -103,7 +103,7 @@ def open(
             if value is not None:
                 raise ValueError(f"{name}={value!r} is for files and arrays; this is {path!r}")
         volume = volume_of(path, None if axes is None else letters_of(axes))
-        return Volume(volume.nodes, space_said(volume.space, repr(path), voxel_size, unit, origin))
+        return Volume(volume.nodes, stated_space(volume.space, repr(path), voxel_size, unit, origin))
     source = open_source(
         path,
         voxel_size=voxel_size,

@@ -9,7 +9,7 @@ from typing import Any
 from beam_volumes.base.space import DifferentSpaces, Space
 from beam_volumes.graph.core import VolumeCore
 from beam_volumes.graph.nodes import Node, SourceNode
-from beam_volumes.storage.sources.axes import space_said
+from beam_volumes.storage.sources.axes import stated_space
 
 
 def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
@@ -64,7 +64,7 @@ def space_of(
             origin=other.space.origin,
             sliced_from=other.space.sliced_from,
         )
-    return space_said(space, called(volume), voxel_size, unit, origin)
+    return stated_space(space, called(volume), voxel_size, unit, origin)
 
 
 def called(volume: VolumeCore) -> str:

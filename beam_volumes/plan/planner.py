@@ -56,7 +56,7 @@ from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink, make_sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places import temporary
-from beam_volumes.storage.places.place import beside, join, kvstore_spec
+from beam_volumes.storage.places.place import join, kvstore_spec, sibling
 from beam_volumes.storage.sources.chunking import default_chunk
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
@@ -394,7 +394,7 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
     """Where results that nobody named go: in the run folder beside the first output, or a temporary one."""
     for t in targets:
         if isinstance(t, Target | TableTarget):
-            return join(beside(t.sink.kvstore, ".run"), "intermediate")
+            return join(sibling(t.sink.kvstore, ".run"), "intermediate")
     name = f"{temporary.PREFIX}{uuid.uuid4().hex[:12]}"
     return kvstore_spec(os.path.join(tempfile.gettempdir(), name))
 

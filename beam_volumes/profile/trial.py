@@ -23,7 +23,7 @@ from beam_volumes.recipes import catalogue
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Recipe
-from beam_volumes.storage.places.place import Place, Spec, beside, is_local, join
+from beam_volumes.storage.places.place import Place, Spec, is_local, join, sibling
 
 #: Voxels by which kernels are compiled, and those by which it is seen how many take `SECONDS`.
 WARM, FIRST = 1 << 18, 1 << 21
@@ -201,7 +201,7 @@ def trial_place(output: Spec, run: str) -> Spec:
     'c/mask.zarr.bench-7/'
     """
     if not is_local(output):
-        return join(beside(output, f".bench-{run}"), directory=True)
+        return join(sibling(output, f".bench-{run}"), directory=True)
     folder = os.path.dirname(os.path.abspath(output["path"].rstrip("/")))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)

@@ -49,7 +49,7 @@ from beam_volumes.runs.record import (
     unseal,
 )
 from beam_volumes.storage.places.claims import ANY, Superseded, Watched, lost
-from beam_volumes.storage.places.place import Place, Spec, beside, is_local, join, kvstore_spec, url
+from beam_volumes.storage.places.place import Place, Spec, sibling, is_local, join, kvstore_spec, url
 
 #: Slabs per folder.
 FOLDER = 1000
@@ -65,7 +65,7 @@ _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 
 def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
     """Where the journal of a run lies whose first output is given."""
-    return join(beside(kvstore_spec(output), ".run"), directory=True)
+    return join(sibling(kvstore_spec(output), ".run"), directory=True)
 
 
 def find_run(place: str | os.PathLike[str] | Spec) -> Journal:

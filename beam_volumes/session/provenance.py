@@ -57,7 +57,7 @@ def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
         "recipe": recipe,
         "steps": steps[:_MAXIMUM],
         "steps_in_all": len(steps),
-        "inputs": [provenance.told(s) for s in list(sources.values())[:_MAXIMUM]],
+        "inputs": [provenance.described_input(s) for s in list(sources.values())[:_MAXIMUM]],
         "versions": versions(),
     }
 

@@ -162,7 +162,7 @@ class Session(OncePerProcess):
                 for sink in self.plan.outputs:
                     whole = isinstance(sink, Sink) and not sink.level and not any(sink.at or ())
                     if whole and sink.pyramid is not None:
-                        sink.tell_of_voxels(self.run_id)
+                        sink.complete_metadata(self.run_id)
                 self._tell_provenance(self.journal)
                 for sink in {repr(s.extents): s for s in self.plan.outputs}.values():
                     sink.note_ended(self.run_id)

@@ -77,9 +77,9 @@ class Added:
         labels = self.source.labels or self.source.dtype.kind == "b"
         if self.sinks and not labels and "omero" not in about:
             last = self.sinks[-1]
-            told = replace(last, space=self.pyramid.levels[0].space)
-            about["omero"] = {"channels": ome_metadata.channels_told(told, last.read_all())}
-        image |= ome_metadata.told_method(self.pyramid, [a for a in axes if a in LEADING])
+            finest = replace(last, space=self.pyramid.levels[0].space)
+            about["omero"] = {"channels": ome_metadata.channels_metadata(finest, last.read_all())}
+        image |= ome_metadata.method_metadata(self.pyramid, [a for a in axes if a in LEADING])
         known = document.get("consolidated_metadata")
         if isinstance(known, dict) and isinstance(known.get("metadata"), dict):
             for sink, path in zip(self.sinks, self.paths[1:], strict=True):
@@ -103,7 +103,7 @@ class Added:
         for sink, path in zip(self.sinks, self.paths[1:], strict=True):
             (scale,) = sink.documents_there()[precomputed.INFO]["scales"]
             info["scales"].append({**scale, "key": path})
-        info.setdefault(zarr.OURS, {})["pyramid"] = precomputed.told_method(self.pyramid)
+        info.setdefault(zarr.OURS, {})["pyramid"] = precomputed.method_metadata(self.pyramid)
         return True
 
 
@@ -119,9 +119,9 @@ def added(
     written here, or an option is out of its range.
     """
     place, formats = asked_at(os.fspath(path))
-    for its in formats:
-        if isinstance(its, ome.OmeZarr | precomputed.Precomputed):
-            found = its.open_place(place)
+    for volume_format in formats:
+        if isinstance(volume_format, ome.OmeZarr | precomputed.Precomputed):
+            found = volume_format.open_place(place)
             if found is not None:
                 break
     else:
@@ -130,9 +130,9 @@ def added(
             "write one by convert, with levels"
         )
     asked = {"levels": levels, "method": method, "factors": factors}
-    make = _of_ome if its.name == "ome-zarr" else _of_precomputed
+    make = _of_ome if volume_format.name == "ome-zarr" else _of_precomputed
     source = open_source(os.fspath(path))
-    result = make(its, place, source, asked)
+    result = make(volume_format, place, source, asked)
     if not result.sinks:
         raise ValueError(
             f"{place.text}: levels={levels!r} adds none: "
@@ -153,22 +153,26 @@ def _has_levels(name: str, listed: Sequence[str]) -> HasLevels:
     )
 
 
-def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[str, Any]) -> Added:
+def _of_ome(
+    volume_format: WritableFormat, place: Place, source: Source, asked: Mapping[str, Any]
+) -> Added:
     node = zarr.find(place)
     assert node is not None
     about = node.attributes.get("ome", node.attributes)
-    told = Foreign(place.text, "OME metadata")
-    images = told.list(about.get("multiscales"), "multiscales")
+    foreign = Foreign(place.text, "OME metadata")
+    images = foreign.list(about.get("multiscales"), "multiscales")
     if len(images) != 1:
         raise ValueError(f"{place.text} is a group of several images; give the path of one of them")
-    image = told.mapping(images[0], "multiscales[0]")
-    datasets = [told.mapping(d, "datasets") for d in told.list(image.get("datasets"), "datasets")]
-    listed = [told.text(d.get("path"), "datasets.path") for d in datasets]
+    image = foreign.mapping(images[0], "multiscales[0]")
+    datasets = [
+        foreign.mapping(d, "datasets") for d in foreign.list(image.get("datasets"), "datasets")
+    ]
+    listed = [foreign.text(d.get("path"), "datasets.path") for d in datasets]
     if len(listed) > 1:
         raise _has_levels(place.text, listed)
     array = place.below(listed[0])
     stored = zarr.stored_as(array)
-    axes, _ = ome_metadata.axes_of(image, told)
+    axes, _ = ome_metadata.axes_of(image, foreign)
     names = tuple(str(a).lower() for a in axes or AXES[-len(stored.shape) :])
     order = tuple(a for a in (*LEADING, *AXES) if a in names)
     if names != order or len(names) != len(stored.shape):
@@ -195,7 +199,9 @@ def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[st
         "codec": stored.codec,
     }
     version = {2: "0.4", 3: "0.5"}[node.version]
-    first = _first(its, place, source, space, leading, {**how, **asked, "ome_version": version})
+    first = _first(
+        volume_format, place, source, space, leading, {**how, **asked, "ome_version": version}
+    )
     pyramid = first.pyramid or Pyramid(first.name, "mean", ())
     root = listed[0].removesuffix("0") if listed[0].endswith("0") else ""
     paths = [listed[0], *(f"{root}{k}" for k in range(1, len(pyramid.levels)))]
@@ -204,11 +210,11 @@ def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[st
         _level(place.below(path), level, source, leading, "zarr", how)
         for level, path in zip(pyramid.levels[1:], paths[1:], strict=True)
     ]
-    return Added(place.text, its.name, source, pyramid, tuple(sinks), tuple(paths))
+    return Added(place.text, volume_format.name, source, pyramid, tuple(sinks), tuple(paths))
 
 
 def _of_precomputed(
-    its: WritableFormat, place: Place, source: Source, asked: Mapping[str, Any]
+    volume_format: WritableFormat, place: Place, source: Source, asked: Mapping[str, Any]
 ) -> Added:
     info = place.json(precomputed.INFO) or {}
     scales = info["scales"]
@@ -228,7 +234,7 @@ def _of_precomputed(
         "codec": codec,
         "type": info.get("type"),
     }
-    first = _first(its, place, source, space, leading, {**how, **asked})
+    first = _first(volume_format, place, source, space, leading, {**how, **asked})
     pyramid = first.pyramid or Pyramid(first.name, "mean", ())
     paths, sinks = [str(scale["key"])], []
     for k, one in enumerate(pyramid.levels[1:], 1):
@@ -237,7 +243,7 @@ def _of_precomputed(
         sinks.append(_level(place.below(key), one, source, leading, "precomputed", own))
         # A level is a volume of its own, with its one scale below it.
         paths.append(f"{key}/{key}")
-    return Added(place.text, its.name, source, pyramid, tuple(sinks), tuple(paths))
+    return Added(place.text, volume_format.name, source, pyramid, tuple(sinks), tuple(paths))
 
 
 def _level(
@@ -264,7 +270,7 @@ def _level(
 
 
 def _first(
-    its: WritableFormat,
+    volume_format: WritableFormat,
     place: Place,
     source: Source,
     space: Space,
@@ -278,7 +284,7 @@ def _first(
         dtype=source.dtype,
         space=space,
         leading=leading,
-        format=its.name,
+        format=volume_format.name,
         labels=source.labels,
         **{k: v for k, v in options.items() if v is not None},
     )

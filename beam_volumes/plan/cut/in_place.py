@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.storage.places.extent import Bytes, Extent
-from beam_volumes.storage.places.place import Spec, beside, kvstore_spec, url
+from beam_volumes.storage.places.place import Spec, kvstore_spec, sibling, url
 
 #: How messages name what is stored, and where that is.
 Named = tuple[str, tuple[Extent, ...]]
@@ -81,7 +81,7 @@ def check_hidden_inputs(inputs: Sequence[Named], sinks: Sequence[Any]) -> None:
 
 def run_folders(sinks: Sequence[Any]) -> list[Spec]:
     """The folder that a run keeps beside its first output."""
-    return [beside(sink.kvstore, ".run") for sink in sinks[:1]]
+    return [sibling(sink.kvstore, ".run") for sink in sinks[:1]]
 
 
 def _met(place: Bytes, others: Iterable[tuple[str, Bytes]]) -> str | None:

@@ -351,7 +351,7 @@ class WritableFormat(DescribedFormat):
         """
         return {}
 
-    def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
+    def add_voxel_metadata(self, d: Description, document: dict[str, Any]) -> bool:
         """Add to the first document what depends on stored voxels; False if there is nothing."""
         return False
 

@@ -37,9 +37,9 @@ class Mark:
 
     def to_dict(self) -> dict[str, Any]:
         s = self.space
-        told = {"axes": s.axes, "voxel_size": s.voxel_size, "unit": s.unit, "origin": s.origin}
+        stated = {"axes": s.axes, "voxel_size": s.voxel_size, "unit": s.unit, "origin": s.origin}
         named = {"channels": s.channels} if s.channels else {}
-        return {**told, **named, "mask": self.mask}
+        return {**stated, **named, "mask": self.mask}
 
     @classmethod
     def read(cls, found: Any) -> Mark | None:

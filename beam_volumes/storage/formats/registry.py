@@ -93,7 +93,7 @@ def parameters_text() -> str:
     known = {f.name: f.options for f in writable().values()}
     lines: list[str] = []
     for option in options():
-        having = [name for name, its in known.items() if option in its]
+        having = [name for name, own in known.items() if option in own]
         kinds = list(dict.fromkeys(known[name][option][0] for name in having))
         texts = list(dict.fromkeys(known[name][option][1] for name in having))
         default = 'default: "default"' if option == "codec" else "optional"  # None is no codec
@@ -107,11 +107,11 @@ def parameters_text() -> str:
 
 def _described(options: Sequence[tuple[str, Options]]) -> Iterator[str]:
     """A sentence for each option and meaning that it has, and for which of the formats, which are named."""
-    for option in dict.fromkeys(name for _, its in options for name in its):
+    for option in dict.fromkeys(name for _, own in options for name in own):
         meanings: dict[tuple[str, str], list[str]] = {}
-        for format, its in options:
-            if option in its:
-                meanings.setdefault(its[option], []).append(format)
+        for format, own in options:
+            if option in own:
+                meanings.setdefault(own[option], []).append(format)
         for (kind, text), having in meanings.items():
             if len(meanings) > 1:
                 yield f"``{option}`` ({', '.join(having)}) : {kind}. {text}"

@@ -102,7 +102,7 @@ def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
     """
     if is_folder and place.can_list:
         place.read(RUN)
-    read = (place.seen or {}).items()
+    read = (place.remembered or {}).items()
     return _first(place.text, ((name, data) for name, data in read if name in _DOCUMENTS))
 
 

@@ -21,7 +21,7 @@ from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
 from beam_volumes.storage.inputs.renaming import letters_of, pointed, renamed
 from beam_volumes.storage.places.place import Place, is_pattern, kvstore_spec, url
-from beam_volumes.storage.sources.axes import UnclearSize, space_said
+from beam_volumes.storage.sources.axes import UnclearSize, stated_space
 from beam_volumes.storage.sources.numbered import ZEROS
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching, on_top, with_stand_ins
@@ -73,13 +73,15 @@ def open_source(
       nothing.
     """
     what = path_or_spec
-    said: dict[str, Any] = {"voxel_size": voxel_size, "unit": unit, "origin": origin}
+    space_given: dict[str, Any] = {"voxel_size": voxel_size, "unit": unit, "origin": origin}
     if is_array_object(what):
         found = described(what)
         what = found.what
         if found.dataset is not None:
             dataset = found.dataset if dataset is None else f"{found.dataset}/{dataset}"
-        said = {name: found.space.get(name) if v is None else v for name, v in said.items()}
+        space_given = {
+            name: found.space.get(name) if v is None else v for name, v in space_given.items()
+        }
     what = _plain(what)
     given = _known(options)
     letters = () if axes is None else letters_of(axes)
@@ -87,7 +89,7 @@ def open_source(
     first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
     dataset = None if dataset is None else str(dataset)  # series have numbers
     request = OpenRequest(first, dataset, level, given)
-    source, request = _opened(what, request, mpp, said["voxel_size"] is not None)
+    source, request = _opened(what, request, mpp, space_given["voxel_size"] is not None)
     if letters:
         source = pointed(renamed(source, letters), taken)
     if _is_stored(what):
@@ -101,7 +103,7 @@ def open_source(
             **request.options,
         }
         source = replace(source, asked=asked)
-    return replace(source, space=space_said(source.space, source.name, **said))
+    return replace(source, space=stated_space(source.space, source.name, **space_given))
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,10 +177,10 @@ def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
     """What a path or URL means, and the formats that it may be of: one, if ``zarr://`` or so precedes it."""
     scheme, text = _scheme_of(place)
     name = scheme.removesuffix("://")
-    those = [f for f in formats() if not scheme or name in f.schemes]
+    candidates = [f for f in formats() if not scheme or name in f.schemes]
     found = Place.of(text).remembering()
     _check_kind(found)
-    return found, those
+    return found, candidates
 
 
 def members(path: str) -> list[str]:
@@ -186,8 +188,8 @@ def members(path: str) -> list[str]:
 
     None if there is one volume or no collection at a place.
     """
-    place, those = asked_at(path)
-    found = next((names for names in (f.members(place) for f in those) if names), ())
+    place, candidates = asked_at(path)
+    found = next((names for names in (f.members(place) for f in candidates) if names), ())
     return [f"{path.rstrip('/')}/{name}" for name in found]
 
 
@@ -251,8 +253,8 @@ def _open(what: Any, request: OpenRequest) -> Source:
 
 
 def _open_place(what: str, request: OpenRequest) -> Source:
-    place, those = asked_at(what)
-    for format in those:
+    place, candidates = asked_at(what)
+    for format in candidates:
         own = request.of_format(format)
         try:
             source = format.open_place(place, own)
@@ -274,7 +276,7 @@ def _open_place(what: str, request: OpenRequest) -> Source:
     if names is not None:
         scheme, _ = _scheme_of(what)
         return _stacked([scheme + name for name in names], request, place.text)
-    raise _unknown(place, those)
+    raise _unknown(place, candidates)
 
 
 def _level_of(what: Any, mpp: float, request: OpenRequest) -> int | None:
@@ -287,8 +289,8 @@ def _level_of(what: Any, mpp: float, request: OpenRequest) -> int | None:
         )
     if not isinstance(what, str):
         raise ValueError(f"mpp={mpp!r} is for paths and URLs only")
-    place, those = asked_at(what)
-    listings = (format.listing(place, request.dataset) for format in those)
+    place, candidates = asked_at(what)
+    listings = (format.listing(place, request.dataset) for format in candidates)
     levels = next((len(found.levels) for found in listings if found is not None), 0)
     sizes = []
     for k in range(max(levels, 1)):
@@ -369,15 +371,15 @@ def _several(parts: Sequence[Source]) -> str:
 _OTHERS = 'reader="bioio" opens what the plugins of bioio read'
 
 
-def _unknown(place: Place, those: Sequence[Format]) -> Exception:
+def _unknown(place: Place, candidates: Sequence[Format]) -> Exception:
     if place.local is None:
         try:
             # Here a refusal counts: see `Place.remembering`.
             Place(place.spec).read("zarr.json")
         except OSError as error:
             return error
-    titles = ", ".join(f.title for f in those if f.title and "reader" not in f.open_options)
-    if len(those) < len(formats()):
+    titles = ", ".join(f.title for f in candidates if f.title and "reader" not in f.open_options)
+    if len(candidates) < len(formats()):
         return FileNotFoundError(f"{place.text}: there is no {titles.replace(', ', ' and no ')}")
     supported = f"supported are {titles}, TensorStore specs and numpy arrays"
     if place.local is None:

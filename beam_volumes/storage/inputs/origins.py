@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.storage.formats.hdf5.files import files_behind
+from beam_volumes.storage.formats.hdf5.files import files_of
 from beam_volumes.storage.inputs.arrays import file_of
 from beam_volumes.storage.places.extent import Extent, stores
 from beam_volumes.storage.places.place import is_pattern, kvstore_spec
@@ -175,7 +175,7 @@ class _Walk:
         if root == "beam_volumes" and isinstance(getattr(item, "extents", None), tuple):
             return self._note(*item.extents)
         if root == "h5py" and hasattr(item, "file"):
-            return self._note(*(_file(path) for path in files_behind(item)))
+            return self._note(*(_file(path) for path in files_of(item)))
         if root == "netCDF4" and hasattr(item, "filepath"):
             return [item.filepath()]
         if root == "zarr" and hasattr(item, "store_path"):

@@ -61,7 +61,7 @@ def _parsed(data: bytes | None) -> dict[str, Any] | None:
 # inputs
 
 
-def told(source: Source) -> dict[str, Any]:
+def described_input(source: Source) -> dict[str, Any]:
     """Describe an input: what and where it is, and what shows whether it has changed since."""
     space = source.space
     return {

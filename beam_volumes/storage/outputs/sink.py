@@ -152,15 +152,15 @@ class Sink(PartedOutput, OwnedOutput):
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
         """Assemble the output once all its units are there; repeating it is harmless."""
         if self.assembles:
-            self.finish_once(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
+            self.assemble_with(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
 
-    def tell_of_voxels(self, run_id: str) -> None:
+    def complete_metadata(self, run_id: str) -> None:
         """Add metadata that depend on stored voxels; once is enough."""
 
         def change(document: dict[str, Any]) -> bool:
             noted = self.writer.noted(document)
             is_ours = isinstance(noted, dict) and noted.get("run") == run_id
-            return is_ours and self.writer.told_of_voxels(self.whole, document)
+            return is_ours and self.writer.add_voxel_metadata(self.whole, document)
 
         changed(self.document, change)
 

@@ -115,7 +115,7 @@ class TableSink(OwnedOutput):
             return
         home = Place.of(self.home)
         first = shard in (0, "0000000-00000")
-        for key, data in self.writer.beside(columns).items() if first else ():
+        for key, data in self.writer.side_files(columns).items() if first else ():
             home.write(key, data)
         home.write(self._part(shard), self.writer.encode(columns))
 
@@ -140,7 +140,7 @@ class TableSink(OwnedOutput):
                 )
             return {"shards": shards, **found}
 
-        self.finish_once(run_id, durable, assemble)
+        self.assemble_with(run_id, durable, assemble)
 
     # using it
 

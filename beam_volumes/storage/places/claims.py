@@ -50,7 +50,7 @@ class Document:
         """Start reading it, unless it is what it was in that generation."""
         return self._store.read(self.key, if_not_equal=generation)
 
-    def told(self, answer: Any) -> Any:
+    def answered(self, answer: Any) -> Any:
         """Wait for the answer to `ask`."""
         try:
             return answer.result()
@@ -59,7 +59,7 @@ class Document:
 
     def read(self) -> tuple[bytes | None, bytes]:
         """Its content, None if it is not there, and the generation of that."""
-        found = self.told(self.ask())
+        found = self.answered(self.ask())
         return (found.value if found.state == "value" else None), found.stamp.generation
 
     def replace(self, data: bytes | None, generation: bytes) -> bytes | None:
@@ -76,7 +76,7 @@ class Document:
 
     def is_still(self, generation: bytes) -> bool:
         """Whether the document is unchanged; on a disk this takes some 20 us."""
-        found = self.told(self.ask(generation))
+        found = self.answered(self.ask(generation))
         # Some servers send what was not to be sent.
         return bool(found.state == "unspecified" or found.stamp.generation == generation)
 
@@ -104,7 +104,7 @@ class Watched:
 
     def holds(self, answer: Any) -> bool:
         """Whether it still names the run, by what came of `ask`."""
-        found = self.document.told(answer)
+        found = self.document.answered(answer)
         if found.state == "unspecified":
             return True
         value = bytes(found.value) if found.state == "value" else None

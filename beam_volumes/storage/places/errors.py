@@ -120,3 +120,12 @@ def needed(module: str, extra: str, why: str) -> Any:
         raise ValueError(
             f"{why}, which needs {module}: pip install 'beam-volumes[{extra}]'"
         ) from None
+
+
+def damaged(path: str, why: str) -> VolumeError:
+    """The error of a file whose content is not what it should be."""
+    return VolumeError(f"{printable(path)} is damaged: {why}; restore it")
+
+
+def bad_header(name: str, why: str) -> VolumeError:
+    return VolumeError(f"the header of {name} is damaged: {why}")

@@ -44,14 +44,14 @@ def check_path(header: str, path: str) -> None:
     Traceback (most recent call last):
     beam_volumes...OutsideError: /data/a.nhdr names the file /etc/passwd, which lies outside ...
     """
-    if not (allowed or _allowed_here.get() or lies_with(header, path)):
+    if not (allowed or _allowed_here.get() or is_in_folder_of(header, path)):
         raise OutsideError(
             f"{printable(header)} names the file {printable(os.path.abspath(path))}, which lies outside its "
             "folder: if you trust it, allow that by beam_volumes.options.outside = True"
         )
 
 
-def lies_with(header: str, path: str) -> bool:
+def is_in_folder_of(header: str, path: str) -> bool:
     """Whether a file lies in the folder of another one or below; links of the file system count as given."""
     path = os.path.abspath(path)
     folders = {os.path.dirname(p) for p in (os.path.abspath(header), os.path.realpath(header))}

@@ -285,7 +285,7 @@ class OwnedOutput(OutputState):
 
         changed(self.document, change)
 
-    def finish_once(
+    def assemble_with(
         self,
         run_id: str | None,
         durable: bool,

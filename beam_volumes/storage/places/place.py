@@ -115,7 +115,7 @@ def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
     return {**spec, "path": path if spec.get("driver") == "file" else path.lstrip("/")}
 
 
-def beside(spec: Spec, suffix: str) -> Spec:
+def sibling(spec: Spec, suffix: str) -> Spec:
     """The spec of a place named like this one with a suffix, e.g. the run folder of an output."""
     return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
 
@@ -166,7 +166,7 @@ class Place:
 
     spec: Spec
     #: The objects that were read there, for a place that remembers them
-    seen: dict[str, bytes | None] | None = None
+    remembered: dict[str, bytes | None] | None = None
 
     @classmethod
     def of(cls, place: str | os.PathLike[str] | Spec) -> Place:
@@ -178,10 +178,10 @@ class Place:
 
         An object in a bucket or on a server that refuses to give it is as good as none.
         """
-        return replace(self, seen={})
+        return replace(self, remembered={})
 
     def below(self, *names: str) -> Place:
-        return Place(join(self.spec, *names), None if self.seen is None else {})
+        return Place(join(self.spec, *names), None if self.remembered is None else {})
 
     @property
     def text(self) -> str:
@@ -217,8 +217,8 @@ class Place:
 
     def read(self, key: str) -> bytes | None:
         """Read an object, or None where there is none."""
-        if self.seen is not None and key in self.seen:
-            return self.seen[key]
+        if self.remembered is not None and key in self.remembered:
+            return self.remembered[key]
         if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
             data = None
         else:
@@ -226,11 +226,11 @@ class Place:
                 data = next(iter(self.read_many([key])))
             except PermissionError:
                 # Servers that tell nobody what there is refuse what is not there.
-                if self.seen is None or self.local is not None:
+                if self.remembered is None or self.local is not None:
                     raise
                 data = None
-        if self.seen is not None:
-            self.seen[key] = data
+        if self.remembered is not None:
+            self.remembered[key] = data
         return data
 
     def json(self, key: str) -> dict[str, Any] | None:
@@ -384,7 +384,7 @@ class Place:
 
 
 def _open(folder: Spec) -> ts.KvStore:
-    # Objects are synchronised to the disk no more than the voxels they speak of: see `storage.durable`.
+    # Objects are synchronised to the disk no more than the voxels they speak of: see `single_file.flush`.
     return ts.KvStore.open(with_secrets(folder), context=context()).result()
 
 

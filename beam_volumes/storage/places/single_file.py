@@ -36,10 +36,10 @@ def put_together(
             for data in content:
                 out.write(data)
 
-    written_whole(place, home, write, is_ours)
+    write_whole(place, home, write, is_ours)
 
 
-def written_whole(
+def write_whole(
     place: str, home: str, write: Callable[[str], None], is_ours: Callable[[], bool]
 ) -> None:
     """Make a file, whole or not at all, by a function that writes it at a new path in ``home``."""

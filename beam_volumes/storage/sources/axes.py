@@ -127,11 +127,11 @@ def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | Non
             names.append(unit_name(text) if text else None)
         except ValueError:
             names.append(text.lower())
-    told = {name for name in names if name is not None}
-    if len(told) <= 1:
-        one = next(iter(told), None)
+    stated = {name for name in names if name is not None}
+    if len(stated) <= 1:
+        one = next(iter(stated), None)
         return (one if one in METRES else None), [Fraction(1)] * len(names)
-    if None in names or not told <= set(METRES):
+    if None in names or not stated <= set(METRES):
         return None
     base = Fraction(METRES["micrometer"])
     return "micrometer", [Fraction(METRES[str(name)]) / base for name in names]
@@ -157,7 +157,7 @@ def converted(
     ]
 
 
-def space_said(
+def stated_space(
     space: Space,
     name: str,
     voxel_size: float | Sequence[float] | None = None,
@@ -174,7 +174,7 @@ def space_said(
     Examples
     --------
     >>> known = Space(voxel_size=(0.008,) * 3, unit="micrometer", origin=(0.8, 0, 0))
-    >>> space_said(known, "em", 16, "nm").origin, space_said(known, "em", unit="nm").origin
+    >>> stated_space(known, "em", 16, "nm").origin, stated_space(known, "em", unit="nm").origin
     ((800.0, 0.0, 0.0), (0.8, 0, 0))
     """
     named = unit_name(unit)

@@ -170,17 +170,17 @@ def _chunk(parts: Sequence[Source], depth: int) -> Triple:
 
 def _check(part: Source, first: Source) -> None:
     """Refuse a volume that does not fit on top of the first one."""
-    for what, its, wanted in (
+    for what, value, wanted in (
         ("is of", part.dtype, first.dtype),
         ("has y, x", part.shape[1:], first.shape[1:]),
         ("has the axes", part.space.leading, first.space.leading),
         ("has points in time or channels", part.leading, first.leading),
         ("has the channels", part.space.channels, first.space.channels),
     ):
-        if its != wanted:
+        if value != wanted:
             raise ValueError(
-                f"{printable(part.name)} {what} {_shown(its)}, and {printable(first.name)} {_shown(wanted)}: "
-                "volumes of a stack must be alike"
+                f"{printable(part.name)} {what} {_shown(value)}, and {printable(first.name)} "
+                f"{_shown(wanted)}: volumes of a stack must be alike"
             )
 
 

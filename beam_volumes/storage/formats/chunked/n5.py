@@ -153,14 +153,14 @@ class N5(WritableFormat):
         # TensorStore and Neuroglancer read axes, units and resolution, n5-viewer pixelResolution, and
         # those who follow COSEM transform.
         pixel = {"unit": d.space.unit or "pixel", "dimensions": metadata["resolution"]}
-        lies = {
+        transform = {
             "axes": metadata["axes"][::-1],
             "scale": metadata["resolution"][::-1],
             "translate": d.stored(d.space.origin, (0.0,) * len(d.leading)),
             "units": metadata["units"][::-1],
         }
         ours = own_attributes(d, leading=False)
-        metadata |= {"pixelResolution": pixel, "transform": lies, OURS: ours}
+        metadata |= {"pixelResolution": pixel, "transform": transform, OURS: ours}
         return {ATTRIBUTES: {"n5": "2.0.0", **metadata}}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
@@ -252,11 +252,11 @@ def _array(
     request: OpenRequest,
 ) -> Source:
     """An array of its attributes and those of the group that it is a level of."""
-    told = Foreign(place.text, "N5 attributes")
-    dimensions = told.list(own.get("dimensions"), "dimensions")
+    foreign = Foreign(place.text, "N5 attributes")
+    dimensions = foreign.list(own.get("dimensions"), "dimensions")
     rank = len(dimensions)
     axes = _axes(own, group, rank)
-    scale, translation, units = _grid(own, group, level, axes, told)
+    scale, translation, units = _grid(own, group, level, axes, foreign)
     if own.get("isLabelMultiset") is True:
         raise ValueError(
             f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; "
@@ -317,7 +317,7 @@ def _grid(
     group: Mapping[str, Any],
     level: int,
     axes: Sequence[str] | None,
-    told: Foreign,
+    foreign: Foreign,
 ) -> tuple[Sequence[float] | None, Sequence[float] | None, Sequence[Any] | None]:
     """Voxel size, position of the first voxel and unit per dimension, as far as they are known.
 
@@ -335,9 +335,9 @@ def _grid(
     else:
         unknown, unit = False, None
     units: Sequence[Any] | None
-    lies = own.get("transform")
-    if isinstance(lies, dict) and isinstance(lies.get("axes"), list):
-        scale, translation, found = _transform(lies, axes, told)
+    transform = own.get("transform")
+    if isinstance(transform, dict) and isinstance(transform.get("axes"), list):
+        scale, translation, found = _transform(transform, axes, foreign)
         if unknown:
             scale = None
         return scale, translation, [unit] * rank if unit else found
@@ -347,13 +347,13 @@ def _grid(
         factors = factors[level] if isinstance(factors, list) and level < len(factors) else None
         if level == 0 and factors is None:
             factors = [1] * rank
-    known = None if factors is None else told.numbers(factors, "downsamplingFactors", None)
+    known = None if factors is None else foreign.numbers(factors, "downsamplingFactors", None)
     if known is not None and (len(known) > rank or not all(f > 0 for f in known)):
-        raise told.error("downsamplingFactors", f"{factors!r}, not {rank} numbers above 0")
+        raise foreign.error("downsamplingFactors", f"{factors!r}, not {rank} numbers above 0")
     size, units, is_own = None, None, False
     for attributes in (own, group):
         if size is None:
-            size, units = _resolution(attributes, rank, told)
+            size, units = _resolution(attributes, rank, foreign)
             is_own = attributes is own
     if size is None:
         return None, None, None
@@ -365,25 +365,25 @@ def _grid(
 
 
 def _transform(
-    lies: Mapping[str, Any], axes: Sequence[str], told: Foreign
+    transform: Mapping[str, Any], axes: Sequence[str], foreign: Foreign
 ) -> tuple[list[float] | None, list[float] | None, list[Any]]:
     """What ``transform`` says, whose lists go with axes that it names."""
-    names = [str(a).lower() for a in lies["axes"]]
+    names = [str(a).lower() for a in transform["axes"]]
 
     def per_axis(what: str, default: float) -> list[float] | None:
-        if lies.get(what) is None:
+        if transform.get(what) is None:
             return None
-        numbers = told.numbers(lies[what], f"transform.{what}", len(names))
+        numbers = foreign.numbers(transform[what], f"transform.{what}", len(names))
         by_name = dict(zip(names, numbers, strict=True))
         return [by_name.get(a, default) for a in axes]
 
-    units = told.list(lies.get("units"), "transform.units")
+    units = foreign.list(transform.get("units"), "transform.units")
     of = {n: u for n, u in zip(names, units, strict=False) if n in AXES}
     return per_axis("scale", 1.0), per_axis("translate", 0.0), [of.get(a) for a in axes]
 
 
 def _resolution(
-    attributes: Mapping[str, Any], rank: int, told: Foreign
+    attributes: Mapping[str, Any], rank: int, foreign: Foreign
 ) -> tuple[list[float] | None, list[Any] | None]:
     """The voxel size in the attributes of an array or a group, and the unit of each number."""
     what, units = "resolution", attributes.get("units")
@@ -394,10 +394,10 @@ def _resolution(
             found, units = found.get("dimensions"), found.get("unit")
     if found is None:
         return None, None
-    numbers = list(told.numbers(found, what, None))
+    numbers = list(foreign.numbers(found, what, None))
     # Those of space come first; there may be none for channels and time.
     if len(numbers) > rank or (len(numbers) < min(rank, 3)) or not all(n > 0 for n in numbers):
-        raise told.error(what, f"{found!r}, not {rank} numbers above 0")
+        raise foreign.error(what, f"{found!r}, not {rank} numbers above 0")
     several = units if isinstance(units, list) and len(units) > 1 else None
     if several is None:
         several = [units[0] if isinstance(units, list) and units else units] * rank

@@ -12,7 +12,7 @@ from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.ome_metadata import (
     axes_of,
-    channels_told,
+    channels_metadata,
     grid_of,
     image_metadata,
 )
@@ -197,17 +197,17 @@ class OmeZarr(Zarr):
         """Beside the chunks: what lists a group takes it for a damaged member."""
         return f"0/{PROVENANCE}"
 
-    def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
+    def add_voxel_metadata(self, d: Description, document: dict[str, Any]) -> bool:
         """Windows of intensities by percentiles of the coarsest level; labels have none."""
         if d.pyramid is None or d.labels or d.mask:
             return False
         attributes = document.get("attributes", document)
         about = attributes.get("ome", attributes)
         coarsest = self.read_back(d.of_level(len(d.pyramid.levels) - 1)).reader.open()
-        told = {"channels": channels_told(d, coarsest)}
-        if about.get("omero") == told:
+        omero = {"channels": channels_metadata(d, coarsest)}
+        if about.get("omero") == omero:
             return False
-        about["omero"] = told
+        about["omero"] = omero
         return True
 
     def documents(self, d: Description) -> dict[str, Content]:

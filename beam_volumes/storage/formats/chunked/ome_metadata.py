@@ -80,7 +80,7 @@ def image_metadata(d: Description) -> dict[str, Any]:
         ],
     }
     if d.pyramid is not None:
-        image |= told_method(d.pyramid, space.leading)
+        image |= method_metadata(d.pyramid, space.leading)
     about: dict[str, Any] = {}
     if "c" in space.leading:
         about["omero"] = {"channels": _channels(d)}
@@ -91,7 +91,7 @@ def image_metadata(d: Description) -> dict[str, Any]:
     return {"ome": {"version": version, "multiscales": [image], **about}}
 
 
-def told_method(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
+def method_metadata(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
     """Describe how levels were made, for the metadata of an image."""
     axes = pyramid.levels[0].space.visible
     return {
@@ -172,7 +172,7 @@ def _channels(d: Description) -> list[dict[str, Any]]:
     ]
 
 
-def channels_told(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
+def channels_metadata(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
     """Describe channels for viewers, with windows by percentiles of a coarse level."""
     found = _channels(d)
     times = d.leading[0] if "t" in d.space.leading else 0

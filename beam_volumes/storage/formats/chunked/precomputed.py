@@ -106,18 +106,18 @@ class Precomputed(WritableFormat):
         info = _info(place)
         if info is None:
             return None
-        told = Foreign(place.text, "info")
-        scales = [told.mapping(s, f"scales[{k}]") for k, s in enumerate(info["scales"])]
+        foreign = Foreign(place.text, "info")
+        scales = [foreign.mapping(s, f"scales[{k}]") for k, s in enumerate(info["scales"])]
         if not scales:
-            raise told.error("scales", "empty")
-        keys = [told.text(s.get("key"), f"scales[{k}].key") for k, s in enumerate(scales)]
+            raise foreign.error("scales", "empty")
+        keys = [foreign.text(s.get("key"), f"scales[{k}].key") for k, s in enumerate(scales)]
         for key in keys:
             check_key(place.text, key)
         k = _which_scale(keys, place, request)
         name = place.text if k == 0 else place.below(keys[k]).text
         is_strict = request.option("missing") == "error"
         is_packed = _check(scales[k], place, keys[k], is_strict, name)
-        sizes = _sizes(scales[: k + 1], told)
+        sizes = _sizes(scales[: k + 1], foreign)
         ours = info.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         if ours.get("axes") == ["y", "x"]:
@@ -222,7 +222,7 @@ class Precomputed(WritableFormat):
         if d.mask:
             ours["mask"] = True
         if d.pyramid is not None:
-            ours["pyramid"] = told_method(d.pyramid)
+            ours["pyramid"] = method_metadata(d.pyramid)
         info = {
             "@type": VOLUME,
             "type": d.options["type"],
@@ -370,13 +370,13 @@ def _which_scale(keys: Sequence[str], place: Place, request: OpenRequest) -> int
     return k
 
 
-def _sizes(scales: Sequence[Mapping[str, Any]], told: Foreign) -> list[Sequence[float]]:
+def _sizes(scales: Sequence[Mapping[str, Any]], foreign: Foreign) -> list[Sequence[float]]:
     """The voxel sizes of scales, as x, y, z."""
     sizes = []
     for i, scale in enumerate(scales):
-        size = told.numbers(scale.get("resolution"), f"scales[{i}].resolution", 3)
+        size = foreign.numbers(scale.get("resolution"), f"scales[{i}].resolution", 3)
         if not min(size) > 0:
-            raise told.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
+            raise foreign.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
         sizes.append(size)
     return sizes
 
@@ -498,7 +498,7 @@ def _voxel_offset(space: Space) -> Triple:
     return (z, y, x)
 
 
-def told_method(pyramid: Pyramid) -> dict[str, Any]:
+def method_metadata(pyramid: Pyramid) -> dict[str, Any]:
     """Describe how levels were made, for the info."""
     return {"method": pyramid.method, "factors": [list(by) for by in pyramid.factors]}
 

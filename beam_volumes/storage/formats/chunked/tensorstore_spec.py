@@ -308,15 +308,15 @@ def _chunks(spec: Any) -> Sequence[int | None] | None:
 
 
 def _units(
-    units: Sequence[Any] | None, axes: Sequence[str], told: Sequence[Any]
+    units: Sequence[Any] | None, axes: Sequence[str], foreign: Sequence[Any]
 ) -> tuple[list[float] | None, Sequence[Any]]:
     """Voxel sizes and the unit of each, from TensorStore's dimension units, and what else is told."""
     known = dict(zip(axes, units or (), strict=False))
     found = {a: u for a, u in known.items() if a in AXES and u is not None}
     if not found:
-        return None, told
+        return None, foreign
     sizes = [found[a].multiplier if a in found else 1.0 for a in axes]
-    each = zip(axes, told, strict=True)
+    each = zip(axes, foreign, strict=True)
     return sizes, [(found[a].base_unit or unit) if a in found else None for a, unit in each]
 
 

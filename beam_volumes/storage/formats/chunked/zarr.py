@@ -162,11 +162,11 @@ def stored_as(place: Place) -> StoredArray:
         store.dtype.numpy_dtype,
         chunk,
         shard if shard != chunk else None,
-        _as_said(found, node.version),
+        _as_option(found, node.version),
     )
 
 
-def _as_said(found: Mapping[str, Any], version: int) -> Any:
+def _as_option(found: Mapping[str, Any], version: int) -> Any:
     """Convert a codec of TensorStore to what `Volume.to` takes."""
     if version == 2:
         one = found.get("compressor")

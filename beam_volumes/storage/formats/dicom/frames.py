@@ -19,7 +19,7 @@ import numpy as np
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg2000_size, jpeg_size
 from beam_volumes.storage.formats.planes import ReadPlane
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, damaged
 from beam_volumes.storage.places.positioned import kept_of
 from beam_volumes.storage.sources.source import TokenOfFields
 
@@ -177,9 +177,7 @@ def offsets(path: str, file: File) -> list[tuple[int, int]]:
                 break
             found.append((at + 8, length))
             at += 8 + length
-    raise VolumeError(
-        f"{printable(path)} is damaged: its compressed pixels break off at byte {at}; restore it"
-    )
+    raise damaged(path, f"its compressed pixels break off at byte {at}")
 
 
 def _native(path: str, file: File, frame: int, pixels: Pixels) -> np.ndarray:

@@ -63,8 +63,8 @@ def _places(frames: Sequence[Frame]) -> int:
 
 def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> None:
     """Refuse points in time whose frames lie elsewhere than those of the first."""
-    first, letters, lie = times[0]
-    for placed, other, lies in times[1:]:
+    first, letters, placement = times[0]
+    for placed, other, placement_then in times[1:]:
         pairs = zip(first, placed, strict=True)
         moved = any(
             a[1].position is not None
@@ -72,7 +72,7 @@ def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> N
             and np.abs(np.subtract(a[1].position, b[1].position)).max() > 2 * _ROUNDED
             for a, b in pairs
         )
-        if moved or other != letters or lies.flipped != lie.flipped:
+        if moved or other != letters or placement_then.flipped != placement.flipped:
             raise VolumeError(
                 f"{where}: its frames lie elsewhere at other times; choose the files of one volume by a glob"
             )
@@ -115,11 +115,11 @@ def in_order(
                 'tilted); affine="drop" opens them as they are stored'
             )
     if affine == "drop":
-        lie = Placement((depth, rows, columns), "millimeter") if spacing else Placement()
-        return frames, "xyz", lie
+        placement = Placement((depth, rows, columns), "millimeter") if spacing else Placement()
+        return frames, "xyz", placement
     matrix = (np.rint(axes) * [[depth], [rows], [columns]])[::-1].T
     pixels, n = headers[0].pixels, 2 if flat else 3
-    letters, lie = placement_of(
+    letters, placement = placement_of(
         where,
         "xyz"[:n],
         (pixels.columns, pixels.rows, len(frames))[:n],
@@ -128,7 +128,7 @@ def in_order(
         affine=affine,
         unit="millimeter",
     )
-    return frames, letters, lie if spacing else replace(lie, voxel_size=None, unit=None)
+    return frames, letters, placement if spacing else replace(placement, voxel_size=None, unit=None)
 
 
 def _spacing(
@@ -168,9 +168,9 @@ def _directions(
         )
     axes = np.array([normal(orientations[0]), column, row])
     if affine != "drop" and np.sort(np.abs(axes), axis=1)[:, 1].max() > _TILT:
-        told = [round(float(v), 4) for v in orientations[0]]
+        stated = [round(float(v), 4) for v in orientations[0]]
         raise UnclearSpace(
-            f"{where}: its axes are oblique (ImageOrientationPatient {told}), "
+            f"{where}: its axes are oblique (ImageOrientationPatient {stated}), "
             'which a volume here cannot be; affine="drop" opens it as it is stored, without the rotation'
         )
     return axes

@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.base.text import counted, printable
 from beam_volumes.storage.formats.dicom.frames import CODECS, NATIVE, File, Pixels
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, damaged
 from beam_volumes.storage.places.remote_file import BoundedFile
 
 _DEFLATED = "1.2.840.10008.1.2.1.99"
@@ -111,7 +111,7 @@ def read_header(folder: str, name: str) -> Header | None:
     except ValueError as error:
         if isinstance(error, _Refused):
             raise ValueError(str(error)) from None
-        raise VolumeError(f"{printable(path)} is damaged: {error}; restore it") from None
+        raise damaged(path, f"{error}") from None
     except (Exception, MemoryError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise VolumeError(
@@ -158,18 +158,17 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
     if pixels.codec is None:
         needed = -(-frames * pixels.frame_bits // 8)
         if min(left, length) < needed:
-            raise VolumeError(
-                f"{printable(path)} is damaged: it has {min(left, length)} of {needed} bytes of "
-                f"{counted(frames, 'frame')} of {pixels.text}; restore it"
+            raise damaged(
+                path,
+                f"it has {min(left, length)} of {needed} bytes of "
+                f"{counted(frames, 'frame')} of {pixels.text}",
             )
         left = needed
     else:
         if length != 0xFFFFFFFF:
             left = min(left, length)
         if frames > left // 8:
-            raise VolumeError(
-                f"{printable(path)} is damaged: {left} bytes cannot hold {frames} frames; restore it"
-            )
+            raise damaged(path, f"{left} bytes cannot hold {frames} frames")
     return Header(
         file=File(name, at, left, frames),
         series=str(head.get("SeriesInstanceUID", "") or ""),

@@ -188,15 +188,15 @@ def spatial(node: Any, name: str, axes: Sequence[str]) -> tuple[float, float, fl
         return None
     spatial = [a for a in axes if a in AXES]
     if len(found) == len(axes):
-        said = dict(zip(axes, found, strict=True))
+        stated = dict(zip(axes, found, strict=True))
     elif len(found) == len(spatial):
-        said = dict(zip(spatial, found, strict=True))
+        stated = dict(zip(spatial, found, strict=True))
     elif len(found) == 3 and spatial == ["y", "x"]:
-        said = {"z": found[0], "y": found[1], "x": found[2]}
+        stated = {"z": found[0], "y": found[1], "x": found[2]}
     else:
         return None
     default = 0.0 if name in ("origin", "offset") else 1.0
-    z, y, x = (said.get(a, default) for a in AXES)
+    z, y, x = (stated.get(a, default) for a in AXES)
     return (z, y, x)
 
 
@@ -208,17 +208,17 @@ def in_unit(
     node: Any, axes: Sequence[str], default: str | None, *lengths: tuple[float, float, float] | None
 ) -> tuple[str | None, list[tuple[float, float, float] | None]]:
     """Lengths along z, y, x in the unit that attributes say, or in each axis' own; see `axes.converted`."""
-    told: list[str] = []
+    stated: list[str] = []
     for name in ("unit", "units"):
-        value = attribute(node, name) if not told else None
-        told = [text.strip() for text in texts_of(value)] if value is not None else told
+        value = attribute(node, name) if not stated else None
+        stated = [text.strip() for text in texts_of(value)] if value is not None else stated
     spatial = [a for a in axes if a in AXES]
-    if len(told) == len(axes):
-        by_axis = dict(zip(axes, told, strict=True))
-    elif len(told) == len(spatial):
-        by_axis = dict(zip(spatial, told, strict=True))
-    elif len(set(told)) <= 1:
-        by_axis = dict.fromkeys(spatial, told[0] if told else default or "")
+    if len(stated) == len(axes):
+        by_axis = dict(zip(axes, stated, strict=True))
+    elif len(stated) == len(spatial):
+        by_axis = dict(zip(spatial, stated, strict=True))
+    elif len(set(stated)) <= 1:
+        by_axis = dict.fromkeys(spatial, stated[0] if stated else default or "")
     else:
         return None, [None] * len(lengths)
     # An axis that the user does not see is as any other.

@@ -78,7 +78,7 @@ def opened_file(path: str) -> Iterator[Any]:
         yield file
 
 
-def files_behind(node: Any, check: bool = False) -> tuple[str, ...]:
+def files_of(node: Any, check: bool = False) -> tuple[str, ...]:
     """Absolute paths of all files that hold the voxels of an object of an open file, its own first.
 
     Virtual datasets name other files, whose datasets may be links to further ones. Raw files hold voxels too.
@@ -104,7 +104,7 @@ def files_behind(node: Any, check: bool = False) -> tuple[str, ...]:
     return tuple(found)
 
 
-def absent_behind(node: Any) -> tuple[str, ...]:
+def missing_files_of(node: Any) -> tuple[str, ...]:
     """What a dataset of an open file rests on and is not there: HDF5 would read fill values, or zeros.
 
     These are files and datasets that virtual datasets name, and raw files that are missing or too short.
@@ -255,13 +255,13 @@ def _damage(path: str) -> Iterator[None]:
     except VolumeError:
         raise
     except Exception as error:
-        told = " ".join(str(error).split())
-        if isinstance(error, ValueError) and path in told:
+        stated = " ".join(str(error).split())
+        if isinstance(error, ValueError) and path in stated:
             raise
-        if "unable to lock file" in told:
+        if "unable to lock file" in stated:
             raise VolumeError(
                 f"{printable(path)} is locked: another program has it open to write; wait for its end"
             ) from None
         raise VolumeError(
-            f"{printable(path)} cannot be read as HDF5: {printable(told)[:300]}; restore it"
+            f"{printable(path)} cannot be read as HDF5: {printable(stated)[:300]}; restore it"
         ) from None

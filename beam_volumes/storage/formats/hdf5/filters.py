@@ -48,13 +48,13 @@ def undone(data: Any, number: int, values: Sequence[int], room: int) -> Any:
 
 def _summed(data: Any) -> Any:
     """Data before their checksum, which is compared."""
-    said = int.from_bytes(data[-4:], "little")
+    stated = int.from_bytes(data[-4:], "little")
     found = imagecodecs.h5checksum_fletcher32(data[:-4])
     # Some versions of the library have swapped the bytes of each half.
     swapped = int.from_bytes(
         bytes(np.frombuffer(found.to_bytes(4, "little"), ">u2").astype("<u2").tobytes()), "little"
     )
-    if said not in (found, swapped):
+    if stated not in (found, swapped):
         raise ValueError("its checksum is another one")
     return data[:-4]
 
@@ -114,7 +114,7 @@ def shorter(data: Any, codec: str, level: int | None) -> bytes | None:
     return bytes(found) if 0 < len(found) < len(data) else None
 
 
-def codec_said(name: str, codec: str | Mapping[str, Any] | None) -> tuple[str, int | None]:
+def checked_codec(name: str, codec: str | Mapping[str, Any] | None) -> tuple[str, int | None]:
     given = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which: Any = given.pop("name", None)
     level: Any = given.pop("level", None)

@@ -1,7 +1,6 @@
 """HDF5: any dataset of voxels, those of Imaris, BigDataViewer, MINC, ilastik and CREMI among them.
 
-Files are read by `hdf5_source` and `hdf5_reader`. A file is written at the end of a run, of chunks that
-workers have encoded meanwhile.
+A file is written at the end of a run, of chunks that workers have encoded meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from beam_volumes.storage.formats.hdf5.filters import (
     DEFLATE,
     LZF,
     SHUFFLE,
-    codec_said,
+    checked_codec,
     shorter,
     shuffled,
 )
@@ -45,7 +44,7 @@ from beam_volumes.storage.formats.hdf5.reader import Hdf5Reader, parameters_of
 from beam_volumes.storage.formats.hdf5.source import source_of
 from beam_volumes.storage.formats.hdf5.trial import tried
 from beam_volumes.storage.places.place import Place
-from beam_volumes.storage.places.single_file import written_whole
+from beam_volumes.storage.places.single_file import write_whole
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source
@@ -131,7 +130,7 @@ class Hdf5(NumberedUnits):
                 f"{name}: dataset={dataset!r}; give a path in the file, e.g. 'volumes/raw'"
             )
         return Layout(
-            chunk, None, codec_said(name, wanted.option("codec", "gzip")), {"dataset": path}
+            chunk, None, checked_codec(name, wanted.option("codec", "gzip")), {"dataset": path}
         )
 
     def copies(self, d: Description) -> int:
@@ -209,7 +208,7 @@ class Hdf5(NumberedUnits):
                         at = d.stored((z, y, x), [k * u for k, u in before])
                         node.id.write_direct_chunk(tuple(at), data[_MASK.size :], mask)
 
-        written_whole(place, home, write, is_ours)
+        write_whole(place, home, write, is_ours)
         return {"bytes": os.path.getsize(place)}
 
     def read_back(self, d: Description) -> Source:

@@ -1,7 +1,7 @@
 """Which array of an HDF5 file is meant, and what its axes, voxels and levels are.
 
 Programs put volumes at places of their own into these files, and say what they are in words of their own
-(`hdf5_programs`). A file is any file: what is not as its program writes it counts as not said.
+(`programs`). A file is any file: what is not as its program writes it counts as not said.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def _dataset(file: Any, node: Any, name: str) -> Array:
         return known_place
     axes = _axes(node)
     names = axes or tuple(DEFAULT_AXES.get(len(node.shape), ()))
-    said = attribute(node, "channels")
-    channels = () if said is None else tuple(texts_of(said))
+    stated = attribute(node, "channels")
+    channels = () if stated is None else tuple(texts_of(stated))
     array = Array(node, axes=axes, channels=channels, is_mask=number_of(node, "bool") == 1)
     size = spatial(node, "voxel_size", names)
     if size is not None and is_positive(size):  # as we write it, and others
@@ -239,20 +239,20 @@ def _axes(node: Any) -> tuple[str, ...] | None:
 
 
 def _names(node: Any) -> Iterator[Sequence[str]]:
-    said = attribute(node, "axes")
-    if said is not None:
-        texts = texts_of(said)
+    stated = attribute(node, "axes")
+    if stated is not None:
+        texts = texts_of(stated)
         yield list(texts[0]) if len(texts) == 1 else texts
-    said = attribute(node, "axistags")  # vigra's, of ilastik
-    if said is not None:
+    stated = attribute(node, "axistags")  # vigra's, of ilastik
+    if stated is not None:
         try:
-            tags = parsed_json("".join(texts_of(said)))["axes"]
+            tags = parsed_json("".join(texts_of(stated)))["axes"]
             yield [str(tag["key"]) for tag in tags]
         except (ValueError, KeyError, TypeError):
             pass
-    said = attribute(node, "DIMENSION_LABELS")
-    if said is not None:
-        yield texts_of(said)
+    stated = attribute(node, "DIMENSION_LABELS")
+    if stated is not None:
+        yield texts_of(stated)
     try:
         yield [next(iter(node.dims[d].keys()), "") for d in range(len(node.shape))]
     except Exception:

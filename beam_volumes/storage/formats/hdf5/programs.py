@@ -106,11 +106,11 @@ def _imaris_part(file: Any, node: Any, level: int, channel: int) -> Array:
     array = Array(node, axes=AXES)
     if not z:
         return replace(array, axes=None)
-    told = [number_of(node.parent, f"ImageSize{a}") for a in "ZYX"]
+    stated = [number_of(node.parent, f"ImageSize{a}") for a in "ZYX"]
     if all(
-        n is not None and 0 < n <= m and n == int(n) for n, m in zip(told, (z, y, x), strict=True)
+        n is not None and 0 < n <= m and n == int(n) for n, m in zip(stated, (z, y, x), strict=True)
     ):
-        array = replace(array, sizes=tuple(int(n or 0) for n in told))
+        array = replace(array, sizes=tuple(int(n or 0) for n in stated))
     sizes = array.sizes or (z, y, x)
     image = got(file, "DataSetInfo/Image")
     lower = [number_of(image, f"ExtMin{k}") for k in (2, 1, 0)]
@@ -170,9 +170,9 @@ def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
         and level < table.shape[0] <= 64
         and table.shape[1] == 3
     ):
-        told = floats_of(table[level])
-        if told is not None and is_positive(told):
-            factor = told[::-1]
+        stated = floats_of(table[level])
+        if stated is not None and is_positive(stated):
+            factor = stated[::-1]
     size, unit = _viewer_voxel(file.filename, setup)
     if size is None:
         return array
@@ -181,15 +181,15 @@ def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
     return replace(array, voxel_size=(z, y, x), origin=(first[0], first[1], first[2]), unit=unit)
 
 
-def _viewer_dtype(node: Any, said: str) -> str | None:
+def _viewer_dtype(node: Any, stated: str) -> str | None:
     """As which integers voxels are meant, if not as they are stored: Java has no unsigned ones."""
     stored = dtype_of(node)
     if stored is None or stored.kind not in "iu":
         return None
-    if not said:
+    if not stated:
         return "uint16" if stored == np.int16 else None
     sizes = {f"{sign}int{8 * stored.itemsize}" for sign in ("", "u")}
-    return said if said in sizes and said != stored.name else None
+    return stated if stated in sizes and stated != stored.name else None
 
 
 def _viewer_voxel(path: str, setup: int) -> tuple[list[float] | None, str | None]:

@@ -21,7 +21,7 @@ import tensorstore as ts
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.contiguous import copy_voxels
 from beam_volumes.storage.formats.hdf5.arrays import Paths, got
-from beam_volumes.storage.formats.hdf5.files import absent_behind, opened_file
+from beam_volumes.storage.formats.hdf5.files import missing_files_of, opened_file
 from beam_volumes.storage.formats.hdf5.filters import FLETCHER, OURS, SHUFFLE, undone
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.errors import VolumeError
@@ -51,7 +51,7 @@ class Hdf5Reader(TokenOfFields):
     fill: str  #: The bytes of a voxel of chunks that are not stored, as hexadecimal digits
     stored: str  #: The dtype in the file, with its order of bytes
     dtype: np.dtype  #: Of the voxels
-    scaling: tuple[np.ndarray, np.ndarray] | None  #: As of `hdf5_arrays.Array`
+    scaling: tuple[np.ndarray, np.ndarray] | None  #: As of `arrays.Array`
     #: Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x
     chosen: Selection
     remark: str = ""  #: Why it is read through h5py, under its lock; empty if it is not
@@ -137,9 +137,11 @@ class Hdf5Reader(TokenOfFields):
         node = got(file, self.datasets[which], check=False)  # it was when it was opened
         if node is None:
             raise VolumeError(f"{name} is missing: restore it, or leave it out by index=")
-        its = os.path.abspath(os.fsdecode(node.file.filename))
-        if its != os.path.abspath(self.path):
-            raise VolumeError(f"{name} is in another file, {printable(its)}: choose it by dataset=")
+        actual = os.path.abspath(os.fsdecode(node.file.filename))
+        if actual != os.path.abspath(self.path):
+            raise VolumeError(
+                f"{name} is in another file, {printable(actual)}: choose it by dataset="
+            )
         if tuple(node.shape) != self.whole or stored_dtype(node).str != self.stored:
             raise VolumeError(
                 f"{name} is {tuple(node.shape)} of {stored_dtype(node)}, not {self.whole} of "
@@ -266,7 +268,7 @@ class _Locked:
 
 def check_all_is_there(node: Any, name: str) -> None:
     """Refuse a dataset that rests on files or datasets that are not there."""
-    absent = absent_behind(node)
+    absent = missing_files_of(node)
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise VolumeError(
@@ -290,10 +292,10 @@ def decoded(
         if len(data) != nbytes:
             raise ValueError(f"it has {len(data):,} bytes, not {nbytes:,}")
     except Exception as error:
-        told = " ".join(str(error).split())
+        stated = " ".join(str(error).split())
         raise VolumeError(
             f"{printable(reader.path)}:{printable(dataset)}: its chunk {tuple(map(int, cell))} is "
-            f"damaged: {told}; restore it"
+            f"damaged: {stated}; restore it"
         ) from None
     return np.frombuffer(data, stored).reshape(reader.chunk)
 

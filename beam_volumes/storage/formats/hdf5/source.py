@@ -16,7 +16,7 @@ from beam_volumes.storage.formats.contiguous import ContiguousReader, contiguous
 from beam_volumes.storage.formats.format import OpenRequest
 from beam_volumes.storage.formats.hdf5 import layouts
 from beam_volumes.storage.formats.hdf5.arrays import Array, Paths, dtype_of, got, present
-from beam_volumes.storage.formats.hdf5.files import absent_behind, files_behind, library
+from beam_volumes.storage.formats.hdf5.files import files_of, library, missing_files_of
 from beam_volumes.storage.formats.hdf5.filters import OURS
 from beam_volumes.storage.formats.hdf5.reader import (
     MAX_CHUNKS,
@@ -60,12 +60,12 @@ def _stored(file: Any, path: str, request: OpenRequest, found: Array) -> Source:
     for k in range(1, len(paths) if why and found.paths is not None else 1):
         other = got(file, paths[k])
         if other is not None:
-            files_behind(other, check=True)
+            files_of(other, check=True)
     # Files that lie elsewhere have been refused by now: these are opened.
     is_filled = request.option("missing") == "fill"
     if not is_filled:
         check_all_is_there(node, name)
-    lost = dict.fromkeys(absent_behind(node), "fill values") if is_filled else {}
+    lost = dict.fromkeys(missing_files_of(node), "fill values") if is_filled else {}
     chunk = tuple(node.chunks or ())
     if not chunk and not why and found.scaling is None and len(paths) == 1:
         at = _offset(node, real, name, math.prod(whole) * stored.itemsize)
@@ -102,7 +102,7 @@ def _chosen(
 ) -> tuple[Any, Paths, Selection, str]:
     """The first dataset that is asked for, the paths of all, what is taken of them, and a name."""
     node, whole = found.node, tuple(found.node.shape)
-    files_behind(node, check=True)
+    files_of(node, check=True)
     name = f"{path}:{printable(node.name)}"
     shape, paths = found.sizes or whole, found.paths or Paths((node.name,))
     if set(found.apart) & set(found.axes or ()):
@@ -113,7 +113,7 @@ def _chosen(
     paths, chosen = _taken(paths, select(axes, sizes, request.index, path, found.channels))
     if paths[0] != node.name and found.paths is not None:
         node = present(file, paths[0], path)
-        files_behind(node, check=True)
+        files_of(node, check=True)
     is_all = request.dataset is None and len(paths) > 1
     name = path if is_all else f"{path}:{printable(node.name)}"
     if tuple(node.shape) != whole:
@@ -163,8 +163,8 @@ def _remark(why: str, lost: Mapping[str, str]) -> str:
     some = printable(", ".join([*lost][:3])) + (
         f" and {len(lost) - 3} more" if len(lost) > 3 else ""
     )
-    said = f"; fill values are read for what is lost: {some}" if lost else ""
-    return f"read one part at a time under h5py's lock: {why}{said}"
+    stated = f"; fill values are read for what is lost: {some}" if lost else ""
+    return f"read one part at a time under h5py's lock: {why}{stated}"
 
 
 def _fill(node: Any, stored: np.dtype) -> str:
@@ -180,7 +180,7 @@ def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str,
     """Why a dataset has to be read by h5py, if it has to, and which other files it has bytes in."""
     h5py = library(path)
     plist = node.id.get_create_plist()
-    others = tuple(sorted(set(files_behind(node)) - {path}))
+    others = tuple(sorted(set(files_of(node)) - {path}))
     if plist.get_layout() == h5py.h5d.VIRTUAL:
         return "it is a virtual dataset", others
     if plist.get_external_count():

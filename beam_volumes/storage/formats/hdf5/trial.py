@@ -18,8 +18,7 @@ from contextlib import suppress
 
 import psutil
 
-from beam_volumes.base.text import printable
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import damaged
 from beam_volumes.storage.places.positioned import Stamp, stamp_of
 
 #: Seconds after which a file is given up, and how many files are known to have been read.
@@ -133,9 +132,7 @@ def tried(path: str, dataset: str | None, attributes: tuple[str, ...]) -> None:
         why = _answer(other, json.dumps([path, dataset]))
         if why is not None:
             _end()
-            raise VolumeError(
-                f"{printable(path)} is damaged: HDF5's library {why} its metadata; restore it"
-            )
+            raise damaged(path, f"HDF5's library {why} its metadata")
         if len(_known) >= _KNOWN:
             _known.clear()
         _known.add(key)
@@ -191,10 +188,10 @@ def _answer(other: subprocess.Popen[bytes], question: str) -> str | None:
         other.stdin.flush()
     except OSError:  # it has just ended, having had nothing to do for long
         return None
-    said = _line(other)
-    if said is None:
+    stated = _line(other)
+    if stated is None:
         return f"has not ended in {PATIENCE:g} s of computing, or {LONGEST:g} s, while reading"
-    return None if said == b"done\n" else "crashes on"
+    return None if stated == b"done\n" else "crashes on"
 
 
 def _end() -> None:

@@ -21,7 +21,7 @@ from beam_volumes.base.space import AXES
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.contiguous import ContiguousReader, InPlace, copy_voxels
 from beam_volumes.storage.formats.format import WHOLE, OpenRequest
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, bad_header
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.inflate import MAXIMUM, beginning, inflated
 from beam_volumes.storage.places.outside import check_path
@@ -202,7 +202,7 @@ def check_length(name: str, file: Spec, voxels: Voxels) -> None:
         raise VolumeError(f"{name} says that its voxels are in {printable(path)}, which is no file")
     shown = " x ".join(str(n) for n in sizes)
     if any(n < 1 for n in sizes):
-        raise VolumeError(f"the header of {name} is damaged: its sizes are {shown}")
+        raise bad_header(name, f"its sizes are {shown}")
     size = os.path.getsize(path)
     nbytes = math.prod(int(n) for n in sizes) * stored.itemsize
     claim = (
@@ -366,23 +366,23 @@ def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
     return data, False
 
 
-def data_file(place: Place, said: str, several: str) -> Spec:
+def data_file(place: Place, named: str, several: str) -> Spec:
     """The file that a header names, in its folder unless the name says where.
 
     A list of files, or a pattern of names as ``several`` matches it, is refused.
     """
-    if re.match(r"LIST\b", said) or re.search(several, said + " "):
+    if re.match(r"LIST\b", named) or re.search(several, named + " "):
         raise ValueError(
-            f"{printable(place.text)} has its voxels in several files ({printable(said)}), which are not "
+            f"{printable(place.text)} has its voxels in several files ({printable(named)}), which are not "
             "read: write it anew as one file, or open the slices themselves"
         )
     assert place.local is not None
-    path = os.path.normpath(os.path.join(os.path.dirname(place.local), said))
-    if "\0" not in said:
+    path = os.path.normpath(os.path.join(os.path.dirname(place.local), named))
+    if "\0" not in named:
         check_path(place.local, path)
-    if "\0" in said or not os.path.isfile(path):
+    if "\0" in named or not os.path.isfile(path):
         raise VolumeError(
-            f"{printable(place.text)} says that its voxels are in {printable(said)!r}, and there is "
+            f"{printable(place.text)} says that its voxels are in {printable(named)!r}, and there is "
             "no such file: restore it, or mend the header"
         )
     return {**place.spec, "path": path}

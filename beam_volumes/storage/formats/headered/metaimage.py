@@ -25,7 +25,7 @@ from beam_volumes.storage.formats.headered.header import (
     renamed_axes,
     start_of,
 )
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import bad_header
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes, write_box
 from beam_volumes.storage.sources.axes import AFFINE, Placement, Selection, unit_name
@@ -99,9 +99,9 @@ class MetaImage(Headered):
         channels = _whole(fields, "elementnumberofchannels", 1, name)
         if channels != 1:
             axes, sizes = ["c", *axes], [channels, *sizes]
-        said, file, where, start = fields["elementdatafile"], None, path, end
-        if said.upper() != "LOCAL":
-            file = data_file(place, said, r"%[0-9]*d(\s|\S*\s)")
+        named, file, where, start = fields["elementdatafile"], None, path, end
+        if named.upper() != "LOCAL":
+            file = data_file(place, named, r"%[0-9]*d(\s|\S*\s)")
             where, start = str(file["path"]), 0
         at, stream = _start(fields, where, start, math.prod(sizes) * stored.itemsize, name)
         letters, placement = _placement(fields, spatial, name, request.option("affine"))
@@ -120,7 +120,7 @@ class MetaImage(Headered):
         # A dimension of time is the fourth one.
         sizes = [*d.shape[::-1], d.space.times] if d.space.times else d.stored(d.shape)[::-1]
         n = len(sizes)
-        told = {np.dtype(t): name for name, t in reversed(_TYPES.items())}[d.dtype]
+        stated = {np.dtype(t): name for name, t in reversed(_TYPES.items())}[d.dtype]
         unit = None if d.space.unit is None else _AS.get(d.space.unit, d.space.unit)
         space = d.space.in_unit(unit)
 
@@ -148,7 +148,7 @@ class MetaImage(Headered):
         lines += [
             f"DimSize = {' '.join(map(str, sizes))}",
             *([f"ElementNumberOfChannels = {_channels(d)}"] if d.space.has_channels else []),
-            f"ElementType = {told}",
+            f"ElementType = {stated}",
             "ElementDataFile = LOCAL",
             "",
         ]
@@ -202,15 +202,11 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
         field, *rest = re.split("[=:]", line.decode("utf-8", "replace"), maxsplit=1)
         key, value = field.strip().lower(), "".join(rest)
         if not rest or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
-            raise VolumeError(
-                f"the header of {name} is damaged: {printable(field[:40])!r} is no field; restore it"
-            )
+            raise bad_header(name, f"{printable(field[:40])!r} is no field; restore it")
         found.setdefault(_SAME.get(key, key), value.strip())
         if key == "elementdatafile":
             return found, at
-    raise VolumeError(
-        f"the header of {name} is damaged: it does not say where voxels are (ElementDataFile); restore it"
-    )
+    raise bad_header(name, "it does not say where voxels are (ElementDataFile); restore it")
 
 
 def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
@@ -219,9 +215,10 @@ def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
         raise ValueError(f"{name} has {n} dimensions; a MetaImage that is read has 2 to 4")
     sizes = [_natural(t, "DimSize", name) for t in fields.get("dimsize", "").split()]
     if len(sizes) != n:
-        raise VolumeError(
-            f"the header of {name} is damaged: DimSize is "
-            f"{printable(fields.get('dimsize', 'not told'))!r}, and there are {n} dimensions"
+        raise bad_header(
+            name,
+            "DimSize is "
+            f"{printable(fields.get('dimsize', 'not stated'))!r}, and there are {n} dimensions",
         )
     return sizes
 
@@ -233,7 +230,7 @@ def _start(
     skip, is_zipped = _whole(fields, "headersize", 0, name), _is_true(fields, "compresseddata")
     if skip < (0 if is_zipped else -1):
         of = " of what is compressed" if is_zipped else ""
-        raise VolumeError(f"the header of {name} is damaged: HeaderSize is {skip}{of}")
+        raise bad_header(name, f"HeaderSize is {skip}{of}")
     if is_zipped:
         return 0, ("zlib", start + skip)
     return start_of(where, start, skip, nbytes), None
@@ -241,14 +238,14 @@ def _start(
 
 def _natural(text: str, field: str, name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise VolumeError(f"the header of {name} is damaged: {field} has {printable(text)!r}")
+        raise bad_header(name, f"{field} has {printable(text)!r}")
     return int(text)
 
 
 def _whole(fields: Mapping[str, str], key: str, default: int | None, name: str) -> int:
     text = fields.get(key, "" if default is None else str(default))
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise VolumeError(f"the header of {name} is damaged: {key} is {printable(text)!r}")
+        raise bad_header(name, f"{key} is {printable(text)!r}")
     return int(text)
 
 
@@ -257,11 +254,11 @@ def _is_true(fields: Mapping[str, str], key: str) -> bool:
 
 
 def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
-    told = fields.get("elementtype", "")
-    found = _TYPES.get(told.removesuffix("_ARRAY"))
+    stated = fields.get("elementtype", "")
+    found = _TYPES.get(stated.removesuffix("_ARRAY"))
     if found is None:
         raise ValueError(
-            f"{name} holds voxels of the type {printable(told)!r}; they are integers and floats of up "
+            f"{name} holds voxels of the type {printable(stated)!r}; they are integers and floats of up "
             "to 64 bits"
         )
     if "binarydata" in fields and not _is_true(fields, "binarydata"):
@@ -284,9 +281,7 @@ def _placement(
         except ValueError:
             found = []
         if len(found) != count:
-            raise VolumeError(
-                f"the header of {name} is damaged: {key} is {printable(fields[key])!r}, not {count} numbers"
-            )
+            raise bad_header(name, f"{key} is {printable(fields[key])!r}, not {count} numbers")
         return found
 
     steps = numbers("elementspacing", n) or numbers("elementsize", n)
@@ -303,9 +298,9 @@ def _placement(
         matrix[:m] = np.array(turned).reshape(n, n)[:m, :m].T
     with np.errstate(invalid="ignore"):
         matrix = matrix * np.array((steps or [1.0] * n)[:m])
-    letters, lie = placement_of(
+    letters, placement = placement_of(
         name, "xyz"[:m], sizes[:m], matrix, origin, affine=affine, unit=unit
     )
-    if steps is None and unit is None and not any(lie.origin):
-        lie = Placement(None, None, lie.origin, lie.flipped)
-    return letters, lie
+    if steps is None and unit is None and not any(placement.origin):
+        placement = Placement(None, None, placement.origin, placement.flipped)
+    return letters, placement

@@ -40,7 +40,7 @@ from beam_volumes.storage.formats.headered.header import (
     voxel_size_of,
     voxels_of,
 )
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, bad_header
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import pieces, put_together
 from beam_volumes.storage.sources.axes import AFFINE, Placement, check_affine
@@ -337,7 +337,7 @@ def _stored(head: _Header, name: str) -> tuple[np.dtype, tuple[str, ...]]:
     if head.datatype in _SAMPLES:
         return np.dtype("u1"), _SAMPLES[head.datatype]
     if head.datatype not in _DTYPES:
-        raise VolumeError(f"the header of {name} is damaged: there is no datatype {head.datatype}")
+        raise bad_header(name, f"there is no datatype {head.datatype}")
     return np.dtype(head.order + _DTYPES[head.datatype]), ()
 
 
@@ -346,7 +346,7 @@ def _axes(head: _Header, name: str) -> tuple[list[str], list[int]]:
     count = head.dim[0]
     sizes = list(head.dim[1 : count + 1])
     if not 1 <= count <= 7 or any(n < 1 for n in sizes):
-        raise VolumeError(f"the header of {name} is damaged: its dimensions are {list(head.dim)}")
+        raise bad_header(name, f"its dimensions are {list(head.dim)}")
     if any(n > 1 for n in sizes[5:]):
         raise ValueError(
             f"{name} has dimensions {' x '.join(map(str, sizes))}: those after the fifth are not "
@@ -366,9 +366,10 @@ def _first(head: _Header, name: str) -> int:
     if at == 0:
         return earliest
     if not math.isfinite(at) or at < earliest or at != int(at):
-        raise VolumeError(
-            f"the header of {name} is damaged: voxels are said to begin at byte {at:g} (vox_offset), "
-            f"and {head.title} has them from {earliest} on"
+        raise bad_header(
+            name,
+            f"voxels are said to begin at byte {at:g} (vox_offset), "
+            f"and {head.title} has them from {earliest} on",
         )
     return int(at)
 
@@ -377,9 +378,7 @@ def _scale(head: _Header, name: str, stored: np.dtype) -> tuple[float, float] | 
     if head.datatype in _SAMPLES or not math.isfinite(head.slope) or head.slope == 0:
         return None
     if not math.isfinite(head.inter):
-        raise VolumeError(
-            f"the header of {name} is damaged: what is added to voxels is {head.inter} (scl_inter)"
-        )
+        raise bad_header(name, f"what is added to voxels is {head.inter} (scl_inter)")
     return None if (head.slope, head.inter) == (1, 0) else (head.slope, head.inter)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.contiguous import InPlace, check_length, plain_array
 from beam_volumes.storage.formats.format import WHOLE, OpenRequest
+from beam_volumes.storage.formats.headered.header import local_file
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes
@@ -33,14 +34,9 @@ class Npy(InPlace):
         return dtype
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        if place.local is None:
-            if place.text.lower().endswith(".npy"):
-                raise ValueError(
-                    f"{place.text}: .npy files are read from a disk; copy it to one, or open a .zarr there"
-                )
-            return None
-        begins = first_bytes(place.local, _HEADER)
-        if not begins.startswith(MAGIC):
+        path = local_file(place, (".npy",), ".npy files")
+        begins = b"" if path is None else first_bytes(path, _HEADER)
+        if path is None or not begins.startswith(MAGIC):
             return None
         name = printable(place.text)
         request.refuse_parts(name, "one array")
@@ -50,7 +46,7 @@ class Npy(InPlace):
             raise ValueError(
                 f"{name} has {len(shape)} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
             )
-        check_length(name, place.local, at, math.prod(shape) * stored.itemsize)
+        check_length(name, path, at, math.prod(shape) * stored.itemsize)
         return plain_array(place, shape, stored, at, is_fortran, request.index)
 
     def header(self, d: Description) -> bytes:
@@ -82,8 +78,8 @@ def _header(begins: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype, 
         if not all(isinstance(n, int) and n >= 0 for n in shape):
             raise ValueError(f"its shape is {shape}")
     except Exception as error:
-        told = " ".join(str(error).split())[:200]
+        stated = " ".join(str(error).split())[:200]
         raise VolumeError(
-            f"the header of {name} is damaged or holds no voxels: {printable(told)}"
+            f"the header of {name} is damaged or holds no voxels: {printable(stated)}"
         ) from None
     return shape, bool(is_fortran), stored, file.tell()

@@ -28,7 +28,7 @@ from beam_volumes.storage.formats.headered.header import (
     start_of,
     voxel_size_of,
 )
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, bad_header
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes
 from beam_volumes.storage.sources.axes import (
@@ -111,9 +111,9 @@ class Nrrd(Headered):
                 f"{name} is encoded as {printable(encoding) or 'nothing'}; raw and gzip are read: "
                 "write it anew with one of them"
             )
-        said, file, where, start = fields.get("datafile"), None, path, end or 0
-        if said is not None:
-            file = data_file(place, said, r"%[0-9]*d.*\s-?[0-9]+\s+-?[0-9]+\s+-?[0-9]+")
+        named, file, where, start = fields.get("datafile"), None, path, end or 0
+        if named is not None:
+            file = data_file(place, named, r"%[0-9]*d.*\s-?[0-9]+\s+-?[0-9]+\s+-?[0-9]+")
             where, start = str(file["path"]), 0
         elif end is None:
             raise VolumeError(f"{name} is cut off: no empty line ends its header; restore it")
@@ -140,11 +140,11 @@ class Nrrd(Headered):
     def header(self, d: Description) -> bytes:
         shape = d.stored(d.shape, d.leading)[::-1]
         n, space, others = len(d.space.axes), d.space, len(d.leading)
-        told = {np.dtype(t): names for t, names in _TYPES.items()}[d.dtype]
+        stated = {np.dtype(t): names for t, names in _TYPES.items()}[d.dtype]
         lines = [
             "NRRD0005",
             "# written by beam_volumes",
-            f"type: {'signed char' if d.dtype == np.int8 else told[-1].removesuffix('_t')}",
+            f"type: {'signed char' if d.dtype == np.int8 else stated[-1].removesuffix('_t')}",
             f"dimension: {n + others}",
             f"sizes: {' '.join(map(str, shape))}",
         ]
@@ -192,24 +192,20 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int | None]:
         key = "".join(field.lower().split())
         key = {"centerings": "centers"}.get(key, key)
         if key in found:
-            raise VolumeError(f"the header of {name} is damaged: it has {printable(field)!r} twice")
+            raise bad_header(name, f"it has {printable(field)!r} twice")
         found[key] = value.strip()
     if at >= _HEADER:
-        raise VolumeError(
-            f"the header of {name} is damaged: it does not end within {_HEADER:,} bytes"
-        )
+        raise bad_header(name, f"it does not end within {_HEADER:,} bytes")
     return found, None
 
 
 def _number(fields: Mapping[str, str], key: str, default: int, name: str) -> int:
     text = fields.get(key, str(default))
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise VolumeError(
-            f"the header of {name} is damaged: {key} is {printable(text)!r}, no whole number"
-        )
+        raise bad_header(name, f"{key} is {printable(text)!r}, no whole number")
     value = int(text)
     if value < (-1 if key == "byteskip" else 0):
-        raise VolumeError(f"the header of {name} is damaged: {key} is {value}")
+        raise bad_header(name, f"{key} is {value}")
     return value
 
 
@@ -217,9 +213,9 @@ def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
     count = _number(fields, "dimension", 0, name)
     texts = fields.get("sizes", "").split()
     if len(texts) != count or not all(re.fullmatch(r"[0-9]{1,18}", t) for t in texts):
-        raise VolumeError(
-            f"the header of {name} is damaged: of {count} dimensions the sizes are "
-            f"{printable(fields.get('sizes', 'not told'))!r}"
+        raise bad_header(
+            name,
+            f"of {count} dimensions the sizes are {printable(fields.get('sizes', 'not stated'))!r}",
         )
     if not 1 <= count <= 5:
         raise ValueError(
@@ -229,13 +225,13 @@ def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
 
 
 def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
-    told = " ".join(fields.get("type", "").lower().split())
-    if told not in _DTYPES:
+    stated = " ".join(fields.get("type", "").lower().split())
+    if stated not in _DTYPES:
         raise ValueError(
-            f"{name} holds {printable(told) or 'voxels of no type'!r}; voxels are integers and floats "
+            f"{name} holds {printable(stated) or 'voxels of no type'!r}; voxels are integers and floats "
             "of up to 64 bits"
         )
-    dtype = np.dtype(_DTYPES[told])
+    dtype = np.dtype(_DTYPES[stated])
     order = fields.get("endian", "").lower()
     if dtype.itemsize == 1:
         return dtype
@@ -256,9 +252,7 @@ def _after_lines(path: str, start: int, lines: int, name: str) -> int:
     for _ in range(min(lines, len(data) + 1)):
         at = data.find(b"\n", at) + 1
         if not at:
-            raise VolumeError(
-                f"the header of {name} is damaged: there are no {lines} lines to skip"
-            )
+            raise bad_header(name, f"there are no {lines} lines to skip")
     return start + at
 
 
@@ -267,7 +261,7 @@ def _vectors(text: str, name: str) -> list[list[float] | None]:
     found: list[list[float] | None] = []
     rest = re.sub(r"\(([^()]*)\)|none", "", text)
     if rest.strip():
-        raise VolumeError(f"the header of {name} is damaged: {printable(text)!r} are no vectors")
+        raise bad_header(name, f"{printable(text)!r} are no vectors")
     for match in re.finditer(r"\(([^()]*)\)|none", text):
         inside = match[1]
         found.append(None if inside is None else _floats(inside.replace(",", " "), name))
@@ -278,9 +272,7 @@ def _floats(text: str, name: str) -> list[float]:
     try:
         return [float(t) for t in text.split()]
     except ValueError:
-        raise VolumeError(
-            f"the header of {name} is damaged: {printable(text)!r} are no numbers"
-        ) from None
+        raise bad_header(name, f"{printable(text)!r} are no numbers") from None
 
 
 def _texts(text: str) -> list[str]:
@@ -293,9 +285,7 @@ def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tupl
     directions = fields.get("spacedirections")
     lies = [None] * n if directions is None else _vectors(directions, name)
     if len(kinds) != n or len(lies) != n:
-        raise VolumeError(
-            f"the header of {name} is damaged: kinds or space directions are not of {n} dimensions"
-        )
+        raise bad_header(name, f"kinds or space directions are not of {n} dimensions")
     plain = ("domain", "space", "???", "none")
     if directions is None and all(k in plain for k in kinds):
         if n == 1:
@@ -334,8 +324,8 @@ def _placement(
         return axes, _of_spacings(fields, axes, sizes, name, affine)
     unit, by = _space_unit(fields)
     vectors = [_vectors(fields["spacedirections"], name)[k] for k in places]
-    told = fields.get("spaceorigin")
-    first = _vectors(told, name) if told is not None else []
+    stated = fields.get("spaceorigin")
+    first = _vectors(stated, name) if stated is not None else []
     width = {len(v) for v in [*vectors, *first] if v is not None}
     if None in vectors or len(width) != 1 or len(first) > 1 or not 1 <= min(width) <= 3:
         if affine == "drop":
@@ -343,7 +333,7 @@ def _placement(
         raise UnclearPlace(
             f"{name} does not say where its voxels lie: space directions are "
             f"{printable(fields['spacedirections'])}, "
-            f"space origin {printable(told or 'not told')}; say affine='drop' to take voxels as they lie"
+            f"space origin {printable(stated or 'not stated')}; say affine='drop' to take voxels as they lie"
         )
     matrix = np.zeros((3, len(places)))
     for column, vector in enumerate(vectors):
@@ -397,7 +387,7 @@ def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[fl
         return None
     found = _floats(fields[key], name)
     if len(found) != n:
-        raise VolumeError(f"the header of {name} is damaged: {key} are not {n} numbers")
+        raise bad_header(name, f"{key} are not {n} numbers")
     return found
 
 
@@ -409,10 +399,10 @@ def _per_axis_unit(
     """Lengths along all axes, those of space in one unit; none where they cannot be compared."""
     every = _texts(fields.get("units", ""))
     shared = _texts(fields.get("spaceunits", ""))
-    told = [every[k] if k < len(every) else "" for k in places]
-    if not any(told) and len(shared) == len(places):
-        told = shared
-    found = in_one_unit(told)
+    stated = [every[k] if k < len(every) else "" for k in places]
+    if not any(stated) and len(shared) == len(places):
+        stated = shared
+    found = in_one_unit(stated)
     if found is None:
         return None, [None] * len(lengths)
     for given in lengths:
@@ -424,14 +414,14 @@ def _per_axis_unit(
 
 def _space_unit(fields: Mapping[str, str]) -> tuple[str | None, list[Fraction] | None]:
     """The unit of space, and what lengths along each of its axes are multiplied by: see `in_one_unit`."""
-    told = _texts(fields.get("spaceunits", ""))
-    if not told:
+    stated = _texts(fields.get("spaceunits", ""))
+    if not stated:
         every = [t for t in _texts(fields.get("units", "")) if t]
-        told = every if len(set(every)) == 1 else []
-    if not told:
+        stated = every if len(set(every)) == 1 else []
+    if not stated:
         space = "-".join(fields.get("space", "").lower().removesuffix("-time").split())
         return ("millimeter" if space in _PATIENT else None), []
-    found = in_one_unit(told)
+    found = in_one_unit(stated)
     return (None, None) if found is None else found
 
 

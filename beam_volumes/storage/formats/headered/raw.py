@@ -41,8 +41,8 @@ class Raw(InPlace):
     }
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        name, said = printable(place.text), request.options
-        if not said:
+        name, given = printable(place.text), request.options
+        if not given:
             if place.local is None or not place.local.lower().endswith(SUFFIXES):
                 return None
             if not os.path.isfile(place.local):
@@ -55,17 +55,17 @@ class Raw(InPlace):
         if place.local is not None and is_pattern(place.local):
             return None  # each of the files
         if place.local is None or not os.path.isfile(place.local):
-            what = ", ".join(f"{k}={v!r}" for k, v in said.items())
+            what = ", ".join(f"{k}={v!r}" for k, v in given.items())
             if place.local is not None and not os.path.exists(place.local):
                 raise FileNotFoundError(f"{name} does not exist")
             raise ValueError(f"{what}: for raw binary files on a disk; {name} is none")
         request.refuse_parts(name, "raw binary")
-        shape, stored = _shape(said.get("shape"), name), _dtype(said.get("dtype"), name)
-        order = said.get("order")
+        shape, stored = _shape(given.get("shape"), name), _dtype(given.get("dtype"), name)
+        order = given.get("order")
         if order not in (None, "C", "F"):
             raise ValueError(f"{name}: order={order!r}; use 'C' (x fastest) or 'F' (z fastest)")
-        at = _offset(said.get("offset"), name)
-        _check_size(place.local, name, shape, stored, at, "offset" in said)
+        at = _offset(given.get("offset"), name)
+        _check_size(place.local, name, shape, stored, at, "offset" in given)
         return plain_array(place, shape, stored, at, order == "F", request.index)
 
 
@@ -73,7 +73,7 @@ FORMATS = (Raw(),)
 
 
 def _check_size(
-    path: str, name: str, shape: tuple[int, ...], stored: np.dtype, at: int, is_said: bool
+    path: str, name: str, shape: tuple[int, ...], stored: np.dtype, at: int, is_given: bool
 ) -> None:
     """Refuse a file with fewer bytes than such an array, or with more where no offset is said."""
     size, nbytes = os.path.getsize(path), math.prod(shape) * stored.itemsize
@@ -81,7 +81,7 @@ def _check_size(
     if at + nbytes > size:
         where = f" from byte {at:,} on" if at else ""
         raise VolumeError(f"{holds}{where}: check shape, dtype and offset, or restore the file")
-    if not is_said and nbytes < size:
+    if not is_given and nbytes < size:
         raise ValueError(
             f"{holds}: if {size - nbytes:,} bytes of a header come first, say offset={size - nbytes}; "
             "else check shape and dtype"

@@ -24,7 +24,7 @@ from beam_volumes.storage.formats.planes import (
     named_part,
     refuse_colours,
 )
-from beam_volumes.storage.places.errors import VolumeError, needed
+from beam_volumes.storage.places.errors import VolumeError, damaged, needed
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes, kept_of
 from beam_volumes.storage.sources.axes import Placement
@@ -96,7 +96,7 @@ class Czi(Format):
         try:
             return _image(place.text, path, handle, request.dataset).source(request.index)
         except (RuntimeError, TypeError, KeyError, AttributeError, OverflowError) as error:
-            raise VolumeError(f"{printable(path)} is damaged: {error}; restore it") from None
+            raise damaged(path, f"{error}") from None
         finally:
             handle.close()
 
@@ -124,10 +124,10 @@ def _opened(path: str) -> Any:
 def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImage:
     box = {str(k).lower(): (int(a), int(b)) for k, (a, b) in handle.total_bounding_box.items()}
     extents = {a: last - first for a, (first, last) in box.items()}
-    told = _Told.of(handle.raw_metadata)
+    metadata = _Metadata.of(handle.raw_metadata)
     scenes = handle.scenes_bounding_rectangle_no_pyramid
     numbers = sorted(scenes) or [None]
-    names = told.scenes if scenes else ()
+    names = metadata.scenes if scenes else ()
     scene = numbers[named_part(dataset, len(numbers), names, where, "scene")]
     part = scenes[scene] if scenes else handle.total_bounding_rectangle_no_pyramid
     other = [a for a, n in extents.items() if a not in "tczyxsm" and n > 1]
@@ -142,13 +142,13 @@ def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImag
     start |= {"y": int(part.y), "x": int(part.x)}
     sizes = [*(extents[a] for a in axes), int(part.h), int(part.w)]
     if min(sizes) < 1:
-        raise VolumeError(f"{printable(path)} is damaged: its extents are {sizes}; restore it")
+        raise damaged(path, f"its extents are {sizes}")
     tile = [min(n, t) for n, t in zip(sizes[-2:], _tile(handle), strict=True)]
     placement = Placement()
-    if told.sizes.keys() >= ({"y", "x"} if extents.get("z", 1) == 1 else {"z", "y", "x"}):
-        size = (told.sizes.get("z", 1.0), told.sizes["y"], told.sizes["x"])
+    if metadata.sizes.keys() >= ({"y", "x"} if extents.get("z", 1) == 1 else {"z", "y", "x"}):
+        size = (metadata.sizes.get("z", 1.0), metadata.sizes["y"], metadata.sizes["x"])
         placement = Placement(size, "micrometer")
-    named = told.channels if len(told.channels) == channels else ()
+    named = metadata.channels if len(metadata.channels) == channels else ()
     return PlaneImage(
         name=where,
         planes=_Planes(path, scene, start, samples),
@@ -190,7 +190,7 @@ def _tile(handle: Any) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Metadata:
     """Metadata of a file that its pixels do not show."""
 
     #: Of a voxel along x, y, z, in micrometers, as far as they are known
@@ -200,7 +200,7 @@ class _Told:
     scenes: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: str) -> _Told:
+    def of(cls, text: str) -> _Metadata:
         try:
             root = ElementTree.fromstring(text)
         except ElementTree.ParseError:

@@ -26,7 +26,7 @@ from beam_volumes.storage.formats.planes import (
     named_part,
     refuse_colours,
 )
-from beam_volumes.storage.places.errors import VolumeError, needed
+from beam_volumes.storage.places.errors import VolumeError, damaged, needed
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.positioned import first_bytes, kept_of
 from beam_volumes.storage.places.remote_file import BoundedFile
@@ -153,9 +153,7 @@ def _facts(path: str) -> _Facts:
                 )
     except (Exception, MemoryError) as error:
         reason = str(error) or type(error).__name__
-        raise VolumeError(
-            f"{printable(path)} is damaged: its metadata say {printable(reason[:200])}; restore it"
-        ) from None
+        raise damaged(path, f"its metadata say {printable(reason[:200])}") from None
 
 
 def _channels(found: Any) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
@@ -223,21 +221,17 @@ def _planes(
     dataset: str | None,
 ) -> _Frames:
     """The frames of a position, of so many samples in a pixel, once the file can hold them."""
-    told = facts.attributes
-    dtype = _dtype(where, told)
-    y, x = int(told.heightPx), int(told.widthPx)
-    row = int(told.widthBytes or 0) or x * count * dtype.itemsize
+    attributes = facts.attributes
+    dtype = _dtype(where, attributes)
+    y, x = int(attributes.heightPx), int(attributes.widthPx)
+    row = int(attributes.widthBytes or 0) or x * count * dtype.itemsize
     frames, size = math.prod(loops.values()), os.path.getsize(path)
     is_small = min(y, x, count, *facts.sizes.values()) < 1 or row < x * count * dtype.itemsize
     if is_small or row * y > 1 << 40:
-        raise VolumeError(
-            f"{printable(path)} is damaged: its frames are {y} x {x} x {count}; restore it"
-        )
+        raise damaged(path, f"its frames are {y} x {x} x {count}")
     # What was stopped early lacks the last frames: then a frame is missing, when it is read.
-    if (1 if told.compressionType else row * y) > size or frames > size:
-        raise VolumeError(
-            f"{printable(path)} is damaged: {size} bytes cannot hold {frames} frames of {y} x {x}; restore it"
-        )
+    if (1 if attributes.compressionType else row * y) > size or frames > size:
+        raise damaged(path, f"{size} bytes cannot hold {frames} frames of {y} x {x}")
     return _Frames(
         path=path,
         loops=tuple((a.lower(), n) for a, n in loops.items()),
@@ -245,23 +239,23 @@ def _planes(
         shape=(y, x, count),
         row=row,
         dtype=dtype,
-        deflated=told.compressionType is not None,
+        deflated=attributes.compressionType is not None,
     )
 
 
-def _dtype(where: str, told: Any) -> np.dtype:
+def _dtype(where: str, attributes: Any) -> np.dtype:
     """The type of pixels, of frames that are stored in a way that is read."""
-    if told.compressionType not in (None, "lossless"):
+    if attributes.compressionType not in (None, "lossless"):
         raise ValueError(
             f"{where}: its frames are compressed with loss, which is not read; convert it in NIS-Elements"
         )
-    if told.tileHeightPx not in (None, 0, told.heightPx):
+    if attributes.tileHeightPx not in (None, 0, attributes.heightPx):
         raise ValueError(f"{where}: its frames are tiled, which is not read; convert it")
-    kind = {"unsigned": "u", "signed": "i", "float": "f"}.get(str(told.pixelDataType))
-    bits = int(told.bitsPerComponentInMemory)
+    kind = {"unsigned": "u", "signed": "i", "float": "f"}.get(str(attributes.pixelDataType))
+    bits = int(attributes.bitsPerComponentInMemory)
     if f"{kind}{bits}" not in ("u8", "u16", "u32", "i8", "i16", "i32", "f32", "f64"):
         raise ValueError(
-            f"{where} holds {told.pixelDataType} numbers of {bits} bits; they are not read"
+            f"{where} holds {attributes.pixelDataType} numbers of {bits} bits; they are not read"
         )
     return np.dtype(f"{kind}{bits // 8}")
 
@@ -284,7 +278,7 @@ def _chunks(path: str) -> dict[bytes, int]:
             return _entries(os.pread(handle, length, start), size)
     except (ValueError, struct.error, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise VolumeError(f"{printable(path)} is damaged: {reason}; restore it") from None
+        raise damaged(path, f"{reason}") from None
 
 
 def _entries(data: bytes, size: int) -> dict[bytes, int]:

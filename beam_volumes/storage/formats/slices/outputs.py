@@ -49,7 +49,7 @@ class SliceOutput(WritableFormat):
     ending = ""
     channels = "together"
     #: How many channels a slice may have.
-    most_channels = 1
+    max_channels = 1
     options: ClassVar[Options] = {"names": _NAMES_OPTION, "mask_value": MASK_OPTION}
 
     def placed(self, spec: Spec) -> tuple[Spec, dict[str, Any]]:
@@ -89,9 +89,9 @@ class SliceOutput(WritableFormat):
             raise ValueError(
                 f"{d.name}: {self.name} holds channels, and no other axis before z; choose a point by v[0]"
             )
-        if d.samples > self.most_channels:
+        if d.samples > self.max_channels:
             raise ValueError(
-                f"{d.name}: {self.name} holds up to {self.most_channels} channels, and the volume has "
+                f"{d.name}: {self.name} holds up to {self.max_channels} channels, and the volume has "
                 f"{d.samples}; choose some, or write .ome.tif"
             )
 
@@ -172,7 +172,7 @@ class PngSlices(SliceOutput):
     suffixes = ("*.png",)
     ending = ".png"
     dtypes = tuple(np.dtype(t) for t in ("bool", "u1", "u2"))
-    most_channels = 4
+    max_channels = 4
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         return bytes(imagecodecs.png_encode(_image(d, voxels)))
@@ -185,7 +185,7 @@ class TiffSlices(SliceOutput):
     suffixes = ("*.tif", "*.tiff")
     ending = ".tif"
     dtypes = DTYPES
-    most_channels = 1000
+    max_channels = 1000
     options: ClassVar[Options] = {
         **SliceOutput.options,
         "codec": CODEC_OPTION,

@@ -41,7 +41,7 @@ class TableFormat:
         """A shard as it is stored."""
         raise NotImplementedError
 
-    def beside(self, columns: Columns) -> dict[str, bytes]:
+    def side_files(self, columns: Columns) -> dict[str, bytes]:
         """What is stored beside the first shard, by name."""
         return {}
 

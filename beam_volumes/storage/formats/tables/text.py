@@ -37,7 +37,7 @@ class TextTable(OneFile):
     def encode(self, columns: Columns) -> bytes:
         return self.rows(columns).encode()
 
-    def beside(self, columns: Columns) -> dict[str, bytes]:
+    def side_files(self, columns: Columns) -> dict[str, bytes]:
         dtypes = {name: column.dtype.str for name, column in columns.items()}
         return {_COLUMNS: json.dumps(dtypes).encode()}
 

@@ -24,10 +24,10 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import TOO_LARGE
 from beam_volumes.storage.formats.format import WHOLE, Format, Listing, OpenRequest, Options
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened_file
-from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, tag_of, told_of, whole
+from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, metadata_of, tag_of, whole
 from beam_volumes.storage.formats.tiff.reading import Page, Pages, TiffReader
 from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
-from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError, damaged
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.remote_file import Stream
@@ -97,7 +97,7 @@ def _is_tiff(place: Place) -> bool:
     with open(path, "rb") as file:
         found = tags.flavour(file.read(16))
     if found is None and path.lower().endswith((".tif", ".tiff")):
-        raise VolumeError(f"{printable(path)} is damaged: it has no TIFF header; restore it")
+        raise damaged(path, "it has no TIFF header")
     return found is not None
 
 
@@ -203,10 +203,12 @@ class _Image:
         return cls(tiff, key, segments, pages, places, leading, kind, scale, number, full)
 
     def source(self, place: Place, request: OpenRequest) -> Source:
-        told = told_of(self.tiff, self.finest or self.key, self.kind, self.number, self.scale)
+        metadata = metadata_of(
+            self.tiff, self.finest or self.key, self.kind, self.number, self.scale
+        )
         names, sizes = self._names(place)
         shown = [d for d in range(len(names)) if names[d]]
-        channels = list(told.channels) or self._colours(names, sizes)
+        channels = list(metadata.channels) or self._colours(names, sizes)
         _check_size(self.segments, opened_file(self.places[0]), place)
         index = request.index
         chosen = select(
@@ -224,15 +226,15 @@ class _Image:
             self.leading,
             self.segments,
             selection,
-            told.mask and self.segments.dtype == np.uint8,
+            metadata.mask and self.segments.dtype == np.uint8,
             opened_file(self.places[0]).flavour.order,
             lost,
         )
         axes = selection.axes
-        if "z" in told.axes and "z" not in axes and "z" not in (index or {}):
+        if "z" in metadata.axes and "z" not in axes and "z" not in (index or {}):
             axes = AXES
         space = replace(
-            Space() if told.flat and "z" in axes else told.space,
+            Space() if metadata.flat and "z" in axes else metadata.space,
             axes=axes,
             leading=selection.leading,
             channels=chosen.channels,

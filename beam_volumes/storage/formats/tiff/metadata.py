@@ -21,7 +21,7 @@ MARK = "beam_volumes"
 
 
 @dataclass(frozen=True)
-class Told:
+class ImageMetadata:
     """Metadata of an image, except where its pages are."""
 
     space: Space = field(default_factory=Space)
@@ -32,30 +32,32 @@ class Told:
     axes: tuple[str, ...] = ()
 
 
-def told_of(
+def metadata_of(
     tiff: tifffile.TiffFile, page: Any, kind: str, number: int, scale: tuple[float, float]
-) -> Told:
+) -> ImageMetadata:
     """What metadata say of voxels; nothing where they make no sense."""
     try:
         if kind == "ome" or (tiff.is_ome and kind != "svs"):
-            told = Ome(tiff.ome_metadata or "").told(number)
+            metadata = Ome(tiff.ome_metadata or "").metadata(number)
         elif tiff.is_imagej:
-            told = _of_imagej(tiff)
+            metadata = _of_imagej(tiff)
         elif tiff.is_lsm:
-            told = _of_lsm(tiff)
+            metadata = _of_lsm(tiff)
         elif tiff.is_svs:
-            told = _of_slide(tiff) if number == 0 else Told()
+            metadata = _of_slide(tiff) if number == 0 else ImageMetadata()
         else:
-            told = Told(_of_tags(page), True)
+            metadata = ImageMetadata(_of_tags(page), True)
     except (VolumeError, MemoryError):
         raise
     except Exception:  # someone else's text
-        told = Told()
-    size = told.space.voxel_size
+        metadata = ImageMetadata()
+    size = metadata.space.voxel_size
     if size is None:
-        return told
+        return metadata
     y, x = scale
-    return replace(told, space=replace(told.space, voxel_size=(size[0], size[1] * y, size[2] * x)))
+    return replace(
+        metadata, space=replace(metadata.space, voxel_size=(size[0], size[1] * y, size[2] * x))
+    )
 
 
 def _space(sizes: Sequence[Any], unit: Any, origin: Sequence[float] = (0.0, 0.0, 0.0)) -> Space:
@@ -91,7 +93,7 @@ def _resolution(page: Any) -> tuple[float | None, float | None]:
     return found[0], found[1]
 
 
-def _of_imagej(tiff: tifffile.TiffFile) -> Told:
+def _of_imagej(tiff: tifffile.TiffFile) -> ImageMetadata:
     meta = tiff.imagej_metadata or {}
     y, x = _resolution(tiff.pages.first)
     z = _size(meta.get("spacing"), signed=True)
@@ -106,7 +108,7 @@ def _of_imagej(tiff: tifffile.TiffFile) -> Told:
     labels = meta.get("Labels")
     channels = whole(meta.get("channels", 1))
     names = [str(n) for n in labels] if isinstance(labels, list) and len(labels) == channels else ()
-    return Told(space, z is None, names)
+    return ImageMetadata(space, z is None, names)
 
 
 def _unescaped(text: Any) -> str:
@@ -115,17 +117,17 @@ def _unescaped(text: Any) -> str:
     return re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), found)
 
 
-def _of_lsm(tiff: tifffile.TiffFile) -> Told:
+def _of_lsm(tiff: tifffile.TiffFile) -> ImageMetadata:
     meta = tiff.lsm_metadata or {}
     sizes = [_size(meta.get(f"VoxelSize{a}")) for a in "ZYX"]
     space = _space([None if s is None else s * 1e6 for s in sizes], "micrometer")
-    return Told(space, sizes[0] is None)
+    return ImageMetadata(space, sizes[0] is None)
 
 
-def _of_slide(tiff: tifffile.TiffFile) -> Told:
+def _of_slide(tiff: tifffile.TiffFile) -> ImageMetadata:
     found = re.search(r"\bMPP\s*=\s*([0-9.eE+-]+)", str(tiff.pages.first.description))
     mpp = found and _size(found.group(1))
-    return Told(_space((None, mpp, mpp), "micrometer"), True) if mpp else Told()
+    return ImageMetadata(_space((None, mpp, mpp), "micrometer"), True) if mpp else ImageMetadata()
 
 
 def _of_tags(page: Any) -> Space:
@@ -140,12 +142,12 @@ def _of_tags(page: Any) -> Space:
     return _space((None, y * centimetres * 1e4, x * centimetres * 1e4), "micrometer")
 
 
-def _mark(text: str) -> Told | None:
+def _mark(text: str) -> ImageMetadata | None:
     """Parse the note that this package adds to its files."""
     found = Mark.read(text)
     if found is None:
         return None
-    return Told(found.space, False, found.space.channels, found.mask, found.space.axes)
+    return ImageMetadata(found.space, False, found.space.channels, found.mask, found.space.axes)
 
 
 def tag_of(element: ElementTree.Element) -> str:
@@ -183,11 +185,11 @@ class Ome:
         elements = () if self._root is None else self._root.iter()
         return [e.attrib["FileName"] for e in elements if "FileName" in e.attrib]
 
-    def told(self, number: int) -> Told:
+    def metadata(self, number: int) -> ImageMetadata:
         images = self.images
         pixels = first_of(images[number], "Pixels") if number < len(images) else None
         if pixels is None or self._root is None:
-            return Told()
+            return ImageMetadata()
         for element in self._root.iter():
             if tag_of(element) == "Value" and (element.text or "").strip().startswith("{"):
                 mark = _mark((element.text or "").strip())
@@ -201,4 +203,4 @@ class Ome:
         space = Space() if known_sizes is None or unit is None else _space(known_sizes, unit)
         names = [str(e.get("Name") or "") for e in pixels if tag_of(e) == "Channel"]
         known = names if all(names) and len(set(names)) == len(names) else ()
-        return Told(space, sizes[0] is None, known)
+        return ImageMetadata(space, sizes[0] is None, known)
