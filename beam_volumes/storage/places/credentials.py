@@ -18,16 +18,8 @@ from beam_volumes.storage.places.errors import VolumeError
 
 #: Headers that are not secret, whatever they say.
 _HARMLESS = {
-    "accept",
-    "accept-encoding",
-    "accept-language",
-    "cache-control",
-    "from",
-    "host",
-    "origin",
-    "pragma",
-    "referer",
-    "user-agent",
+    *("accept", "accept-encoding", "accept-language", "cache-control", "from", "host", "origin"),
+    *("pragma", "referer", "user-agent"),
 }
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 #: What a header may hold that is secret: ``Bearer ${TOKEN}``, ``session=${ID}``.

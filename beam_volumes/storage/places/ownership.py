@@ -257,14 +257,7 @@ class OwnedOutput(OutputState):
 
         owned = self._owned()
 
-        prepare(
-            self.document,
-            run_id,
-            begun=self._begun,
-            written=written,
-            refuse=refuse,
-            make=make,
-        )
+        prepare(self.document, run_id, begun=self._begun, written=written, refuse=refuse, make=make)
 
     def _replaces_something(self, run_id: str) -> bool:
         """Whether something was there before the run, which may have begun to replace it."""

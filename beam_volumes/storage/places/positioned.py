@@ -110,8 +110,7 @@ def first_bytes(path: str, size: int) -> bytes:
 def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, slice]]]:
     """The pieces of a box that lie side by side in a volume whose x is fastest.
 
-    Gives voxel of the volume at which a piece begins.
-    Gives the piece, in an array of the box's shape.
+    Yields the voxel of the volume at which each begins, and the piece in an array of the box's shape.
 
     Examples
     --------
@@ -130,10 +129,7 @@ def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, sli
     if x1 - x0 < nx and nx > 1:
         for z in range(z1 - z0):
             for y in range(y1 - y0):
-                yield (
-                    first + (z * ny + y) * nx,
-                    (slice(z, z + 1), slice(y, y + 1), slice(None)),
-                )
+                yield (first + (z * ny + y) * nx, (slice(z, z + 1), slice(y, y + 1), slice(None)))
     elif y1 - y0 < ny:
         for z in range(z1 - z0):
             yield first + z * ny * nx, (slice(z, z + 1), slice(None), slice(None))

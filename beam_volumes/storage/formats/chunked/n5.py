@@ -22,7 +22,6 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import (
 )
 from beam_volumes.storage.formats.chunked.zarr import (
     OURS,
-    codec_and_level,
     contents_text,
     found_below,
     is_mask,
@@ -39,6 +38,7 @@ from beam_volumes.storage.formats.format import (
     Options,
     OutputRequest,
     WritableFormat,
+    codec_and_level,
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign

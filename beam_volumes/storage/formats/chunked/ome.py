@@ -237,11 +237,7 @@ def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
 
 
 def _below(
-    place: Place,
-    ome: Mapping[str, Any],
-    has_images: bool,
-    metadata: Foreign,
-    request: OpenRequest,
+    place: Place, ome: Mapping[str, Any], has_images: bool, metadata: Foreign, request: OpenRequest
 ) -> tuple[Place, OpenRequest] | None:
     """The place below a plate, a well or a collection that is meant; None of an image, or of nothing."""
     dataset, well, field = request.dataset, request.option("well"), request.option("field")

@@ -18,7 +18,7 @@ from beam_volumes.base.space import Space
 from beam_volumes.storage.formats.chunked.precomputed_shards import Shards, shard_layouts
 from beam_volumes.storage.formats.chunked.repacked import Unpacked
 from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
-from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.formats.chunked.zarr import OURS, is_mask, names_in
 from beam_volumes.storage.formats.format import (
     CHUNKS,
     WHOLE,
@@ -28,6 +28,7 @@ from beam_volumes.storage.formats.format import (
     Options,
     OutputRequest,
     WritableFormat,
+    codec_and_level,
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign
@@ -133,11 +134,7 @@ class Precomputed(WritableFormat):
             translation=[*(middle * (b - a) for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
             unit="nanometer",
         )
-        spec = {
-            "driver": "neuroglancer_precomputed",
-            "kvstore": place.directory,
-            "scale_index": k,
-        }
+        spec = {"driver": "neuroglancer_precomputed", "kvstore": place.directory, "scale_index": k}
         source = open_spec(spec, about, request)
         if is_packed:
             unpacked = Unpacked(source.reader, name, is_strict)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from beam_volumes.storage.formats.format import (
     Options,
     OutputRequest,
     WritableFormat,
+    codec_and_level,
     owned_names,
 )
 from beam_volumes.storage.places.context import context
@@ -510,30 +511,6 @@ def found_below(
 def _version(d: Description) -> int:
     version: int = d.options["zarr_version"]
     return version
-
-
-def codec_and_level(
-    name: str, codec: str | Mapping[str, Any] | None, of: str, known: Mapping[str, int | None]
-) -> tuple[str, int | None]:
-    """A codec's name and level, as an option says them.
-
-    - ``name``, ``of``: how messages call the output, and its format.
-    - ``known``: the codecs of the format, with the level each has by default.
-    """
-    given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
-    which = given.pop("name", None)
-    if which not in known:
-        raise ValueError(f"{name}: codec={codec!r}; {of} takes {', '.join(known)}")
-    level = given.pop("level", known[which])
-    top = {"zstd": 22, "jpeg": 100}.get(which, 9)
-    is_number = isinstance(level, int) and not isinstance(level, bool)
-    if given or (
-        level is not None and (known[which] is None or not is_number or not 0 <= level <= top)
-    ):
-        raise ValueError(
-            f"{name}: codec={codec!r}; give a name and a level from 0 to {top}, nothing else"
-        )
-    return (which, level)
 
 
 def array_metadata(d: Description, shape: Triple) -> dict[str, Any]:

@@ -174,12 +174,7 @@ def _series_text(uid: str, headers: Sequence[Header]) -> str:
 
 
 def _image(
-    where: str,
-    folder: str,
-    headers: list[Header],
-    single: bool,
-    affine: str | None,
-    rescale: bool,
+    where: str, folder: str, headers: list[Header], single: bool, affine: str | None, rescale: bool
 ) -> PlaneImage:
     pixels = headers[0].pixels
     _check_pixels(headers)

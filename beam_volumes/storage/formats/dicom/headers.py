@@ -21,49 +21,22 @@ from beam_volumes.storage.places.remote_file import BoundedFile
 _DEFLATED = "1.2.840.10008.1.2.1.99"
 #: What is read of a header.
 _TAGS = [
-    "SOPClassUID",
-    "SeriesInstanceUID",
-    "SeriesNumber",
-    "SeriesDescription",
-    "InstanceNumber",
-    "ImagePositionPatient",
-    "ImageOrientationPatient",
-    "PixelSpacing",
-    "SliceThickness",
-    "SpacingBetweenSlices",
-    "Rows",
-    "Columns",
-    "NumberOfFrames",
-    "FrameIncrementPointer",
-    "GridFrameOffsetVector",
-    "TemporalPositionIdentifier",
-    "DimensionIndexSequence",
-    "SamplesPerPixel",
-    "PlanarConfiguration",
-    "PhotometricInterpretation",
-    "BitsAllocated",
-    "BitsStored",
-    "HighBit",
-    "PixelRepresentation",
-    "RescaleSlope",
-    "RescaleIntercept",
-    "ModalityLUTSequence",
-    "TotalPixelMatrixColumns",
-    "SharedFunctionalGroupsSequence",
-    "PerFrameFunctionalGroupsSequence",
+    *("SOPClassUID", "SeriesInstanceUID", "SeriesNumber", "SeriesDescription", "InstanceNumber"),
+    *("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness"),
+    *("SpacingBetweenSlices", "Rows", "Columns", "NumberOfFrames", "FrameIncrementPointer"),
+    *("GridFrameOffsetVector", "TemporalPositionIdentifier", "DimensionIndexSequence"),
+    *("SamplesPerPixel", "PlanarConfiguration", "PhotometricInterpretation", "BitsAllocated"),
+    *("BitsStored", "HighBit", "PixelRepresentation", "RescaleSlope", "RescaleIntercept"),
+    *("ModalityLUTSequence", "TotalPixelMatrixColumns", "SharedFunctionalGroupsSequence"),
+    *("PerFrameFunctionalGroupsSequence",),
 ]
 #: Frames that an axis of time is made of, if the file says that it steps along these.
 _TIMES = (0x00181063, 0x00181065)
 _OFFSETS = 0x3004000C
 #: Dimensions of frames that are of space.
 _PLACES = (
-    "StackID",
-    "InStackPositionNumber",
-    "ImagePositionPatient",
-    "ImageOrientationPatient",
-    "PlanePositionSequence",
-    "FrameAcquisitionNumber",
-    "",
+    *("StackID", "InStackPositionNumber", "ImagePositionPatient", "ImageOrientationPatient"),
+    *("PlanePositionSequence", "FrameAcquisitionNumber", ""),
 )
 
 

@@ -6,7 +6,7 @@ That one has one lock for all that it does. What has no filter but those here is
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import imagecodecs
@@ -112,18 +112,3 @@ def shorter(data: Any, codec: str, level: int | None) -> bytes | None:
     except Exception:  # there is no room for what is longer
         return None
     return bytes(found) if 0 < len(found) < len(data) else None
-
-
-def checked_codec(name: str, codec: str | Mapping[str, Any] | None) -> tuple[str, int | None]:
-    given = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
-    which: Any = given.pop("name", None)
-    level: Any = given.pop("level", None)
-    if which not in ("gzip", "lzf", "none"):
-        raise ValueError(f"{name}: codec={codec!r}; HDF5 takes gzip, lzf or none")
-    if which == "gzip":
-        level = 1 if level is None else level
-    if given or (level is not None and (which != "gzip" or level not in range(10))):
-        raise ValueError(
-            f"{name}: codec={codec!r}; of gzip give a level from 0 to 9, as {{'name': 'gzip', 'level': 6}}"
-        )
-    return (which, level)

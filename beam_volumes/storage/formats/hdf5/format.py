@@ -28,6 +28,7 @@ from beam_volumes.storage.formats.format import (
     OpenRequest,
     Options,
     OutputRequest,
+    codec_and_level,
 )
 from beam_volumes.storage.formats.hdf5 import layouts
 from beam_volumes.storage.formats.hdf5.arrays import ATTRIBUTES, Paths
@@ -36,7 +37,6 @@ from beam_volumes.storage.formats.hdf5.filters import (
     DEFLATE,
     LZF,
     SHUFFLE,
-    checked_codec,
     shorter,
     shuffled,
 )
@@ -53,6 +53,8 @@ _MISSING = (
     '``"error"`` (the default) or ``"fill"``',
     "Whether files that a virtual dataset rests on and that are lost are an error, or read as fill values.",
 )
+#: Codecs, with the level each has by default.
+CODECS: dict[str, int | None] = {"gzip": 1, "lzf": None, "none": None}
 #: Bytes of a unit's file before its data: which filters were left out.
 _MASK = struct.Struct("<I")
 
@@ -130,7 +132,10 @@ class Hdf5(NumberedUnits):
                 f"{name}: dataset={dataset!r}; give a path in the file, e.g. 'volumes/raw'"
             )
         return Layout(
-            chunk, None, checked_codec(name, wanted.option("codec", "gzip")), {"dataset": path}
+            chunk,
+            None,
+            codec_and_level(name, wanted.option("codec", "gzip"), "HDF5", CODECS),
+            {"dataset": path},
         )
 
     def copies(self, d: Description) -> int:

@@ -92,12 +92,7 @@ def _imaris(file: Any, name: str, level: int | None) -> Array | None:
     )
     found = _imaris_part(file, present(file, paths[0], name), level, channels[0])
     names = [text_of(got(file, f"DataSetInfo/Channel {c}"), "Name") or str(c) for c in channels]
-    return replace(
-        found,
-        paths=paths,
-        apart=("t", "c"),
-        channels=tuple(names),
-    )
+    return replace(found, paths=paths, apart=("t", "c"), channels=tuple(names))
 
 
 def _imaris_part(file: Any, node: Any, level: int, channel: int) -> Array:

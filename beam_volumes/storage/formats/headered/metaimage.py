@@ -61,15 +61,8 @@ _SAME = {
 #: The units that a file can have: others are written as one of them.
 _UNITS = {"micrometer": "um", "millimeter": "mm", "centimeter": "cm"}
 _AS = {
-    "picometer": "micrometer",
-    "angstrom": "micrometer",
-    "nanometer": "micrometer",
-    "mil": "micrometer",
-    "inch": "millimeter",
-    "decimeter": "millimeter",
-    "foot": "millimeter",
-    "meter": "millimeter",
-    "kilometer": "millimeter",
+    **dict.fromkeys(("picometer", "angstrom", "nanometer", "mil"), "micrometer"),
+    **dict.fromkeys(("inch", "decimeter", "foot", "meter", "kilometer"), "millimeter"),
 }
 
 

@@ -448,14 +448,8 @@ def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
 #: As what units of length are written, and how many of it one has.
 _WRITTEN = {"meter": 1, "millimeter": 2, "micrometer": 3}
 _AS = {
-    "picometer": "micrometer",
-    "angstrom": "micrometer",
-    "nanometer": "micrometer",
-    "centimeter": "millimeter",
-    "mil": "micrometer",
-    "inch": "millimeter",
-    "decimeter": "millimeter",
-    "foot": "millimeter",
+    **dict.fromkeys(("picometer", "angstrom", "nanometer", "mil"), "micrometer"),
+    **dict.fromkeys(("centimeter", "inch", "decimeter", "foot"), "millimeter"),
     "kilometer": "meter",
 }
 

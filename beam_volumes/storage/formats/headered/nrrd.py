@@ -62,13 +62,7 @@ _TYPES = {
         "int64",
         "int64_t",
     ),
-    "u8": (
-        "ulonglong",
-        "unsigned long long",
-        "unsigned long long int",
-        "uint64",
-        "uint64_t",
-    ),
+    "u8": ("ulonglong", "unsigned long long", "unsigned long long int", "uint64", "uint64_t"),
     "f4": ("float",),
     "f8": ("double",),
 }
@@ -392,9 +386,7 @@ def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[fl
 
 
 def _per_axis_unit(
-    fields: Mapping[str, str],
-    places: Sequence[int],
-    *lengths: list[float] | None,
+    fields: Mapping[str, str], places: Sequence[int], *lengths: list[float] | None
 ) -> tuple[str | None, list[list[float] | None]]:
     """Lengths along all axes, those of space in one unit; none where they cannot be compared."""
     every = _texts(fields.get("units", ""))

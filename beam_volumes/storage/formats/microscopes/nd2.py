@@ -213,12 +213,7 @@ def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneIm
 
 
 def _planes(
-    where: str,
-    path: str,
-    facts: _Facts,
-    loops: Mapping[str, int],
-    count: int,
-    dataset: str | None,
+    where: str, path: str, facts: _Facts, loops: Mapping[str, int], count: int, dataset: str | None
 ) -> _Frames:
     """The frames of a position, of so many samples in a pixel, once the file can hold them."""
     attributes = facts.attributes

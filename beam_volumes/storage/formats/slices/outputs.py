@@ -186,10 +186,7 @@ class TiffSlices(SliceOutput):
     ending = ".tif"
     dtypes = DTYPES
     max_channels = 1000
-    options: ClassVar[Options] = {
-        **SliceOutput.options,
-        "codec": CODEC_OPTION,
-    }
+    options: ClassVar[Options] = {**SliceOutput.options, "codec": CODEC_OPTION}
 
     def layout(self, wanted: OutputRequest) -> Layout:
         codec = codec_of(wanted.name, wanted.option("codec"), "none")

@@ -38,12 +38,7 @@ class Parquet(TableFormat):
         return buffer.getvalue()
 
     def problems(
-        self,
-        name: str,
-        place: Spec,
-        shards: list[str],
-        noted: Mapping[str, Any],
-        checksums: bool,
+        self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any], checksums: bool
     ) -> Iterator[str]:
         import pyarrow as pa
         import pyarrow.parquet as pq

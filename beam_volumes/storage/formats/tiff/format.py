@@ -164,12 +164,7 @@ class _Image:
 
     @classmethod
     def of(
-        cls,
-        tiff: tifffile.TiffFile,
-        chain: Chain,
-        file: File,
-        place: Place,
-        request: OpenRequest,
+        cls, tiff: tifffile.TiffFile, chain: Chain, file: File, place: Place, request: OpenRequest
     ) -> _Image:
         dataset, level = request.dataset, request.level
         if tiff.is_ndpi:

@@ -283,10 +283,7 @@ class Page:
                     ]
 
     def _tiles(
-        self,
-        at: tuple[int, int, int],
-        rows: range,
-        wanted: tuple[int, int],
+        self, at: tuple[int, int, int], rows: range, wanted: tuple[int, int]
     ) -> Iterator[tuple[int, np.ndarray]]:
         """The tiles or strips of a column, decoded, each with the row of the page that it begins with.
 
