@@ -184,7 +184,7 @@ def of_volume(source: Source) -> Facts:
         facts["channels"] = list(space.channels)
     if source.remark:
         facts["reading"] = source.remark
-    files = stored(source)
+    files = stored(source.reader.extents)
     if files is not None:
         facts["stored"] = files._asdict()
     facts["sweep"] = _sweep(source)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import kvstore_spec
 from beam_volumes.storage.sources.source import Source
 
@@ -21,14 +22,13 @@ class Stored(NamedTuple):
     is_all: bool  #: Whether there are no more
 
 
-def stored(source: Source, most: int = _MAXIMUM) -> Stored | None:
+def stored(extents: Iterable[Extent], most: int = _MAXIMUM) -> Stored | None:
     """The files of a volume and their bytes; None where no disk has them."""
     files = size = 0
     seen: set[tuple[int, int]] = set()
-    extents = source.reader.extents
-    if not extents:
-        return None
     for extent in extents:
+        if extent.hidden_by is not None:
+            return None
         spec = kvstore_spec(extent.store) if isinstance(extent.store, str) else extent.store
         if spec.get("driver") != "file":
             return None
@@ -43,7 +43,7 @@ def stored(source: Source, most: int = _MAXIMUM) -> Stored | None:
                 if (status.st_dev, status.st_ino) not in seen:  # a link leads to what was counted
                     seen.add((status.st_dev, status.st_ino))
                     files, size = files + 1, size + status.st_size
-    return Stored(files, size, True)
+    return Stored(files, size, True) if files else None
 
 
 def others(source: Source, path: str) -> list[str]:

@@ -12,14 +12,13 @@ import bisect
 import os
 import threading
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.positioned import kept_of, reading
 
 #: States of a decoder that are kept for a file: of about 40 KiB each.
 MARKS = 256
@@ -72,7 +71,7 @@ class Inflated:
 
     def read(self, position: int, size: int) -> bytes:
         """Read decoded bytes; a stream that is cut off or damaged is a `VolumeError`."""
-        with self._reading() as handle:
+        with reading(self.path) as handle:
             if position >= self._frontier.position:
                 # Nobody has been here: one thread at a time goes on, and leaves marks.
                 with self._going_on:
@@ -88,7 +87,7 @@ class Inflated:
 
     def length(self) -> int:
         """How many bytes the stream holds: it is decoded to its end, once."""
-        with self._reading() as handle, self._going_on:
+        with reading(self.path) as handle, self._going_on:
             state = self._frontier
             try:
                 while self._step(state, handle, min(_OUTPUT, self.spacing)):
@@ -169,19 +168,6 @@ class Inflated:
     def _new(self) -> Any:
         return zlib.decompressobj(_WBITS[self.kind])
 
-    @contextmanager
-    def _reading(self) -> Iterator[int]:
-        try:
-            handle = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            raise VolumeError(
-                f"{self._name} cannot be read: {error.strerror or error}; restore it"
-            ) from None
-        try:
-            yield handle
-        finally:
-            os.close(handle)
-
     @property
     def _name(self) -> str:
         return printable(self.path)
@@ -189,16 +175,9 @@ class Inflated:
 
 def inflated(path: str, kind: str, start: int, nbytes: int) -> Inflated:
     """The stream at a position of a file; the process keeps states of its decoder."""
-    try:
-        found = os.stat(path)
-    except OSError as error:
-        raise VolumeError(
-            f"{printable(path)} cannot be read: {error.strerror or error}; restore it"
-        ) from None
-    key = f"inflated {path} {kind} {start} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
-    return opened(
-        key, lambda: Inflated(path, kind, start, nbytes, max(SPACING, -(-nbytes // MARKS)))
-    )
+    spacing = max(SPACING, -(-nbytes // MARKS))
+    make = partial(Inflated, path, kind, start, nbytes, spacing)
+    return kept_of(f"inflated {kind} {start}", path, make)  # type: ignore[no-any-return]
 
 
 def beginning(path: str, size: int) -> bytes:
