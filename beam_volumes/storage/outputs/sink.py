@@ -36,15 +36,8 @@ from beam_volumes.storage.sources.pyramid import (
 from beam_volumes.storage.sources.source import Source, digest
 
 
-@dataclass(frozen=True, eq=False)
-class Sink(PartedOutput, OwnedOutput):
-    """An output array: what it is to be, and all that a run does with it.
-
-    How that is done, its format knows.
-    """
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+class OwnedArray(PartedOutput, OwnedOutput):
+    """An output array as its format makes and recognises it."""
 
     @property
     def writer(self) -> WritableFormat:
@@ -63,16 +56,8 @@ class Sink(PartedOutput, OwnedOutput):
         return self.format
 
     @property
-    def stores_empty(self) -> bool:
-        """Whether units of zeros alone are stored too."""
-        return self.scratch or not self.writer.omits_empty
-
-    def holds(self, dtype: np.dtype) -> bool:
-        """Whether voxels of a dtype come back from it as they were."""
-        voxels = np.dtype(bool) if self.mask else self.dtype
-        return dtype == voxels and not self.writer.loses(self)
-
-    # whose it is
+    def provenance_key(self) -> str:
+        return self.writer.provenance_key(self)
 
     @cached_property
     def _documents(self) -> dict[str, Content]:
@@ -82,10 +67,6 @@ class Sink(PartedOutput, OwnedOutput):
     @property
     def _key(self) -> str:
         return next(iter(self._documents))
-
-    @property
-    def provenance_key(self) -> str:
-        return self.writer.provenance_key(self)
 
     def _found(self) -> bytes | None:
         return self.writer.found(Place.of(self.home))
@@ -131,7 +112,26 @@ class Sink(PartedOutput, OwnedOutput):
         home = Place.of(self.home)
         return {name: parsed_json(home.read(name) or b"{}") for name in self._documents}
 
-    # using it
+
+@dataclass(frozen=True, eq=False)
+class Sink(OwnedArray):
+    """An output array: what it is to be, and all that a run does with it.
+
+    How that is done, its format knows.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def stores_empty(self) -> bool:
+        """Whether units of zeros alone are stored too."""
+        return self.scratch or not self.writer.omits_empty
+
+    def holds(self, dtype: np.dtype) -> bool:
+        """Whether voxels of a dtype come back from it as they were."""
+        voxels = np.dtype(bool) if self.mask else self.dtype
+        return dtype == voxels and not self.writer.loses(self)
 
     def open(self) -> ts.TensorStore:
         """The handle for `write_units`, with domain ``[0, shape)`` of z, y, x, shared by this process.
