@@ -91,20 +91,12 @@ def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
 
 
 class _Walk:
-    """What can be reached from an object.
-
-    Attributes
-    ----------
-    found : dict
-        The extents that were found, by what tells them apart.
-    hidden : dict
-        What hides which stores it reads.
-    """
+    """What can be reached from an object."""
 
     def __init__(self, texts: bool) -> None:
         self._with_texts = texts
-        self.found: dict[str, Extent] = {}
-        self.hidden: dict[str, None] = {}
+        self.found: dict[str, Extent] = {}  #: By what tells them apart
+        self.hidden: dict[str, None] = {}  #: What hides which stores it reads
         self._seen: dict[int, Any] = {}  # kept alive, so that no number is used twice
         self._texts: set[str] = set()
 
