@@ -103,7 +103,9 @@ def open(
             if value is not None:
                 raise ValueError(f"{name}={value!r} is for files and arrays; this is {path!r}")
         volume = volume_of(path, None if axes is None else letters_of(axes))
-        return Volume(volume.nodes, stated_space(volume.space, repr(path), voxel_size, unit, origin))
+        return Volume(
+            volume.nodes, stated_space(volume.space, repr(path), voxel_size, unit, origin)
+        )
     source = open_source(
         path,
         voxel_size=voxel_size,

@@ -49,7 +49,15 @@ from beam_volumes.runs.record import (
     unseal,
 )
 from beam_volumes.storage.places.claims import ANY, Superseded, Watched, lost
-from beam_volumes.storage.places.place import Place, Spec, sibling, is_local, join, kvstore_spec, url
+from beam_volumes.storage.places.place import (
+    Place,
+    Spec,
+    is_local,
+    join,
+    kvstore_spec,
+    sibling,
+    url,
+)
 
 #: Slabs per folder.
 FOLDER = 1000
