@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.kernels import cache
 from beam_volumes.plan.cost.machine import peak_memory
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.storage.places import context
@@ -43,6 +44,7 @@ FORBIDDEN = (
 ALLOWED = [
     *{os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())},
     os.path.realpath(Path(bv.__file__).parent),
+    os.path.realpath(cache.folder()),  # planning calls a few kernels
     "/proc",
     "/sys",
     os.devnull,
