@@ -123,13 +123,13 @@ SAID = {
     },
     "looking.md": {"A section that takes more": "tests/show/test_preview.py"},
     "networks.md": {
-        "a run whose weights have changed": "tests/ops/networks/test_predict.py"
+        "A run is refused if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
         "Pickles and files of weights": "tests/ops/networks/test_torch_files.py"
         "::test_what_is_no_network_is_refused",
         "A network that makes NaN": "tests/ops/networks/test_predict.py"
         "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
-        "Turns that make an offset": "tests/ops/networks/test_predict.py"
+        "Rotations that produce an offset": "tests/ops/networks/test_predict.py"
         "::test_pairs_that_cannot_be_turned_are_refused",
         "A run that is resumed": "tests/ops/networks/test_predict.py"
         "::test_recipes_and_resumed_runs_know_the_file",
