@@ -135,8 +135,7 @@ SAID = {
         "::test_recipes_and_resumed_runs_know_the_file",
     },
     "pipelines.md": {"a halo that is too small": "tests/transforms/test_slabs.py"},
-    "pyramids.md": {"A volume that has levels": "tests/storage/test_added_levels.py"},
-    "python.md": {"[coverage.md](../reference/coverage.md) lists": PROSE},
+    "pyramids.md": {"A volume that already has levels": "tests/storage/test_added_levels.py"},
     "recipes.md": {"Tags are refused": (tags, "tag")},
     "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "runs.md": {
