@@ -125,7 +125,7 @@ SAID = {
     "networks.md": {
         "A run is refused if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
-        "Pickles and files of weights": "tests/ops/networks/test_torch_files.py"
+        "Pickles and files that contain": "tests/ops/networks/test_torch_files.py"
         "::test_what_is_no_network_is_refused",
         "A network that makes NaN": "tests/ops/networks/test_predict.py"
         "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
@@ -140,7 +140,7 @@ SAID = {
     "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "runs.md": {
         "With neither, an output": (existing, "overwrite=True"),
-        "If anything else is in its folder": "tests/storage/test_overwrite.py"
+        "If there is anything else in its folder": "tests/storage/test_overwrite.py"
         "::test_foreign_files_in_an_output_are_not_deleted",
         "An output that is one of the run's own inputs": (own_input, "v.zarr"),
     },
