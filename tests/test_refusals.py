@@ -65,21 +65,21 @@ OUTSIDE = (header_elsewhere, "outside")
 #: covers it, or PROSE.
 SAID = {
     "differences.md": {
-        "This page has what differs": PROSE,
+        "This page lists the differences": PROSE,
         '`mode="wrap"` is refused': (lambda _: bv.gaussian_filter(V, 1, mode="wrap"), "wrap"),
         "`wrap` and `grid-wrap`": (lambda _: bv.median_filter(V, 3, mode="grid-wrap"), "wrap"),
-        "`median_filter` of uint8": (
+        "For example, `median_filter` of uint8": (
             lambda _: bv.median_filter(V, 3, mode="constant", cval=-1),
             "cval=-1",
         ),
-        "NaN is refused, or no extremum": (
+        "NaN is refused, or is not an extremum": (
             lambda _: bv.compute(bv.reconstruction(V * np.nan, V * np.nan), runner=None),
             "NaN",
         ),
         "`iterations=0`": (lambda _: bv.binary_dilation(M, iterations=0), "iterations=0"),
         "There is one mode for all axes": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
         "Memory that is too small": "tests/ops/test_geometry.py",
-        "the other way is not offered": (
+        "`use_gaussian_derivatives=False` is not offered": (
             lambda _: bv.hessian_matrix(V, use_gaussian_derivatives=False),
             "use_gaussian_derivatives",
         ),
