@@ -36,10 +36,10 @@ FUNCTIONS = [
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
     ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv", "scikit-image on float64", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
-    ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 where the least voxel decides"),
+    ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 if the smallest voxel decides"),
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
-     "2; of percentiles, one for each 8 bits and one"),
-    ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, else 3"),
+     "2; for percentiles, one for each 8 bits and one"),
+    ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
     ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
      "1; 2"),
     ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
@@ -61,7 +61,7 @@ FUNCTIONS = [
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("predict", "one pass of ONNX Runtime over the whole, bit for bit; blended: numpy, within 1 ulp", "patches", "1"),
     ("pad", "numpy, bit for bit", "regrid", "1"),
-    ("flip transpose", "numpy", "regrid", "1; of what is computed, to reverse z or reorder axes, 2"),
+    ("flip transpose", "numpy", "regrid", "1; 2 to reverse z or reorder axes of an expression"),
     ("downsample", "tensorstore (means of floats: summed in float64), bit for bit", "regrid", "1"),
     ("upsample shift zoom affine_transform rotate", "scipy, bit for bit", "regrid", "1"),
     ("coordinates", "numpy", "regrid", "1"),
@@ -70,12 +70,12 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
-    ("percentile", "numpy, `array_equal`", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 of short lines, else one for each 8 bits"),
+    ("percentile", "numpy, `array_equal`", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 for short lines, otherwise one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
-     "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
-    ("threshold_moments", "the formula of ITK and Fiji; SimpleITK", "number", "1 for integers to 16 bits, else 2"),
-    ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
-     "1 for integers to 16 bits, else 2"),
+     "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, otherwise 2"),
+    ("threshold_moments", "the formula of ITK and Fiji; SimpleITK", "number", "1 for integers to 16 bits, otherwise 2"),
+    ("threshold_multiotsu", "scikit-image, and an exhaustive search", "number",
+     "1 for integers to 16 bits, otherwise 2"),
     ("label", "scipy, `array_equal`; `by_value` scikit-image", "across", "2"),
     ("remove_small_objects remove_small_holes clear_border apply_hysteresis_threshold",
      "scikit-image", "across", "2"),
@@ -88,19 +88,19 @@ FUNCTIONS = [
     ("local_maxima local_minima", "scikit-image", "across", "2"),
     ("peak_local_max", "scikit-image", "table", "2"),
     ("distance_transform_cdt", "scipy, `array_equal`", "across", "2, or 4 where planes do not fit in memory"),
-    ("cumsum", "numpy with an axis, which is 0 by default", "integers across along the first axis, floats slice by slice; else along whole rows or columns", "2; 1"),
-    ("regionprops_table", "scikit-image on float64", "table", "1; of `label`, its second"),
-    ("region_adjacency", "a count of all faces in numpy", "table", "1; of `label`, its second"),
+    ("cumsum", "numpy with an axis, which is 0 by default", "integers across along the first axis, floats slice by slice; otherwise along whole rows or columns", "2; 1"),
+    ("regionprops_table", "scikit-image on float64", "table", "1; for `label`, its second"),
+    ("region_adjacency", "a count of all faces in numpy", "table", "1; for `label`, its second"),
     ("watershed", "the forest of edges in order, in Python; scikit-image except where floods meet", "across",
      "2; 3 with `markers=`"),
     ("map_instances", "a loop over all tiles, in Python", "across", "2"),
     ("stitch", "a loop over all blocks, in Python", "across", "2"),
     ("watershed_affinities", "the forest of edges in order, in Python", "across", "2; 3 with `min_size=`"),
-    ("agglomerate cut", "a greedy loop over all pairs", "table", "those of its table"),
+    ("agglomerate cut", "a greedy loop over all pairs", "table", "the sweeps of its table"),
     ("find_objects", "scipy", "list", "1"),
     ("labeled_comprehension", "scipy", "array", "1, and each object's box"),
     ("for_each_label", "scipy's `labeled_comprehension`", "table", "1, and each object's box"),
-    ("outlines", "shapely on the squares of pixels", "table", "1; of `label`, its second"),
+    ("outlines", "shapely on the squares of pixels", "table", "1; for `label`, its second"),
     ("meshes", "closed surfaces of the objects' extents and volumes", "table", "1, and each object's box"),
     ("boundary_scores", "`skimage.segmentation.find_boundaries`", "number", "1"),
     ("contingency segment_iou", "counts of all pairs in numpy", "table", "1"),
@@ -121,18 +121,17 @@ FAMILIES = {
     "labels": ("across", "2"),
     "networks": ("patches", "1"),
 }
-#: What is said of such a function: no test names a reference for it here.
-NO_TWIN = "no twin"
+#: In place of the reference of such a function, which no test names here.
+NO_TWIN = "no reference"
 
-#: What is no operation.
+#: Functions that are not operations.
 AROUND = "open plan compute verify probe_model"
 
-_WHOLE = "reaches through the whole volume in no order that sweeps have"
-_SPLINES = "splines reach through the whole volume; orders 0 and 1 need none"
+_SPLINES = "splines depend on the whole volume; orders 0 and 1 need none"
 _FOURIER = "a Fourier transform needs the whole volume at once"
-_PER_LABEL = "for each label: `regionprops_table`"
+_PER_LABEL = "for values of each label, use `regionprops_table`"
 
-#: Of scipy.ndimage, what has another name here (then `ours` says which) or is left out, and why.
+#: Functions of scipy.ndimage with another name here, or none, and the reason.
 SCIPY = {
     "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
     "fourier_ellipsoid": ("", _FOURIER),
@@ -140,13 +139,13 @@ SCIPY = {
     "fourier_shift": ("shift", f"in space, linear between voxels: {_FOURIER}"),
     "fourier_uniform": ("uniform_filter", f"in space: {_FOURIER}"),
     "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
-    "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function has whole lines, of which a sweep along z "
-                         "holds no more than the slices that it needs"),
-    "geometric_transform": ("affine_transform", "other maps may need any voxel for any other"),
-    "iterate_structure": ("ball cross cube", "of any radius; morphology has `iterations=`"),
-    "map_coordinates": ("affine_transform", "other maps may need any voxel for any other"),
+    "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function gets whole lines, while a sweep along z "
+                         "only holds the slices that it needs"),
+    "geometric_transform": ("affine_transform", "in other maps, a voxel may depend on any other"),
+    "iterate_structure": ("ball cross cube", "with any radius; morphology has `iterations=`"),
+    "map_coordinates": ("affine_transform", "in other maps, a voxel may depend on any other"),
     "maximum": ("max", _PER_LABEL),
-    "median": ("percentile", "of the whole volume, `q=50`; not for each label"),
+    "median": ("percentile", "for the whole volume, `q=50`; not for each label"),
     "minimum": ("min", _PER_LABEL),
     "spline_filter": ("", _SPLINES),
     "spline_filter1d": ("", _SPLINES),
@@ -154,55 +153,55 @@ SCIPY = {
     "sum_labels": ("sum", _PER_LABEL),
     "value_indices": ("regionprops_table", "boxes and counts; lists of all voxels are as large as the volume"),
     "vectorized_filter": ("map_overlap", "a function of blocks"),
-    "watershed_ift": ("watershed", "basins of a total order instead of a queue; costs of the least pass"),
+    "watershed_ift": ("watershed", "basins of a total order instead of a queue; costs of the lowest pass"),
 }  # fmt: skip
 
-#: What functions of the same name do not take here, as values of parameters that they have.
+#: Values of parameters that functions of the same name do not accept here.
 VALUES = [
-    ("filters and morphology", "`mode=\"wrap\"`: a sweep along z cannot have the last slices when it needs the first"),
-    ("binary morphology", "`iterations=0` (until nothing changes): how far it reaches is not known beforehand; "
+    ("filters and morphology", "`mode=\"wrap\"`: a sweep along z does not have the last slices when it needs the first"),
+    ("binary morphology", "`iterations=0` (until nothing changes): its extent is not known beforehand; "
      "`binary_propagation` is the exact answer for dilations"),
-    ("binary_fill_holes, binary_propagation, label", "a `structure` that is not the same when reflected"),
+    ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection"),
     ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}"),
-    ("distance_transform_cdt", "a `metric` that is another structure than the two with names"),
-    ("affine_transform", "a matrix that reverses z, or for which a slice needs more than 256 others: they are held in memory"),
-    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: where the nearest voxel lies is not kept"),
+    ("distance_transform_cdt", "a `metric` other than the two with names"),
+    ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory"),
+    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: the position of the nearest voxel is not stored"),
 ]  # fmt: skip
 
 #: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
 PARAMETERS = {
     "scipy.ndimage": [
-        ("affine_transform rotate shift zoom", "prefilter", "of splines only"),
-        ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "how scipy iterates, not what"),
-        ("binary_fill_holes binary_propagation", "origin axes", "what is connected has no origin, and is so in all directions"),
-        ("binary_propagation", "border_value", "outside is background"),
+        ("affine_transform rotate shift zoom", "prefilter", "only used for splines"),
+        ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "changes how scipy iterates, not the result"),
+        ("binary_fill_holes binary_propagation", "origin axes", "connectivity has no origin, and applies to all directions"),
+        ("binary_propagation", "border_value", "the outside is background"),
         ("center_of_mass extrema histogram maximum_position mean minimum_position sum variance", "labels index",
-         "for each label: `regionprops_table`; `mask=` for one region"),
-        ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "distances alone are returned"),
-        ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "`truncate=` alone, of what they hand to `gaussian_filter`"),
-        ("generic_filter", "extra_keywords", "the function is compiled with positions; a closure has any"),
-        ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called by keywords: `extra_keywords=`"),
-        ("histogram", "min max", "its parameters are numpy's: `range=`"),
-        ("rotate", "axes", "it turns in the plane of y and x, slice by slice; others: `affine_transform`"),
+         "for values of each label, use `regionprops_table`; for one region, use `mask=`"),
+        ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "only distances are returned"),
+        ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
+        ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),
+        ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called with keywords: `extra_keywords=`"),
+        ("histogram", "min max", "as in numpy: `range=`"),
+        ("rotate", "axes", "it rotates in the plane of y and x, slice by slice; for others use `affine_transform`"),
     ],
     "skimage": [
-        ("watershed", "compactness offset watershed_line", "basins of a total order have no queue that these act on"),
-        ("local_maxima local_minima", "indices", "`peak_local_max` gives positions"),
-        ("peak_local_max", "labels num_peaks_per_label", "for each label: `for_each_label` gives it its box"),
-        ("reconstruction", "offset", "the centre of the footprint"),
-        ("clear_border", "bgval mask", "what is removed is 0, and the border is the volume's"),
-        ("difference_of_gaussians unsharp_mask", "channel_axis", "the axis c of a volume is one of channels by itself"),
-        ("frangi", "scale_range scale_step", "scikit-image's old names of `sigmas=`"),
-        ("hessian_matrix structure_tensor", "order", "elements are in the order of z, y, x"),
+        ("watershed", "compactness offset watershed_line", "these act on a queue, and basins of a total order have none"),
+        ("local_maxima local_minima", "indices", "`peak_local_max` returns positions"),
+        ("peak_local_max", "labels num_peaks_per_label", "for peaks of each label, use `for_each_label`"),
+        ("reconstruction", "offset", "always the centre of the footprint"),
+        ("clear_border", "bgval mask", "removed voxels are 0, and the border is the border of the volume"),
+        ("difference_of_gaussians unsharp_mask", "channel_axis", "the axis c of a volume always contains channels"),
+        ("frangi", "scale_range scale_step", "scikit-image's old names for `sigmas=`"),
+        ("hessian_matrix structure_tensor", "order", "elements are in the order z, y, x"),
         ("hessian_matrix", "use_gaussian_derivatives", "always True"),
         ("label", "return_num", "`Volume.num_labels`"),
         ("regionprops_table", "cache separator", "columns have scikit-image's names with `-`"),
-        ("regionprops_table", "intensity_image", "it is called `intensity=`"),
-        ("remove_small_holes", "area_threshold", "scikit-image's old name of `max_size=`"),
-        ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "it is counted here"),
-        ("threshold_isodata", "return_all", "the lowest is returned"),
-        ("threshold_li", "tolerance initial_guess iter_callback", "found from counts, until it stays where it is"),
-        ("threshold_minimum", "max_num_iter", "as many as scikit-image by default"),
+        ("regionprops_table", "intensity_image", "here `intensity=`"),
+        ("remove_small_holes", "area_threshold", "scikit-image's old name for `max_size=`"),
+        ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "the histogram is computed here"),
+        ("threshold_isodata", "return_all", "the lowest threshold is returned"),
+        ("threshold_li", "tolerance initial_guess iter_callback", "computed from counts, until convergence"),
+        ("threshold_minimum", "max_num_iter", "scikit-image's default"),
         ("unsharp_mask", "preserve_range", "always True"),
     ],
 }  # fmt: skip
@@ -236,14 +235,14 @@ STACK = {
     "abs, exp, log, sqrt": ("abs exp log sqrt", ""),
     "round, square": ("rint square", "numpy's"),
     "log10, sin, cos, tan, asin, acos, atan": ("log10 sin cos tan arcsin arccos arctan", ""),
-    "getMinMax, computeStats": ("min max mean std variance sum", "each by itself, in one sweep"),
+    "getMinMax, computeStats": ("min max mean std variance sum", "separate functions, computed in one sweep"),
     "histogram": ("histogram", "bins, not a table of values"),
     "discreteGaussian, convGauss": ("gaussian_filter", ""),
     "convolve, conv": ("convolve", ""),
     "finiteDiff": ("correlate1d", "with the weights of the difference"),
     "erode, dilate, opening, closing": (
         "binary_erosion binary_dilation binary_opening binary_closing", "with `structure=ball(r)`"),
-    "binaryFillHoles": ("binary_fill_holes", "of the whole volume"),
+    "binaryFillHoles": ("binary_fill_holes", "for the whole volume"),
     "connectedComponents and its translation tables": ("label", ""),
     "relabelComponents": ("remove_small_objects", "labels are not ordered by size"),
     "watershed": ("watershed", "basins of a total order instead of a queue"),
@@ -251,7 +250,7 @@ STACK = {
     "otsuThreshold": ("threshold_otsu", ""),
     "momentsThreshold": ("threshold_moments", ""),
     "threshold": ("greater_equal less_equal logical_and", "comparisons"),
-    "addNormalNoise": ("random_noise", "the numbers follow from a seed and the voxel's index"),
+    "addNormalNoise": ("random_noise", "the numbers are computed from a seed and the voxel's index"),
     "ImageConstantPad, createPadding": ("pad", ""),
     "permuteAxes": ("transpose", ""),
     "resampleAffineTrilinearSlices": ("affine_transform", "`order=1`"),
@@ -262,29 +261,29 @@ STACK = {
 INTRODUCTION = """\
 # Functions
 
-This page lists all functions, what the tests check each against, and how many sweeps over the volume it takes.
-Operations share sweeps: a chain takes as many as its longest row of operations that wait for each other. A sweep that
-only writes is counted with what it writes.
+This page lists all functions, the reference that tests compare them with, and their number of sweeps over the volume.
+Operations share sweeps: a chain takes as many as its longest sequence of dependent operations. A sweep that only writes
+is counted for the operation that it writes.
 
 | Kind | |
 | --- | --- |
-| pointwise | looks at one voxel; goes along with any sweep |
-| neighbourhood | needs a halo; goes along with any sweep |
-| regrid | has a shape of its own; goes along with any sweep |
-| number | is lazy; what uses it comes a sweep later |
-| across | reaches through the whole volume: found out in one sweep, merged, and written in the next |
-| table | is found out in a sweep and merged |
+| pointwise | uses one voxel; fused with any sweep |
+| neighbourhood | needs a halo; fused with any sweep |
+| regrid | returns another shape; fused with any sweep |
+| number | a lazy number; operations that use it need a later sweep |
+| across | depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes |
+| table | collected in one sweep and merged |
 """
 
 NOTES = """\
-`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: components that remain are numbered
-where they are found. A label volume (integers) is filtered by value, a mask by component.
+`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: it reuses the components that these
+have found. A label volume (integers) is filtered by value, and a mask by component.
 """
 
 
 SKELETONS = """\
-There is no `skeletonize`: thinning goes on from all sides until nothing changes, and each step rests on all steps
-before, so that slabs cannot be done apart. `for_each_label` hands each object to scikit-image's.
+There is no `skeletonize`. Thinning proceeds from all sides until nothing changes, and each step depends on all previous
+steps, so slabs cannot be processed independently. `for_each_label` can call scikit-image's function for each object.
 """
 
 
@@ -307,19 +306,19 @@ def page(without: Collection[str] = ()) -> str:
     transforms = [n for n, module in EXPORTS.items() if module == ".transforms" and n != "Slab"]
     around = [*AROUND.split(), *sorted(n for n in shown & _untold() if found_row(n) is None)]
     out.append(
-        f"These are steps for pipelines of your own: {_names(' '.join(transforms))}.\n"
-        f"Beside them there are {_names(' '.join(around))}.\n"
+        f"These are transforms for your own pipelines: {_names(' '.join(transforms))}.\n"
+        f"Other functions are {_names(' '.join(around))}.\n"
     )
-    out.append("## Beside other packages\n\n### scipy.ndimage\n")
+    out.append("## Compared with other packages\n\n### scipy.ndimage\n")
     same = sorted(set(ndimage.__all__) & shown)
-    out.append(f"The same name ({len(same)}): {_names(' '.join(same))}.\n")
+    out.append(f"Functions with the same name ({len(same)}): {_names(' '.join(same))}.\n")
     others = {name: answer for name, answer in SCIPY.items() if name not in shown}
     out.append(_table(("scipy.ndimage", "here", ""), _others(others)))
-    out.append("Functions of the same name do not take these values of parameters:\n")
+    out.append("Functions with the same name do not accept these values of parameters:\n")
     out.append(_table(("function", "without"), VALUES))
-    out.append("They do not have these parameters, beside `output=` which none has:\n")
+    out.append("They do not have these parameters. None of them has `output=`.\n")
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
-    out.append("### scikit-image\n\nFunctions of the same name do not have these parameters:\n")
+    out.append("### scikit-image\n\nFunctions with the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
     out.append(SKELETONS)
     out.append("### dask-image\n")
@@ -327,7 +326,7 @@ def page(without: Collection[str] = ()) -> str:
     for module, names in DASK.items():
         here = [n for n in names.split() if n not in known]
         if here:
-            out.append(f"`{module}`, the same name: {_names(' '.join(here))}.\n")
+            out.append(f"`{module}`, functions with the same name: {_names(' '.join(here))}.\n")
     there = {f"{m}.{n}": known[n] for m, names in DASK.items() for n in names.split() if n in known}
     out.append(_table(("dask-image", "here", ""), _others(there)))
     out.append("### StackProcessing\n")
@@ -341,7 +340,7 @@ def found_row(name: str) -> tuple[str, str, str, str] | None:
     Examples
     --------
     >>> found_row("median_filter")
-    ('`median_filter`', 'no twin', 'neighbourhood', '1')
+    ('`median_filter`', 'no reference', 'neighbourhood', '1')
     """
     _, room, *rest = EXPORTS[name].split(".")
     return (f"`{name}`", NO_TWIN, *FAMILIES[rest[0]]) if room == "ops" else None

@@ -94,9 +94,7 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
                 text.append(
                     f"**Checked against**: {against}. **Kind**: {kind}. **Sweeps**: {sweeps}."
                 )
-                text.append(
-                    "The words are explained [beside all functions](../reference/coverage.md)."
-                )
+                text.append("[All functions](../reference/coverage.md) explains these terms.")
             _write(folder / f"{name}.md", text)
     _write(folder / "index.md", [*index, _toctree(n for _, names in blocks for n in names)])
 

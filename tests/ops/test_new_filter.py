@@ -83,5 +83,5 @@ def test_help_and_ruff_ask_of_it_what_they_ask_of_others():
 def test_the_page_of_functions_finds_it():
     coverage = run_path(str(Path(__file__).parents[2] / "docs/coverage.py"))
     assert coverage["current"]()
-    row = "| `spread_filter` | no twin | neighbourhood | 1 |\n"
+    row = "| `spread_filter` | no reference | neighbourhood | 1 |\n"
     assert row in coverage["page"]() and row not in coverage["page"]({"spread_filter"})
