@@ -92,6 +92,13 @@ def phrases(text):
 
 
 @by_page
+def test_pages_for_users_do_not_lead_to_internals(page):
+    guides = {"get-started", "explanation", "how-to", "reference"}
+    if page == ROOT / "README.md" or page.parent.name in guides:
+        assert [link for link in LINK.findall(page.read_text()) if "internals/" in link] == []
+
+
+@by_page
 def test_phrases_to_avoid(page):
     found = list(phrases(page.read_text()))
     assert len(found) <= LEFT.get(str(page.relative_to(ROOT)), 0), found
