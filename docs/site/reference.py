@@ -114,7 +114,7 @@ def _transforms(folder: Path) -> None:
     names = [n for n, module in EXPORTS.items() if module == ".transforms" and n not in CLASSES]
     index = [
         "# Transforms\n",
-        "Steps of a Beam pipeline; [pipelines](../pipelines.md) has examples.\n",
+        "Steps of a Beam pipeline; [pipelines](../how-to/pipelines.md) has examples.\n",
     ]
     index.append("| transform | what it does |\n| --- | --- |")
     for name in names:
