@@ -1,25 +1,25 @@
 # make demo    the demonstration of the README (sets everything up by itself)
 # make test    the tests
-# make test-thorough    and those of them that take longer than a change can wait
+# make test-thorough    the slow tests
 # make formats and then
-# make test    the tests of files that need half a gigabyte of other packages, too
+# make test    the tests of file formats that need half a gigabyte of other packages, too
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
-# make docs    docs/reference/coverage.md and docs/images, from code
+# make docs    generate docs/reference/coverage.md and docs/images
 # make site    the documentation as a site, in build/site
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10
-# make bench   benchmarks against other ways to do the same
-# make clean   remove what the above have made
+# make bench   benchmarks that compare with other packages
+# make clean   remove everything that these commands created
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
 MINUTES ?= 10
-# Most tests start processes, and half the time of their imports is compiling what is not kept.
+# Most tests start processes. Without cached bytecode, half the time of their imports is compilation.
 unexport PYTHONDONTWRITEBYTECODE
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
-# uv installs in a fraction of the time. Where it cannot, pip does: of an index that only pip is told of.
+# uv is much faster. pip is the fallback, for example for an index that is only configured for pip.
 ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
@@ -30,7 +30,7 @@ INSTALL = install() { $(UV) "$$@" || $(PIP) install --quiet --no-compile "$$@"; 
 
 venv: $(VENV)/.checks
 
-# What running needs, and what checking needs on top: the demo does not wait for the latter.
+# Requirements for running, and additional ones for checking, which the demo does not wait for.
 $(VENV)/.ready: pyproject.toml setup.py
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet uv || true
@@ -44,7 +44,7 @@ $(VENV)/.checks: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(VENV)/bin/beam-volumes demo --out demo
 
-# Neighbours stay in one process, as far as it goes: they need the same kernels.
+# Adjacent tests run in one process if possible, since they need the same kernels.
 test: venv
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not thorough"
 
@@ -60,7 +60,7 @@ $(VENV)/.formats: $(VENV)/.checks
 engines: venv
 	PYTHON=$(abspath $(VENV))/bin/python engines/install.sh
 
-# One after the other: an engine takes all cores.
+# One after the other, since an engine uses all cores.
 test-engines: venv
 	$(VENV)/bin/python -m pytest tests/engines --durations=0 --durations-min=1
 

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# A standalone Flink cluster on this machine: a JobManager, two TaskManagers of two slots each, and the
-# pool of Python worker processes that they run a pipeline's steps in.
+# A standalone Flink cluster on this machine: a JobManager, two TaskManagers with two slots each, and a pool
+# of Python worker processes for the steps of a pipeline.
 #
-#   cluster.sh up DIR       start it, or what of it has ended, and print the options for Beam that name it
-#   cluster.sh down DIR     end whatever `up` started
+#   cluster.sh up DIR       start it, or restart missing processes, and print the options for Beam
+#   cluster.sh down DIR     stop all processes that `up` started
 #
-# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR, and DIR/work is
-# Flink's own until `down`. Its settings come from settings.yaml beside this script. FLINK_HOME, JOB_SERVER
-# and PYTHON say where things are: by default where `make venv engines` puts them. PYTHON must have apache-beam and this package; without
-# a JOB_SERVER Beam downloads its own. REST_PORT, RPC_PORT and POOL_PORT are the ports taken; SLOTS
-# is how many slots a TaskManager has instead.
+# DIR contains logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid). Flink uses DIR/work until
+# `down`. Settings come from settings.yaml in this folder. FLINK_HOME, JOB_SERVER and PYTHON are paths, by default
+# of the installation by `make venv engines`. PYTHON needs apache-beam and this package; without a JOB_SERVER Beam
+# downloads its own. REST_PORT, RPC_PORT and POOL_PORT are the ports; SLOTS is the number of slots of a TaskManager.
 set -euo pipefail
 usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 2 ] || usage
@@ -27,19 +26,19 @@ settings=(
   -Drest.address=localhost
   -Drest.port="$REST_PORT"
   -Dblob.server.port=0
-  # By default it is one for all clusters of a machine, and a TaskManager reads at its start whatever jars of
-  # jobs others have left there: gigabytes.
+  # By default all clusters of a machine share it, and a TaskManager reads all jars in it at its start, which
+  # can be gigabytes.
   -Dprocess.working-dir="$dir/work"
 )
 while IFS=': ' read -r key value; do
   settings+=(-D"$key=$value")
 done < <(grep '^[a-z]' "$here/settings.yaml")
-# Flink's scripts take from the environment, and not from -D, what Java itself is started with.
+# Flink's scripts take the options of Java itself from the environment, not from -D.
 FLINK_ENV_JAVA_OPTS_JM=$(sed -n 's/^env.java.opts.jobmanager: //p' "$here/settings.yaml")
 export FLINK_ENV_JAVA_OPTS_JM
 if [ -n "${SLOTS:-}" ]; then settings+=(-Dtaskmanager.numberOfTaskSlots="$SLOTS"); fi
 
-# start NAME COMMAND...: in the background unless it runs, its log and process id in DIR.
+# start NAME COMMAND...: run in the background unless it is running, with log and process id in DIR.
 start() {
   local name=$1
   shift
