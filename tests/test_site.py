@@ -35,7 +35,7 @@ def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_pictures_are_of_functions_that_are_there(site):
-    assert site("gallery")["PICTURES"].keys() <= EXPORTS.keys()
+    assert site("function_pictures")["PICTURES"].keys() <= EXPORTS.keys()
 
 
 def test_every_function_has_a_family(site):

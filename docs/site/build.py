@@ -1,8 +1,8 @@
 """Builds the documentation's site: ``make site``.
 
-Pages are the documents of this repository, and a page for each function, class, transform and verb. They
-are put together in a folder, from which Sphinx makes the site; a warning is an error. Then every link of
-the site is followed.
+Pages are the documents of this repository, a page for each notebook and each example of the gallery, and a
+page for each function, class, transform and verb. They are put together in a folder, from which Sphinx makes
+the site; a warning is an error. Then every link of the site is followed.
 
 Examples
 --------
@@ -21,10 +21,10 @@ ROOT = SITE.parents[1]
 sys.path[:0] = [str(ROOT), str(SITE)]
 
 from documents import copy_documents  # noqa: E402
-from gallery import draw_gallery  # noqa: E402
+from function_pictures import draw_functions  # noqa: E402
 from links import broken_links  # noqa: E402
-from notebooks import write_notebooks  # noqa: E402
-from reference import write_reference  # noqa: E402
+from reference import FAMILIES, write_reference  # noqa: E402
+from run_pages import write_gallery, write_tutorials  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
 
@@ -32,10 +32,11 @@ def build(site: Path) -> int:
     """Make the site in a folder, which is replaced; return an exit code."""
     with tempfile.TemporaryDirectory() as folder:
         pages = Path(folder)
-        pictures = draw_gallery(pages / "gallery")
+        pictures = draw_functions(pages / "functions_before_and_after")
         others = write_reference(pages, pictures)
-        shown = write_notebooks(ROOT / "docs/tutorials", pages / "notebooks")
-        others["notebooks"] = f"notebooks/{shown}"
+        write_tutorials(ROOT / "docs/tutorials", pages / "notebooks")
+        write_gallery(ROOT / "docs/gallery", pages / "gallery", FAMILIES)
+        others |= {part: f"{part}/index.md" for part in ("notebooks", "gallery")}
         copy_documents(ROOT, pages, others)
         shutil.rmtree(site, ignore_errors=True)
         options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(SITE)]

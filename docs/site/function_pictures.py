@@ -203,7 +203,7 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
 }
 
 
-def draw_gallery(folder: Path) -> dict[str, Path]:
+def draw_functions(folder: Path) -> dict[str, Path]:
     """Write a picture for each function that has something to show; return where, by function."""
     folder.mkdir()
     with tempfile.TemporaryDirectory() as stack:

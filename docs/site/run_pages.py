@@ -1,0 +1,172 @@
+"""Runs the notebooks of ``docs/tutorials`` and the scripts of ``docs/gallery``, and makes a page of each.
+
+A script begins with a docstring: its title, and its purpose. After that, ``# %%`` begins a cell. The comment
+that follows it is prose, and the rest of the cell is code.
+
+Cells run in this process, one after the other, in a temporary folder. The value of a cell's last line is
+shown as a notebook shows it: a picture, a table, or text.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from beam_volumes.base.exports import EXPORTS
+
+
+class Shown(NamedTuple):
+    """A cell that was run, or a text."""
+
+    #: "markdown" or "code".
+    kind: str
+    source: str
+    printed: str = ""
+    #: The value of the last line, or None.
+    value: Any = None
+
+
+class Page(NamedTuple):
+    """A page that was written."""
+
+    name: str
+    title: str
+    #: Its first paragraph.
+    about: str
+
+
+def run(path: Path) -> Iterator[Shown]:
+    """Run a notebook or a script in a temporary folder, from top to bottom."""
+    known: dict[str, Any] = {}
+    cells = list(_cells(path))
+    with tempfile.TemporaryDirectory() as folder, _inside(folder):
+        for kind, source in cells:
+            if kind == "markdown":
+                yield Shown(kind, source)
+                continue
+            tree = ast.parse(source)
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            printed, value = io.StringIO(), None
+            with contextlib.redirect_stdout(printed):
+                exec(compile(tree, path.name, "exec"), known)
+                if isinstance(last, ast.Expr):
+                    value = eval(compile(ast.Expression(last.value), path.name, "eval"), known)
+            yield Shown(kind, source, printed.getvalue(), value)
+
+
+def _cells(path: Path) -> Iterator[tuple[str, str]]:
+    """The cells of a notebook or a script: their kind and their text."""
+    text = path.read_text()
+    if path.suffix == ".ipynb":
+        for cell in json.loads(text)["cells"]:
+            yield cell["cell_type"], "".join(cell["source"])
+        return
+    docstring = ast.parse(text).body[0]
+    title, _, purpose = ast.literal_eval(docstring.value).partition("\n")  # type: ignore[attr-defined]
+    yield "markdown", f"# {title}\n\n{purpose.strip()}"
+    rest = "".join(text.splitlines(keepends=True)[docstring.end_lineno :]).lstrip()
+    for cell in re.split(r"^# %%\n", rest, flags=re.MULTILINE):
+        comment, code = re.fullmatch(r"((?:#[^\n]*\n)*)(.*)", cell, re.DOTALL).groups()  # type: ignore[union-attr]
+        prose = re.sub(r"^# ?", "", comment, flags=re.MULTILINE).strip()
+        if prose:
+            yield "markdown", prose
+        if code.strip():
+            yield "code", code.strip()
+
+
+@contextlib.contextmanager
+def _inside(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def write_tutorials(folder: Path, pages: Path) -> None:
+    """Write a page for each notebook, and ``index.md``, which lists them."""
+    pages.mkdir()
+    entries = [_write(notebook, pages, "..") for notebook in sorted(folder.glob("*.ipynb"))]
+    listed = "\n".join(f"- [{page.title}]({page.name}.md). {page.about}" for page in entries)
+    (pages / "index.md").write_text(
+        "# Notebooks\n\nNotebooks that make their data and run in seconds. They are in `docs/tutorials`."
+        f"\n\n{listed}\n\n{_toctree(page.name for page in entries)}"
+    )
+
+
+def write_gallery(folder: Path, pages: Path, families: Mapping[str, str]) -> None:
+    """Write a page for each script, and ``index.md``, which lists them by family.
+
+    Parameters
+    ----------
+    folder : Path
+        The scripts, in a folder for each family.
+    pages : Path
+        The folder of the pages, which is made.
+    families : mapping
+        Titles of families, by the names of their folders. Families without a folder are skipped.
+    """
+    parts = [
+        "# Gallery\n\nShort examples of every family of functions. Each makes its data and runs in seconds. "
+        "The scripts are in `docs/gallery`."
+    ]
+    for family, title in families.items():
+        scripts = sorted((folder / family).glob("*.py"))
+        if scripts:
+            (pages / family).mkdir(parents=True)
+            entries = [_write(script, pages / family, "../..") for script in scripts]
+            rows = "\n".join(_row(family, page) for page in entries)
+            names = (f"{family}/{page.name}" for page in entries)
+            parts.append(f"## {title}\n\n| | |\n| --- | --- |\n{rows}\n\n{_toctree(names)}")
+    (pages / "index.md").write_text("\n\n".join(parts))
+
+
+def _row(family: str, page: Page) -> str:
+    place = f"{family}/{page.name}"
+    picture = f"[![{page.title}]({place}.png){{.thumbnail}}]({place}.md)"
+    return f"| {picture} | [{page.title}]({place}.md). {' '.join(page.about.split())} |"
+
+
+def _toctree(names: Any) -> str:
+    return "```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
+
+
+def _write(path: Path, pages: Path, root: str) -> Page:
+    """Run a notebook or a script; write its page, and its last picture as its thumbnail.
+
+    The page ends with links to the functions that it calls. They lie in the folder `root` of the site.
+    """
+    cells = list(run(path))
+    text = "\n\n".join(map(_markdown, cells))
+    names = sorted({*re.findall(r"\bbv\.(\w+)\(", text)} & EXPORTS.keys())
+    links = (f"[`{n}`]({root}/functions/{n}.md)" for n in names if EXPORTS[n].startswith(".ops."))
+    (pages / f"{path.stem}.md").write_text(f"{text}\n\n**Functions**: {', '.join(links)}.\n")
+    pictures = [cell.value for cell in cells if hasattr(cell.value, "_repr_png_")]
+    if pictures:
+        (pages / f"{path.stem}.png").write_bytes(pictures[-1]._repr_png_())
+    title = text.partition("\n")[0].removeprefix("# ")
+    return Page(path.stem, title, text.split("\n\n")[1])
+
+
+def _markdown(shown: Shown) -> str:
+    """A cell, and what it shows, as MyST."""
+    if shown.kind == "markdown":
+        return shown.source
+    parts = [f"````python\n{shown.source}\n````"]
+    if shown.printed.strip():
+        parts.append(f"````text\n{shown.printed.rstrip()}\n````")
+    html = shown.value._repr_html_() if hasattr(shown.value, "_repr_html_") else None
+    if html:
+        parts.append(f'````{{raw}} html\n<div class="shown">{html}</div>\n````')
+    elif shown.value is not None:
+        parts.append(f"````text\n{shown.value!r}\n````")
+    return "\n\n".join(parts)
