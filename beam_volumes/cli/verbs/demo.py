@@ -22,8 +22,8 @@ from beam_volumes.plan.run_options import AUTO
 from beam_volumes.recipes.recipe import read_recipe
 
 RECIPE = """\
-# Cells of an electron-microscopy stack: denoise, take the background away, threshold the membranes,
-# clean up; label what they enclose, and measure it.
+# Cells of an electron-microscopy stack: denoise, subtract the background, threshold the membranes,
+# clean up; label and measure the enclosed regions.
 # Try:  beam-volumes run @/recipe.yaml --dry-run
 #       beam-volumes run @/recipe.yaml --set width=2.5 --overwrite
 #       beam-volumes run @/recipe.yaml --crop 0:32 --set out=@/trial

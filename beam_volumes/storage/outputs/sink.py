@@ -39,7 +39,7 @@ from beam_volumes.storage.sources.source import Source, digest
 class OwnedArray(PartedOutput, OwnedOutput):
     """An output array as its format makes and recognises it."""
 
-    @property
+    @cached_property
     def writer(self) -> WritableFormat:
         return registry.format_named(self.format)
 

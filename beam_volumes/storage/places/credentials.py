@@ -88,12 +88,16 @@ def refuse_variables(spec: Any, where: str) -> None:
 
 def with_secrets(spec: Any) -> Any:
     """A spec to be opened at once: environment variables that headers name have their values."""
+    return _filled_in(spec) if any(map(_VARIABLE.search, _headers(spec))) else spec
+
+
+def _filled_in(spec: Any) -> Any:
     if isinstance(spec, Mapping):
-        found = {name: with_secrets(value) for name, value in spec.items()}
+        found = {name: _filled_in(value) for name, value in spec.items()}
         if isinstance(found.get("headers"), list):
             found["headers"] = [_expanded(h) for h in found["headers"]]
         return found
-    return [with_secrets(item) for item in spec] if isinstance(spec, list | tuple) else spec
+    return [_filled_in(item) for item in spec] if isinstance(spec, list | tuple) else spec
 
 
 def as_given(spec: Any, given: Any) -> Any:
@@ -132,27 +136,29 @@ def _expanded(header: str) -> str:
     return _VARIABLE.sub(value, header)
 
 
+def _members(spec: Any) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
+    """All entries of a spec and of those that it is made of: the mapping, the key and the value."""
+    left = [spec]
+    while left:
+        item = left.pop()
+        if isinstance(item, Mapping):
+            yield from ((item, key, value) for key, value in item.items())
+            left += item.values()
+        elif isinstance(item, list | tuple):
+            yield from (({}, "", value) for value in item)
+            left += item
+
+
 def _headers(spec: Any) -> Iterator[str]:
     """All headers in a spec and in those that it is made of."""
-    if isinstance(spec, Mapping):
-        found = spec.get("headers")
-        if isinstance(found, list | tuple):
-            yield from (h for h in found if isinstance(h, str))
-        for value in spec.values():
-            yield from _headers(value)
-    elif isinstance(spec, list | tuple):
-        for item in spec:
-            yield from _headers(item)
+    for _, key, value in _members(spec):
+        if key == "headers" and isinstance(value, list | tuple):
+            yield from (h for h in value if isinstance(h, str))
 
 
-def _urls(spec: Any, is_path: bool = False) -> Iterator[str]:
+def _urls(spec: Any) -> Iterator[str]:
     """All addresses in a spec, and the paths that belong to one of an HTTP server."""
-    if isinstance(spec, Mapping):
-        web = spec.get("driver") == "http"
-        for key, value in spec.items():
-            yield from _urls(value, web and key == "path")
-    elif isinstance(spec, list | tuple):
-        for item in spec:
-            yield from _urls(item)
-    elif isinstance(spec, str) and (is_path or re.match(r"https?://", spec)):
-        yield spec
+    for owner, key, value in _members({"": spec}):
+        is_path = owner.get("driver") == "http" and key == "path"
+        if isinstance(value, str) and (is_path or re.match(r"https?://", value)):
+            yield value
