@@ -1,0 +1,40 @@
+"""Names in the package are the field's words, or words that say what a thing is."""
+
+import ast
+import re
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "beam_volumes"
+#: Names that have better ones: concurrency, placement, activity, limits as MAX and MIN.
+REPLACED = re.compile(
+    r"_*(Lie|lie_of|Crew|crew|busier|at_hand|NowAndThen|PartOfAll|Doing|let_go|may_write|ey|ex"
+    r"|volume_beside|Beside|merge_beside|Meet|wording|tiff_told|(MOST|LEAST)(_\w+)?)"
+)
+#: Words that are no names, and how often they still are; only less is right.
+FILLERS = re.compile(
+    r"_*(its|told|said|least|most|once|large|alone|held|seen|beside|apart|behind)_*", re.I
+)
+LEFT = 298
+
+
+def bound(tree):
+    """The names that a module gives: functions, classes, parameters, variables and attributes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+NAMES = [n for file in sorted(PACKAGE.rglob("*.py")) for n in bound(ast.parse(file.read_text()))]
+
+
+def test_replaced_names_stay_out():
+    assert len(NAMES) > 10_000
+    assert [name for name in NAMES if REPLACED.fullmatch(name)] == []
+
+
+def test_fillers_become_fewer():
+    assert sum(FILLERS.fullmatch(name) is not None for name in NAMES) <= LEFT
