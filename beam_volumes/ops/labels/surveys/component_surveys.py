@@ -103,7 +103,9 @@ class ComponentSurvey(Survey):
         return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
 
     def load(self, grid: Grid, limit_bytes: int, workers: int) -> MergeEstimate:
-        return MergeEstimate.of(grid, limit_bytes, self.radix, name=self.name, workers=workers)
+        return MergeEstimate.of(
+            grid, limit_bytes, self.radix, self.name, workers, _BEGUN + self.component_bytes
+        )
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
         return self.load(grid, 0, 1).of_slab(summary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ class Load:
     members: np.ndarray
     area: np.ndarray
     bytes: int  #: Per component, of what a step of the merge holds.
+    dense: float = 0.0  #: Components per voxel, of the slab that has the most.
 
     def total(self) -> Counter:
         """By node, over all slabs."""
@@ -65,6 +67,7 @@ class MergeEstimate(Reduction):
     radix: Triple | None  #: As of `component_flow`.
     #: Slabs in flight, if there can be fewer: a single one would have the memory of all.
     workers: int | None = None
+    slab_bytes: int = 0  #: Bytes that a sweep holds per component of its slab.
 
     @classmethod
     def of(
@@ -74,8 +77,9 @@ class MergeEstimate(Reduction):
         radix: Triple | None = None,
         name: str = "label",
         workers: int | None = None,
+        slab_bytes: int = 0,
     ) -> MergeEstimate:
-        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix, workers)
+        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix, workers, slab_bytes)
 
     def token(self) -> str:
         grid = self.grid
@@ -97,7 +101,8 @@ class MergeEstimate(Reduction):
             area[axis] += np.prod(shape) // shape[axis]
         up, _, _ = leaf(summary)
         nodes = Counter(loads(tree_of(self.grid, self.radix), up))
-        return Load((nodes,), members, area, bytes_per_component(summary.payload))
+        dense = len(summary.ids) / max(1, _labelled(self.grid.shape, shape))
+        return Load((nodes,), members, area, bytes_per_component(summary.payload), dense)
 
     def merge(self, a: Load, b: Load) -> Load:
         nodes = sorted((*a.nodes, *b.nodes), key=len)
@@ -109,7 +114,11 @@ class MergeEstimate(Reduction):
                 counter.update(largest_first.pop())  # adds
             largest_first.append(counter)
         return Load(
-            tuple(largest_first), a.members + b.members, a.area + b.area, max(a.bytes, b.bytes)
+            tuple(largest_first),
+            a.members + b.members,
+            a.area + b.area,
+            max(a.bytes, b.bytes),
+            max(a.dense, b.dense),
         )
 
     def finish(self, state: Load, values: tuple[Any, ...] = ()) -> np.int64:
@@ -135,9 +144,16 @@ class MergeEstimate(Reduction):
         each = " for each slab in flight" if self.workers is None else ""
         memory = f"{alone}a memory= that is larger by {more} MiB{each}"
         for step in _larger(self.grid):
+            if state.dense * _labelled(self.grid.shape, step) * self.slab_bytes > limit:
+                continue  # the sweep of such a slab would be refused
             if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= limit:
                 return f"use {alone}slab={step}, or {memory}"
         return f"no size of slabs would do; give {memory}"
+
+
+def _labelled(whole: Triple, step: Triple) -> int:
+    """Voxels that a slab labels: its own, and the planes that it shares with the next ones."""
+    return math.prod(min(n, s + 1) for n, s in zip(whole, step, strict=True))
 
 
 def _larger(grid: Grid) -> list[Triple]:
