@@ -32,7 +32,7 @@ Keyed: Any = Tuple[Tuple[int, ...], bytes]
 def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
     """A picklable value as pieces of few megabytes, compressed.
 
-    >>> some = [*pieces("ab" * 1000), *pieces([1, 2], most=8)]
+    >>> some = [*pieces("ab" * 1000), *pieces([1, 2], maximum=8)]
     >>> whole(some[::-1] + some)
     [[1, 2], 'abab...
     """
