@@ -142,7 +142,7 @@ def test_astype(source):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rounding_to_a_sinks_dtype_is_half_to_even_and_saturates(dtype):
     halves = np.array([-1e30, -129.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 254.5, 255.5, 1e30, np.nan])
-    from beam_volumes.graph.arithmetic import rounded
+    from beam_volumes.graph.core import rounded
 
     result = np.asarray(rounded(bv.open(halves.reshape(1, 3, 4)), np.dtype(dtype))).ravel()
     if np.dtype(dtype).kind in "iu":
