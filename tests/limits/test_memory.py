@@ -39,6 +39,12 @@ def blobs(shape):
     return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
 
 
+def cells(shape):
+    """A cell of 2,000 voxels after the other: as many as plans reckon with, where they know nothing."""
+    z, y, x = (np.arange(n) % 13 > 0 for n in shape)
+    return np.where(z[:, None, None] & y[:, None] & x, 200, 1).astype(np.uint8)
+
+
 def large_blobs(shape):
     """Blobs of some thousand voxels."""
     x = np.random.default_rng(0).random(shape, np.float32)
@@ -114,8 +120,9 @@ ACROSS = {
         chunk=(16, 512, 512),
         ours=240 * MIB,
         codec="zstd",
-        fill=blobs,
+        fill=cells,
         how={},
+        least=0.4,  # the rows of a slab and those of a merge are not there at the same time
     ),
     # As much again as a slab holds comes back to each: they must not all meet in memory.
     "distances": dict(
@@ -162,7 +169,7 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, name):
     case = (CASES | ACROSS)[name]
     how = case.get("codec"), case.get("fill", noise)
     source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], *how)
-    check_peak(source, tmp_path / "out.zarr", name, case)
+    check_peak(source, tmp_path / "out.zarr", name, case, case.get("least", 0.5))
 
 
 @thorough
