@@ -23,7 +23,6 @@ PARTS = {
         "docs/how-to/troubleshooting.md",
         "docs/how-to/pipelines.md",
         "examples/README.md",
-        "engines/README.md",
         "templates/flink/README.md",
         "templates/dataflow/README.md",
     ],
@@ -45,6 +44,7 @@ PARTS = {
     "Explanation": ["docs/explanation/concepts.md", "docs/explanation/memory.md"],
     "Internals": [
         "CONTRIBUTING.md",
+        "engines/README.md",
         "docs/internals/architecture.md",
         "docs/internals/rules.md",
         "docs/internals/glossary.md",
