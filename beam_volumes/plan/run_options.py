@@ -108,7 +108,7 @@ window : int, optional
         "PLACE",
         """\
 journal : str, os.PathLike or dict, optional
-    Where the journal is kept, instead of in the folder ``.run`` beside the first output.""",
+    Where the journal is kept, instead of in the folder ``.run`` next to the first output.""",
     )
     #: Whether the journal stays when the run has ended well.
     keep_journal: bool = True

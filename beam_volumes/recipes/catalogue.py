@@ -1,4 +1,4 @@
-"""The operations that recipes can name, with their parameters, read from signatures and docstrings.
+"""The keys of recipes, and the operations they can name, read from signatures and docstrings.
 
 There is no list to maintain: whatever `beam_volumes` exports that takes a volume or a table first, and no
 function, is an operation, and so is every ufunc that volumes support. Checks of recipes, the JSON schema, the
@@ -20,8 +20,29 @@ import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.elementwise import SUPPORTED
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.plan.run_options import RECIPE_OPTIONS
+from beam_volumes.storage.formats import registry
+
+#: The keys of a recipe. Checks, ``--set`` and the JSON schema share these and the next two.
+TOP = (
+    "description",
+    "variables",
+    "input",
+    "inputs",
+    "steps",
+    "output",
+    "outputs",
+    *RECIPE_OPTIONS,
+)
+#: The keys next to an input's path.
+OPEN_OPTIONS = (
+    *(name for name in inspect.signature(open_volume).parameters if name != "options"),
+    *registry.open_options(),
+)
+OUTPUT_KEYS = ("step", "dtype", "path", "format", *registry.options())
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
 #: The default in an entry's kind: the signature has it.

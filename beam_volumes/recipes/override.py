@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from beam_volumes.base.text import nearest
+from beam_volumes.recipes.catalogue import TOP
 from beam_volumes.recipes.document import MAX_BYTES, Entry, RecipeError, parse_value
-from beam_volumes.recipes.keys import TOP
 
 _TOP = tuple(key for key in TOP if key != "description")
 _SECTIONS = ("variables", "steps", "inputs")

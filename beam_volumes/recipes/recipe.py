@@ -13,9 +13,15 @@ from typing import Any
 
 from beam_volumes.base.text import counted, nearest
 from beam_volumes.plan.run_options import RECIPE_OPTIONS, RunOptions
-from beam_volumes.recipes.catalogue import Operation, footprints, operations
+from beam_volumes.recipes.catalogue import (
+    OPEN_OPTIONS,
+    OUTPUT_KEYS,
+    TOP,
+    Operation,
+    footprints,
+    operations,
+)
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
-from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS, TOP
 from beam_volumes.recipes.override import override, substitute
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.storage.places.place import Place

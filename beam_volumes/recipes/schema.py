@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS
-from beam_volumes.recipes.catalogue import Operation, Parameter, operations
-from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
+from beam_volumes.recipes.catalogue import (
+    OPEN_OPTIONS,
+    OUTPUT_KEYS,
+    Operation,
+    Parameter,
+    operations,
+)
 
 Schema = dict[str, Any]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from beam_volumes.base.text import nearest
-from beam_volumes.recipes.catalogue import Operation, operations
+from beam_volumes.recipes.catalogue import OPEN_OPTIONS, OUTPUT_KEYS, Operation, operations
 from beam_volumes.recipes.document import RecipeError
-from beam_volumes.recipes.keys import OPEN_OPTIONS, OUTPUT_KEYS
 
 #: Where mistakes of a whole chain stand.
 WHERE = "chain"

@@ -11,7 +11,7 @@ from beam_volumes import yaml
 from beam_volumes.cli.options import computing
 from beam_volumes.expansion.catalogue import CATALOGUE
 from beam_volumes.plan.run_options import RECIPE_OPTIONS, USER_OPTIONS, RunOptions
-from beam_volumes.recipes.keys import TOP
+from beam_volumes.recipes.catalogue import TOP
 
 WRONG = [
     ({"memory": "2GoB"}, ValueError, "memory '2GoB' is not a size"),

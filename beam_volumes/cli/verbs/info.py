@@ -30,8 +30,9 @@ from beam_volumes.storage.formats.hdf5.files import split
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.outputs import provenance
 from beam_volumes.storage.outputs.checking import Check
-from beam_volumes.storage.outputs.stored import codec, others, stored
+from beam_volumes.storage.outputs.stored import codec, others
 from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.stored_size import stored
 from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
@@ -40,6 +41,8 @@ from beam_volumes.storage.sources.stack import matching
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
 #: Damaged chunks and volumes of a group that are listed; the search for damage ends there.
 MAXIMUM = 100
+#: Files whose bytes are added up: more are counted as "at least".
+_MAX_FILES = 200_000
 
 #: Steps that are named of what made a volume.
 MAX_STEPS = 20
@@ -184,7 +187,7 @@ def of_volume(source: Source) -> Facts:
         facts["channels"] = list(space.channels)
     if source.remark:
         facts["reading"] = source.remark
-    files = stored(source.reader.extents)
+    files = stored(source.reader.extents, _MAX_FILES)
     if files is not None:
         facts["stored"] = files._asdict()
     facts["sweep"] = _sweep(source)

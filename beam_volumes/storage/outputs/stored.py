@@ -1,49 +1,12 @@
-"""What a volume takes where it is stored: files, bytes and how they are encoded."""
+"""The places of a stored volume, and how its chunks are encoded."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import kvstore_spec
 from beam_volumes.storage.sources.source import Source
-
-#: Files that are looked at: more are counted as "at least".
-_MAXIMUM = 200_000
-
-
-class Stored(NamedTuple):
-    """What was found of a volume's files."""
-
-    files: int
-    bytes: int
-    is_all: bool  #: Whether there are no more
-
-
-def stored(extents: Iterable[Extent], most: int = _MAXIMUM) -> Stored | None:
-    """The files of a volume and their bytes; None where no disk has them."""
-    files = size = 0
-    seen: set[tuple[int, int]] = set()
-    for extent in extents:
-        if extent.hidden_by is not None:
-            return None
-        spec = kvstore_spec(extent.store) if isinstance(extent.store, str) else extent.store
-        if spec.get("driver") != "file":
-            return None
-        root = str(spec.get("path", ""))
-        places = (
-            [root] if extent.names is None else [os.path.join(root, name) for name in extent.names]
-        )
-        for place in places:
-            for status in _files(place):
-                if files >= most:
-                    return Stored(files, size, False)
-                if (status.st_dev, status.st_ino) not in seen:  # a link leads to what was counted
-                    seen.add((status.st_dev, status.st_ino))
-                    files, size = files + 1, size + status.st_size
-    return Stored(files, size, True) if files else None
 
 
 def others(source: Source, path: str) -> list[str]:
@@ -56,29 +19,6 @@ def others(source: Source, path: str) -> list[str]:
         if is_whole and os.path.commonpath([root, path]) not in (path, root):
             found[root] = None
     return list(found)
-
-
-def _files(root: str) -> Iterator[os.stat_result]:
-    """A file, or those of a folder and of the folders in it, each folder once."""
-    folders, known = [root], set()
-    while folders:
-        folder = folders.pop()
-        try:
-            status = os.stat(folder)
-            if not os.path.isdir(folder):
-                yield status
-                continue
-            if (status.st_dev, status.st_ino) in known:
-                continue
-            known.add((status.st_dev, status.st_ino))
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir():
-                        folders.append(entry.path)
-                    elif entry.is_file():
-                        yield entry.stat()
-        except OSError:  # it has gone, or may not be looked into
-            continue
 
 
 def codec(source: Source) -> str:

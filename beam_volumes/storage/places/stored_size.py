@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import kvstore_spec
 
 #: Files whose sizes are added up at most: there may be millions.
 _MAX_FILES = 1000
@@ -23,18 +24,42 @@ class _NotKnown(Exception):
     """A size cannot be had, or not soon."""
 
 
+class Stored(NamedTuple):
+    """Files and their bytes."""
+
+    files: int
+    bytes: int
+    is_all: bool  #: Whether there are no more
+
+
+def stored(extents: Iterable[Extent], maximum: int) -> Stored | None:
+    """Count the files of extents and add up their bytes; None where they are on no disk of this machine."""
+    files = size = 0
+    counted: set[tuple[int, int]] = set()
+    for extent in extents:
+        if extent.hidden_by is not None:
+            return None
+        try:
+            root = _path(extent)
+        except _NotKnown:
+            return None
+        places = (
+            [root] if extent.names is None else [os.path.join(root, name) for name in extent.names]
+        )
+        for place in places:
+            for status in _files(place):
+                if files >= maximum:
+                    return Stored(files, size, False)
+                if (status.st_dev, status.st_ino) not in counted:  # a link leads to a counted file
+                    counted.add((status.st_dev, status.st_ino))
+                    files, size = files + 1, size + status.st_size
+    return Stored(files, size, True) if files else None
+
+
 def stored_bytes(extents: Iterable[Extent]) -> int | None:
     """Return the bytes of the files of extents; None where they are many, or not on this machine's disks."""
-    sizes: dict[str, int] = {}
-    try:
-        for extent in extents:
-            for file in _files(_path(extent), extent.names):
-                if len(sizes) == _MAX_FILES:
-                    return None
-                sizes[file] = _size(file)
-    except _NotKnown:
-        return None
-    return sum(sizes.values()) if sizes else None
+    found = stored(extents, _MAX_FILES)
+    return found.bytes if found is not None and found.is_all else None
 
 
 def sampled_bytes(extents: Iterable[Extent]) -> int | None:
@@ -91,10 +116,10 @@ def _of_folder(path: str, deepest: int) -> int:
 
 
 def _path(extent: Extent) -> str:
-    store = extent.store
-    if not isinstance(store, Mapping) or store.get("driver") != "file":
+    spec = kvstore_spec(extent.store) if isinstance(extent.store, str) else extent.store
+    if spec.get("driver") != "file":
         raise _NotKnown
-    return str(store["path"])
+    return str(spec["path"])
 
 
 def _size(file: str) -> int:
@@ -104,11 +129,24 @@ def _size(file: str) -> int:
         raise _NotKnown from error
 
 
-def _files(path: str, names: Sequence[str] | None) -> Iterator[str]:
-    if names is not None:
-        yield from (os.path.join(path, name) for name in names)
-    elif os.path.isdir(path):
-        for folder, _, files in os.walk(path):
-            yield from (os.path.join(folder, name) for name in files)
-    else:
-        yield path
+def _files(root: str) -> Iterator[os.stat_result]:
+    """A file, or those of a folder and of the folders in it, each folder once."""
+    folders, known = [root], set()
+    while folders:
+        folder = folders.pop()
+        try:
+            status = os.stat(folder)
+            if not os.path.isdir(folder):
+                yield status
+                continue
+            if (status.st_dev, status.st_ino) in known:
+                continue
+            known.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        folders.append(entry.path)
+                    elif entry.is_file():
+                        yield entry.stat()
+        except OSError:  # it has gone, or may not be looked into
+            continue
