@@ -11,6 +11,8 @@ from weakref import WeakValueDictionary
 
 import cloudpickle
 
+from beam_volumes.storage.places.context import forget_opened
+
 #: By the digest of their pickles, those that something in this process holds.
 _HELD: WeakValueDictionary[bytes, OncePerProcess] = WeakValueDictionary()
 _LOADING = threading.Lock()
@@ -48,6 +50,8 @@ def _held(packed: bytes) -> OncePerProcess:
     with _LOADING:  # threads that begin together wait for the first
         held = _HELD.get(name)
         if held is None:
+            # Since the last run of this process, arrays may have been replaced by others.
+            forget_opened()
             kind, state = cloudpickle.loads(bz2.decompress(packed))
             held = kind.__new__(kind)
             held.__dict__.update(state, **{_PACKED: packed})

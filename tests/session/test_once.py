@@ -17,6 +17,7 @@ from apache_beam.utils import proto_utils
 
 import beam_volumes as bv
 from beam_volumes.session.process_cache import OncePerProcess
+from beam_volumes.storage.places import context
 
 
 class Slow(OncePerProcess):
@@ -118,3 +119,12 @@ def test_a_session_that_differs_is_another(tmp_path):
         assert other is not first
         assert (other.secret, other.run_id) == ("its own", session.run_id)
         assert first.secret == ""
+
+
+def test_handles_of_earlier_runs_are_dropped_when_another_arrives():
+    """A worker that outlives runs may have handles of arrays that were replaced meanwhile."""
+    made = []
+    context.opened("array", lambda: made.append(1))
+    assert pickle.loads(pickle.dumps(Slow(time.time()))) is not None
+    context.opened("array", lambda: made.append(2))
+    assert made == [1, 2]
