@@ -1,8 +1,8 @@
-"""Takes pictures of Neuroglancer and a report for docs/how-to/looking.md: ``python docs/screens.py SLICES``.
+"""Takes pictures of Neuroglancer and a report for docs/how-to/view.md: ``python docs/screens.py SLICES``.
 
-SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` has them, their cells and
-the boxes of a table; ``report.png`` what the run says of itself. Chromium is needed. Look at the pictures
-before they are committed.
+SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` shows the slices, their cells and
+the boxes of a table, and ``report.png`` the report of the run. Chromium is needed. Look at the pictures
+before you commit them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IMAGES = Path(__file__).with_name("images")
 
 
 def cells(slices: str) -> None:
-    """Cells of an EM stack, roughly: from the middle of what is bright to where it is dark."""
+    """Cells of an EM stack, roughly: from the middle of bright regions to the dark."""
     em = bv.open(slices, voxel_size=10, unit="nm")
     smooth = bv.gaussian_filter(em, 2)
     inside = smooth > bv.threshold_otsu(smooth)

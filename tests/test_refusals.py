@@ -64,7 +64,7 @@ OUTSIDE = (header_elsewhere, "outside")
 #: By the beginning of a sentence: a call that is refused with a message that names the matter, a test that
 #: covers it, or PROSE.
 SAID = {
-    "differences.md": {
+    "reference/differences.md": {
         "This page lists the differences": PROSE,
         '`mode="wrap"` is refused': (lambda _: bv.gaussian_filter(V, 1, mode="wrap"), "wrap"),
         "`wrap` and `grid-wrap`": (lambda _: bv.median_filter(V, 3, mode="grid-wrap"), "wrap"),
@@ -91,7 +91,7 @@ SAID = {
         "Masked arrays": (lambda _: bv.open(np.ma.ones((3, 4, 5))), "mask"),
         "other steps along t": (lambda _: FILMS[::2], "axis t: step 2"),
     },
-    "formats.md": {
+    "reference/formats.md": {
         "Axes t and c of extent 1": PROSE,
         "Axes that are rotated": "tests/storage/test_dicom.py::test_axes_that_are_turned",
         "Deflated files, videos": "tests/storage/test_dicom.py::test_what_is_told_and_what_is_refused",
@@ -121,8 +121,8 @@ SAID = {
         "::test_frames_of_one_place_that_differ_in_several_ways_are_refused",
         "Lists of labels": "tests/storage/test_n5.py",
     },
-    "looking.md": {"A section that takes more": "tests/show/test_preview.py"},
-    "networks.md": {
+    "how-to/view.md": {"A section that takes more": "tests/show/test_preview.py"},
+    "how-to/networks.md": {
         "A run is refused if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
         "Pickles and files that contain": "tests/ops/networks/test_torch_files.py"
@@ -134,17 +134,19 @@ SAID = {
         "A run that is resumed": "tests/ops/networks/test_predict.py"
         "::test_recipes_and_resumed_runs_know_the_file",
     },
-    "pipelines.md": {"A halo that is too small": "tests/transforms/test_slabs.py"},
-    "pyramids.md": {"A volume that already has levels": "tests/storage/test_added_levels.py"},
-    "recipes.md": {"Tags are refused": (tags, "tag")},
-    "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
-    "runs.md": {
-        "With neither, an output": (existing, "overwrite=True"),
+    "how-to/networks-in-beam.md": {"A halo that is too small": "tests/transforms/test_slabs.py"},
+    "how-to/pyramids.md": {
+        "A volume that already has levels": "tests/storage/test_added_levels.py"
+    },
+    "reference/recipes.md": {"Tags are refused": (tags, "tag")},
+    "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
+    "how-to/resume.md": {
+        "With neither option, an output": (existing, "overwrite=True"),
         "If there is anything else in its folder": "tests/storage/test_overwrite.py"
         "::test_foreign_files_in_an_output_are_not_deleted",
         "An output that is one of the run's own inputs": (own_input, "v.zarr"),
     },
-    "stability.md": {
+    "reference/stability.md": {
         "A run is resumed by the version": "tests/drive/test_resume.py"
         "::test_a_run_of_an_older_version_is_refused_naming_both"
     },
@@ -165,7 +167,7 @@ PAGES = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p not in OTHERS]
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 def test_every_sentence_is_in_the_table(page):
-    said = SAID.get(page.name, {})
+    said = SAID.get(f"{page.parent.name}/{page.name}", {})
     found = list(sentences(page))
     assert [s for s in found if not any(s.startswith(known) for known in said)] == []
     assert [known for known in said if not any(s.startswith(known) for s in found)] == []

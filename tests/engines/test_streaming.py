@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 SHAPE, DEPTH, LOST = (20, 24, 28), 4, 9
 PROPERTIES = ["area", "centroid"]
 HOW = {"chunks": (DEPTH, 24, 28)}
-#: What a streaming job needs of Flink: docs/how-to/runners.md says why.
+#: What a streaming job needs of Flink: docs/how-to/flink.md explains why.
 FLINK = ["--checkpointing_interval=1000", "--finish_bundle_before_checkpointing"]
 #: And of Prism.
 PRISM = ["--experiments=prism_disable_sdf_split"]
