@@ -1,8 +1,10 @@
-"""Writes coverage.md: what there is, and what of other packages' functions there is not.
+"""Writes coverage.md: the functions of the package, and the functions of other packages that it lacks.
 
-``make docs``; with ``--check`` nothing is written, and the exit code is 1 if the page is not current.
-The names are those of `beam_volumes` and of `scipy.ndimage` as they are installed. A function of ours that no
-table names has a row by its family; the page is current with it and without it.
+``make docs``; with ``--check`` nothing is written, and the exit code is 1 if the page is not current. Names
+are read from `beam_volumes` and `scipy.ndimage` as they are installed. A function that no table names gets
+a row by its family; the page is current with this row and without it. ``tests/test_coverage.py`` plans an
+example of each function, and compares passes and kinds with the tables here. It also tries every value in
+`VALUES`.
 """
 
 # ruff: noqa: E501
@@ -16,6 +18,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy import ndimage
 from skimage import exposure, feature, filters, measure, morphology, segmentation
 
@@ -88,7 +91,7 @@ FUNCTIONS = [
     ("local_maxima local_minima", "scikit-image", "across", "2"),
     ("peak_local_max", "scikit-image", "table", "2"),
     ("distance_transform_cdt", "scipy, `array_equal`", "across", "2, or 4 where planes do not fit in memory"),
-    ("cumsum", "numpy with an axis, which is 0 by default", "integers across along the first axis, floats slice by slice; otherwise along whole rows or columns", "2; 1"),
+    ("cumsum", "numpy with an axis, which is 0 by default", "across for integers along the first axis (floats: slice by slice); otherwise along whole rows or columns", "2; 1"),
     ("regionprops_table", "scikit-image on float64", "table", "1; for `label`, its second"),
     ("region_adjacency", "a count of all faces in numpy", "table", "1; for `label`, its second"),
     ("watershed", "the forest of edges in order, in Python; scikit-image except where floods meet", "across",
@@ -97,8 +100,8 @@ FUNCTIONS = [
     ("stitch", "a loop over all blocks, in Python", "across", "2"),
     ("watershed_affinities", "the forest of edges in order, in Python", "across", "2; 3 with `min_size=`"),
     ("agglomerate cut", "a greedy loop over all pairs", "table", "the sweeps of its table"),
-    ("find_objects", "scipy", "list", "1"),
-    ("labeled_comprehension", "scipy", "array", "1, and each object's box"),
+    ("find_objects", "scipy", "table", "1"),
+    ("labeled_comprehension", "scipy", "table", "1, and each object's box"),
     ("for_each_label", "scipy's `labeled_comprehension`", "table", "1, and each object's box"),
     ("outlines", "shapely on the squares of pixels", "table", "1; for `label`, its second"),
     ("meshes", "closed surfaces of the objects' extents and volumes", "table", "1, and each object's box"),
@@ -107,6 +110,18 @@ FUNCTIONS = [
     ("variation_of_information adapted_rand_error", "scikit-image", "number", "1"),
     ("ball cube cross", "scikit-image's footprints", "array", "none"),
 ]  # fmt: skip
+
+#: Kinds of functions, by the word that begins the third column of `FUNCTIONS`.
+KINDS = {
+    "pointwise": "uses one voxel; fused with any sweep",
+    "neighbourhood": "needs a halo; fused with any sweep",
+    "patches": "runs a network on patches with a margin; fused with any sweep",
+    "regrid": "returns another shape; fused with any sweep",
+    "number": "a lazy number; operations that use it need a later sweep",
+    "across": "depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes",
+    "table": "a lazy table, a list or an array, collected in one sweep and merged",
+    "array": "an array that does not depend on a volume",
+}
 
 #: Kind and sweeps of a function that the table does not name, by its family in `ops`.
 FAMILIES = {
@@ -156,16 +171,28 @@ SCIPY = {
     "watershed_ift": ("watershed", "basins of a total order instead of a queue; costs of the lowest pass"),
 }  # fmt: skip
 
-#: Values of parameters that functions of the same name do not accept here.
+_V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
+_ASYMMETRIC = [[[1, 1, 0]]]
+
+#: Values of parameters that functions of the same name do not accept here, and calls that are refused.
 VALUES = [
-    ("filters and morphology", "`mode=\"wrap\"`: a sweep along z does not have the last slices when it needs the first"),
+    ("filters and morphology", "`mode=\"wrap\"`: a sweep along z does not have the last slices when it needs the first",
+     [lambda: bv.gaussian_filter(_V, 1, mode="wrap"), lambda: bv.grey_erosion(_V, 3, mode="wrap")]),
     ("binary morphology", "`iterations=0` (until nothing changes): its extent is not known beforehand; "
-     "`binary_propagation` is the exact answer for dilations"),
-    ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection"),
-    ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}"),
-    ("distance_transform_cdt", "a `metric` other than the two with names"),
-    ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory"),
-    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: the position of the nearest voxel is not stored"),
+     "`binary_propagation` is the exact answer for dilations", [lambda: bv.binary_dilation(_V > 7, iterations=0)]),
+    ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection",
+     [lambda: bv.binary_fill_holes(_V > 7, _ASYMMETRIC), lambda: bv.label(_V > 7, _ASYMMETRIC),
+      lambda: bv.binary_propagation(_V > 9, _ASYMMETRIC, mask=_V > 7)]),
+    ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}",
+     [lambda: bv.affine_transform(_V, np.eye(3), order=3), lambda: bv.rotate(_V, 30, order=3),
+      lambda: bv.shift(_V, 0.5, order=3), lambda: bv.zoom(_V, 2, order=3)]),
+    ("distance_transform_cdt", "a `metric` other than the two with names and their structures",
+     [lambda: bv.distance_transform_cdt(_V > 7, _ASYMMETRIC)]),
+    ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory",
+     [lambda: bv.affine_transform(_V, np.diag([-1, 1, 1]))]),
+    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: the position of the nearest voxel is not stored",
+     [lambda: bv.distance_transform_edt(_V > 7, return_indices=True),
+      lambda: bv.distance_transform_cdt(_V > 7, return_indices=True)]),
 ]  # fmt: skip
 
 #: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
@@ -264,15 +291,6 @@ INTRODUCTION = """\
 This page lists all functions, the reference that tests compare them with, and their number of sweeps over the volume.
 Operations share sweeps: a chain takes as many as its longest sequence of dependent operations. A sweep that only writes
 is counted for the operation that it writes.
-
-| Kind | |
-| --- | --- |
-| pointwise | uses one voxel; fused with any sweep |
-| neighbourhood | needs a halo; fused with any sweep |
-| regrid | returns another shape; fused with any sweep |
-| number | a lazy number; operations that use it need a later sweep |
-| across | depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes |
-| table | collected in one sweep and merged |
 """
 
 NOTES = """\
@@ -288,23 +306,23 @@ steps, so slabs cannot be processed independently. `for_each_label` can call sci
 
 
 def current() -> bool:
-    """Whether the page is what it should be; functions without a row of ours may be on it or not."""
+    """Whether the page is current; functions without a row in the tables may be on it or not."""
     text = PAGE.read_text()
-    return text == page({name for name in _untold() if f"`{name}`" not in text})
+    return text == page({name for name in _unlisted() if f"`{name}`" not in text})
 
 
 def page(without: Collection[str] = ()) -> str:
     """The whole page; some functions that no table names may be left out."""
     check()
-    out = [INTRODUCTION]
+    out = [INTRODUCTION, _table(("Kind", ""), list(KINDS.items()))]
     ufuncs = ("arithmetic, comparisons, logic", "numpy", "pointwise", "1")
     rows = [(_names(names), *facts) for names, *facts in FUNCTIONS]
     shown = _functions() - set(without)
-    rows += [row for name in sorted(shown & _untold()) if (row := found_row(name)) is not None]
+    rows += [row for name in sorted(shown & _unlisted()) if (row := found_row(name)) is not None]
     out += [_table(("function", "checked against", "kind", "sweeps"), [ufuncs, *rows]), NOTES]
     out.append(f"Volumes support these of numpy's ufuncs: {_names(' '.join(sorted(SUPPORTED)))}.\n")
     transforms = [n for n, module in EXPORTS.items() if module == ".transforms" and n != "Slab"]
-    around = [*AROUND.split(), *sorted(n for n in shown & _untold() if found_row(n) is None)]
+    around = [*AROUND.split(), *sorted(n for n in shown & _unlisted() if found_row(n) is None)]
     out.append(
         f"These are transforms for your own pipelines: {_names(' '.join(transforms))}.\n"
         f"Other functions are {_names(' '.join(around))}.\n"
@@ -315,7 +333,7 @@ def page(without: Collection[str] = ()) -> str:
     others = {name: answer for name, answer in SCIPY.items() if name not in shown}
     out.append(_table(("scipy.ndimage", "here", ""), _others(others)))
     out.append("Functions with the same name do not accept these values of parameters:\n")
-    out.append(_table(("function", "without"), VALUES))
+    out.append(_table(("function", "without"), [row[:2] for row in VALUES]))
     out.append("They do not have these parameters. None of them has `output=`.\n")
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
     out.append("### scikit-image\n\nFunctions with the same name do not have these parameters:\n")
@@ -348,8 +366,8 @@ def found_row(name: str) -> tuple[str, str, str, str] | None:
 
 def check() -> None:
     """Every name is where it should be, and is one."""
-    listed = _told()
-    ours = set(listed)  # the others are found, and what is said of them is not checked
+    listed = _listed()
+    ours = set(listed)  # other functions have rows by their families
     if gone := ours - _functions():
         raise ValueError(f"no functions of beam_volumes: {sorted(gone)}")
     if len(listed) != len(set(listed)):
@@ -361,6 +379,8 @@ def check() -> None:
         set(DASK_ONLY),
         "functions of dask-image alone",
     )
+    if unknown := {kind for *_, kind, _ in FUNCTIONS if re.match(r"\w+", kind)[0] not in KINDS}:
+        raise ValueError(f"kinds without an explanation: {sorted(unknown)}")
     for answers in (SCIPY, DASK_ONLY, STACK):
         for name, (here, _) in answers.items():
             methods = {f"Volume.{m}" for m in dir(bv.Volume)}
@@ -410,13 +430,13 @@ def _same(listed: set[str], real: set[str], what: str) -> None:
         )
 
 
-def _told() -> list[str]:
+def _listed() -> list[str]:
     """The functions that the table names, and those around them."""
     return [n for names, *_ in FUNCTIONS for n in names.split()] + AROUND.split()
 
 
-def _untold() -> set[str]:
-    return _functions() - set(_told())
+def _unlisted() -> set[str]:
+    return _functions() - set(_listed())
 
 
 def _functions() -> set[str]:

@@ -1,0 +1,169 @@
+"""The page of functions agrees with plans of the functions: passes, kinds, and values that are refused."""
+
+import re
+import runpy
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+
+ROOT = Path(__file__).parents[1]
+COVERAGE = runpy.run_path(str(ROOT / "docs/coverage.py"))
+FACTS = {name: facts for names, *facts in COVERAGE["FUNCTIONS"] for name in names.split()}
+
+V = bv.open(np.arange(480, dtype="u1").reshape(6, 8, 10))
+F = bv.open(np.asarray(V) / 256)
+M = V > 90
+LABELS = bv.open(np.arange(480, dtype="u4").reshape(6, 8, 10) // 40)
+RGB = bv.open(np.zeros((3, 8, 10), "u1"), axes="cyx")
+AFFINITIES = bv.open(np.full((3, 6, 8, 10), 99, "u1"), axes="czyx")
+EDGES = bv.region_adjacency(LABELS, affinities=AFFINITIES)
+
+
+def first(volumes):
+    return volumes[0]
+
+
+def network(batch):
+    return batch
+
+
+def tiles(tile):
+    return (tile > 90).astype("u4")
+
+
+def by_name(*rows):
+    return {name: arguments for names, arguments in rows for name in names.split()}
+
+
+OF_VOLUME = by_name(
+    ("min max sum mean std variance extrema minimum_position maximum_position center_of_mass", ()),
+    ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
+    ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
+    ("adjust_gamma adjust_log adjust_sigmoid normalize_slices equalize_hist", ()),
+    ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
+    ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),
+    ("threshold_sauvola threshold_local", ()),
+    ("gaussian_filter gaussian_filter1d gaussian_laplace gaussian_gradient_magnitude", (1,)),
+    ("difference_of_gaussians pad", (1,)),
+    ("median_filter maximum_filter minimum_filter uniform_filter percentile", (3,)),
+    ("maximum_filter1d minimum_filter1d uniform_filter1d h_maxima h_minima", (3,)),
+    ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat", (3,)),
+    ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
+    ("percentile_filter rank_filter", (3, 3)),
+    ("convolve correlate", (np.ones((3, 3, 3)),)),
+    ("convolve1d correlate1d", ([1, 2, 1],)),
+    ("generic_gradient_magnitude", ("sobel",)),
+    ("generic_laplace", (lambda v, axis, **how: bv.correlate1d(v, [1, -2, 1], axis),)),
+    ("apply_hysteresis_threshold", (50, 90)),
+    ("affine_transform", (np.eye(3),)),
+    ("clip", (0, 90)),
+    ("coordinates", (0,)),
+    ("flip", (2,)),
+    ("generic_filter", (np.max, 3)),
+    ("rotate", (30,)),
+    ("transpose", ((0, 2, 1),)),
+)
+OF_MASK = by_name(
+    ("binary_erosion binary_dilation binary_opening binary_closing binary_fill_holes", ()),
+    ("binary_hit_or_miss all any count_nonzero label remove_small_objects", ()),
+    ("remove_small_holes clear_border keep_largest signed_distance", ()),
+    ("distance_transform_cdt distance_transform_edt", ()),
+    ("binary_propagation", (None, M)),
+)
+#: A call of each function that is not one with a volume or a mask and numbers.
+OTHERS = {
+    "adapted_rand_error": lambda: first(bv.adapted_rand_error(LABELS, LABELS)),
+    "agglomerate": lambda: bv.agglomerate(EDGES, "mean", threshold=1),
+    "arccos": lambda: bv.arccos(F),
+    "arcsin": lambda: bv.arcsin(F),
+    "arctan2": lambda: bv.arctan2(F, F),
+    "boundary_scores": lambda: first(bv.boundary_scores(LABELS, LABELS)),
+    "combine_stains": lambda: bv.combine_stains(RGB, np.eye(3)),
+    "contingency": lambda: bv.contingency(LABELS, LABELS),
+    "correlation": lambda: bv.correlation(V, V),
+    "covariance": lambda: bv.covariance(V, V),
+    "cut": lambda: bv.cut(bv.agglomerate(EDGES, "mean", threshold=1), 2),
+    "find_objects": lambda: bv.find_objects(LABELS),
+    "for_each_label": lambda: bv.for_each_label(LABELS, lambda r: {"n": 1}, {"n": "i8"}),
+    "frangi": lambda: bv.frangi(V, gamma=1.0),
+    "hed2rgb": lambda: bv.hed2rgb(RGB),
+    "hessian_matrix": lambda: first(bv.hessian_matrix(V)),
+    "hessian_matrix_eigvals": lambda: first(bv.hessian_matrix_eigvals(bv.hessian_matrix(V))),
+    "histogram": lambda: first(bv.histogram(V, 8, (0, 255))),
+    "joint_histogram": lambda: first(bv.joint_histogram(V, V, 8, [(0, 255), (0, 255)])),
+    "labeled_comprehension": lambda: bv.labeled_comprehension(V, LABELS, [1], np.max, float, 0),
+    "map_instances": lambda: bv.map_instances(V, tiles, (6, 8, 8), (2, 2, 2), name="n", version=1),
+    "map_overlap": lambda: bv.map_overlap(np.abs, V, name="n", version=1),
+    "meshes": lambda: bv.meshes(LABELS, "meshes"),
+    "outlines": lambda: bv.outlines(LABELS[0]),
+    "power": lambda: bv.power(F, 0.3),
+    "predict": lambda: bv.predict(V, network, patch=4, context=0, name="n", version=1),
+    "random_noise": lambda: bv.random_noise(V, seed=1),
+    "reconstruction": lambda: bv.reconstruction(V - np.minimum(V, 9), V),
+    "region_adjacency": lambda: bv.region_adjacency(LABELS),
+    "regionprops_table": lambda: bv.regionprops_table(LABELS),
+    "relabel": lambda: bv.relabel(LABELS, {1: 2}, missing=0),
+    "rescale_intensity": lambda: bv.rescale_intensity(V, in_range=(0, 90)),
+    "rgb2gray": lambda: bv.rgb2gray(RGB),
+    "rgb2hed": lambda: bv.rgb2hed(RGB),
+    "rgb2hsv": lambda: bv.rgb2hsv(RGB),
+    "segment_iou": lambda: bv.segment_iou(LABELS, LABELS),
+    "separate_stains": lambda: bv.separate_stains(RGB, np.eye(3)),
+    "stitch": lambda: bv.stitch([[[LABELS, LABELS]]], overlap=2),
+    "structure_tensor": lambda: first(bv.structure_tensor(V)),
+    "structure_tensor_eigenvalues": lambda: first(
+        bv.structure_tensor_eigenvalues(bv.structure_tensor(V))
+    ),
+    "variation_of_information": lambda: first(bv.variation_of_information(LABELS, LABELS)),
+    "watershed": lambda: bv.watershed(V),
+    "watershed_affinities": lambda: bv.watershed_affinities(AFFINITIES, low=1),
+    "where": lambda: bv.where(M, V, 0),
+}
+#: Functions that return an array at once.
+UNPLANNED = ["ball", "cube", "cross"]
+
+
+def made(name):
+    if name in OTHERS:
+        return OTHERS[name]()
+    volume, arguments = (V, OF_VOLUME[name]) if name in OF_VOLUME else (M, OF_MASK[name])
+    return getattr(bv, name)(volume, *arguments)
+
+
+@pytest.mark.parametrize("name", sorted(FACTS.keys() - set(UNPLANNED)))
+def test_kind_and_sweeps_are_those_of_a_plan(name, tmp_path):
+    _, kind, sweeps = FACTS[name]
+    result = made(name)
+    is_volume = isinstance(result, bv.Volume)
+    assert is_volume == kind.startswith(
+        ("number, then", "point", "neigh", "patch", "regrid", "across")
+    ), kind
+    if isinstance(result, bv.Scalar):
+        assert kind.startswith(("number", "table"))
+    if isinstance(result, bv.Volume | bv.Scalar | bv.Table):
+        target = result.to(tmp_path / "out.zarr") if is_volume else result
+        passes = len(bv.plan(target, memory="4GiB").passes)
+        # The first number holds for the examples here; tables of tables share the sweep of their table.
+        assert passes == int((re.match(r"\d", sweeps) or "1")[0])
+
+
+CALLS = [
+    (f"{names} {k}", call) for names, _, calls in COVERAGE["VALUES"] for k, call in enumerate(calls)
+]
+
+
+@pytest.mark.parametrize("call", [c for _, c in CALLS], ids=[i for i, _ in CALLS])
+def test_values_that_the_page_denies_are_refused(call):
+    with pytest.raises((ValueError, TypeError)):
+        call()
+
+
+def test_names_of_dask_image_are_all_listed():
+    pytest.importorskip("dask_image")
+    for module, names in COVERAGE["DASK"].items():
+        there = import_module(f"dask_image.{module}").__all__
+        assert set(there) - {"imread"} == set(names.split()) - {"imread"}, module
