@@ -10,6 +10,7 @@
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10
 # make bench   benchmarks that compare with other packages
+# make benchmark-page   run the benchmarks of docs/reference/speed.md, and rewrite its tables and the README's
 # make clean   remove everything that these commands created
 
 PYTHON ?= python3
@@ -26,7 +27,7 @@ endif
 UV = VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet
 INSTALL = install() { $(UV) "$$@" || $(PIP) install --quiet --no-compile "$$@"; }; install
 
-.PHONY: venv demo test test-thorough formats engines test-engines soak docs site lint bench clean
+.PHONY: venv demo test test-thorough formats engines test-engines soak docs site lint bench benchmark-page clean
 
 venv: $(VENV)/.checks
 
@@ -93,6 +94,9 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/scale.py
 	$(VENV)/bin/python benchmarks/peaks.py
 	$(VENV)/bin/python benchmarks/convert.py
+
+benchmark-page: $(VENV)/.bench
+	$(VENV)/bin/python benchmarks/page.py
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(INSTALL) -e '.[bench]'

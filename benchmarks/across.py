@@ -1,16 +1,17 @@
-"""What reaches across slabs, disk to disk through Beam, against the same in memory.
+"""Operations across slabs, from disk to disk through Beam, compared with other libraries in memory.
 
-Run ``python benchmarks/across.py``: 256^3 and 512^3, three runs each; ``--large`` adds 1024^3, once. We
-read zarr and write zarr or Parquet, through Beam's FnApiRunner, with 2 workers; others read numpy arrays
-and give numpy arrays, in a process that is warm, and dask-image reads and writes the same zarr as we do.
-Seconds of ours are from `compute` to the last byte, less the start-up: what a run of one tiny volume
-takes, thresholded. A peer that would take more than a minute does a crop, and its seconds are those
-times the number of crops in the volume: ``~``.
+Run ``python benchmarks/across.py``: 256^3 and 512^3, three runs each; ``--large`` adds 1024^3, once. This
+package reads zarr and writes zarr or Parquet through Beam's FnApiRunner, with 2 workers. Peers work on
+numpy arrays in a warm process, and dask-image reads and writes the same zarr. Our seconds are from
+`compute` to the last byte, without the start-up, which is the time of thresholding a tiny volume. A peer
+that would take more than a minute computes a crop, and its seconds are scaled by the number of crops in the
+volume: ``~``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -18,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -98,7 +99,7 @@ INPUTS: dict[str, Callable[[Scene], bv.Volume]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One operation: ours, and the same by others, each by what is called."""
+    """One operation: our call, and the calls of other packages."""
 
     name: str
     source: str
@@ -307,8 +308,8 @@ def bench(
     start: float,
     runner: str | None,
     workers: int | None,
-) -> None:
-    """Print the rows; contenders take turns, so that a busy machine is so to all."""
+) -> Iterator[dict[str, Any]]:
+    """Print and yield the rows; contenders take turns, so that a busy machine is so to all."""
     for row in rows:
         for name in row.source.split():
             scene[name]
@@ -332,6 +333,15 @@ def bench(
             f"{'':23s}{seconds:.2f} s with start-up; peak {peak >> 20} MiB, "
             f"{(peak - BASE_BEAM) / 2**20:.0f} beyond the base; window/slab {found[0][2]}"
         )
+        yield {
+            "operation": row.name,
+            "side": scene.side,
+            "ours": round(net, 1),
+            "MiB": (peak - BASE_BEAM) >> 20,
+            "regions": int(bv.max(scene["labels"])) if "labels" in row.source else None,
+            "peers": {_package(p.call): round(statistics.median(p.times), 1) for p in peers},
+            "scaled": [_package(p.call) for p in peers if p.is_crop],
+        }
         for peer in peers:
             theirs = statistics.median(peer.times)
             limit = row.limit.get(scene.side) if peer.call == row.against else None
@@ -340,6 +350,12 @@ def bench(
                 goal = f" (goal {limit:g}: missed)"
             mark = "~" if peer.is_crop else " "
             print(f"  {mark}{theirs:8.2f} s {net / theirs:7.2f}x  {peer.call}{goal}", flush=True)
+
+
+def _package(call: str) -> str:
+    """The package that a call uses, as PyPI names it."""
+    module = call.partition(".")[0]
+    return {"skimage": "scikit-image", "dask_image": "dask-image"}.get(module, module)
 
 
 def _described(row: Row, scene: Scene) -> str:
@@ -358,8 +374,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="256^3 only")
     parser.add_argument("--large", action="store_true", help="1024^3 too: about 15 GB on disk")
     parser.add_argument("--sizes", type=int, nargs="*", help="these instead")
-    parser.add_argument("--op", help="only rows whose name contains this")
+    parser.add_argument("--op", help="only rows with this in their name")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument(
         "--workers", help="slabs in flight of ours; 2, or 'default': the plan's own"
     )
@@ -382,6 +399,7 @@ def main() -> None:
         warm = Scene(Path(name), 64)
         for row in rows:  # kernels are compiled, and kept on disk
             ours(row, warm, runner, workers)
+    found: list[dict[str, Any]] = []
     for side in sizes:
         runs = args.runs if side < 1024 else 1
         folder = Path(tempfile.mkdtemp(prefix="beam-volumes-bench-"))
@@ -392,9 +410,11 @@ def main() -> None:
                 f"load {os.getloadavg()[0]:.1f}\n",
                 flush=True,
             )
-            bench(Scene(folder, side), rows, runs, start, runner, workers)
+            found += bench(Scene(folder, side), rows, runs, start, runner, workers)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    if args.json:
+        args.json.write_text(json.dumps(found))
 
 
 def _version(package: str) -> str:

@@ -1,13 +1,14 @@
-"""Fused chains out of core, against "read to numpy, then write" and against dask with scipy.
+"""Fused chains out of core, compared with reading to numpy and then writing, and with dask and scipy.
 
-Run ``python benchmarks/sweep.py``; ``--quick`` takes a smaller volume and fewer runs. Every row is the
-median of several runs of each contender in this process, warm, taken in turns, from the call to the
-last byte. The volume is uint8, in uncompressed zarr v3 chunks of 16 x 512 x 512.
+Run ``python benchmarks/sweep.py``; ``--quick`` uses a smaller volume and fewer runs. Every row is the
+median of several runs of each contender in this process, warm, in turns, from the call to the last byte.
+The volume is uint8, in uncompressed zarr v3 chunks of 16 x 512 x 512.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -122,7 +123,8 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="128 x 512 x 512, three runs")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--op", help="only chains whose name contains this")
+    parser.add_argument("--op", help="only chains with this in their name")
+    parser.add_argument("--json", type=Path, help="also write the medians to this file")
     parser.add_argument(
         "--beam", action="store_true", help="also Beam's own cost over the bare sweep, at 2 GiB"
     )
@@ -137,6 +139,7 @@ def main() -> None:
     print(", ".join(f"{p} {version(p)}" for p in packages))
     print(f"{' x '.join(map(str, shape))} uint8, median of {runs}; load {os.getloadavg()[0]:.1f}\n")
     folder = Path(tempfile.mkdtemp(prefix="beam-volumes-bench-"))
+    rows = []
     try:
         path = folder / "in.zarr"
         volume = make_volume(path, shape)
@@ -152,10 +155,13 @@ def main() -> None:
             if scipy_twin is not None:
                 contenders["dask"] = lambda t=scipy_twin: with_dask(path, t, folder / "dask.zarr")
             found = medians(contenders, runs, limit=20)
+            rows.append({"chain": name, **{k: round(s, 2) for k, s in found.items()}})
             row = f"{name:58s} {found['ours']:8.2f} {found['copy']:8.2f} {found['ours'] / found['copy']:6.2f}"
             if "dask" in found:
                 row += f" {found['dask']:8.2f} {found['dask'] / found['ours']:6.1f}"
             print(row, flush=True)
+        if args.json:
+            args.json.write_text(json.dumps(rows))
         if args.beam:
             beam_cost(folder, runs)
     finally:
@@ -163,7 +169,7 @@ def main() -> None:
 
 
 def beam_cost(folder: Path, runs: int) -> None:
-    """Two volumes tell Beam's start-up from what it costs per byte."""
+    """Separate Beam's start-up from its cost per byte, with two volumes."""
     print("\nBeam's cost over the bare sweep (uniform 3, FnApiRunner in a process of its own):")
     seconds = {}
     for depth in (32, 512):
