@@ -1,20 +1,20 @@
 """The speed contract: every operation in memory on one thread, and from disk to disk through Beam.
 
-Run ``python benchmarks/contract.py``; ``pip install -e '.[bench]'`` installs the peers. ``--quick`` takes
-smaller volumes and fewer runs, ``--op median`` only operations whose names contain that, ``--part``,
-``--dtype`` and ``--source`` only those. It takes an hour or two, and 15 GB of disk.
+Run ``python benchmarks/contract.py``; ``pip install -e '.[bench]'`` installs the peers. ``--quick`` uses
+smaller volumes and fewer runs. ``--op median`` selects operations by a part of their name; ``--part``,
+``--dtype`` and ``--source`` select others. The benchmark takes an hour or two, and 15 GB of disk.
 
-In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
-what our stages took, and what the ratio is of; ``whole`` is `compute` from an array that is open to an
-array; ``threads`` how much sooner two threads on two cores have done either by the clock than one on one,
-in turns; of what reaches across slabs two slabs at a time.
-Disk to disk, times are wall time from `compute` to the last byte, without the start-up (a run of next to
-nothing), as Beam's local runner takes them on all cores; ``copy`` is "read into a numpy array, then write
-that", in turns with what has an aim, and ``I/O`` the same with the result of the operation, had before,
-in place of what was read; scipy has its array in memory already and need not write. Each contender has a
-process of its own, in which it runs until it is warm and then so many times: medians. A peer that would
-need more than a minute has a crop, and is scaled by its voxels: ``~``. What a row calls is in
-``operations.py``, and in the CSV beside what it took, of which ``tables.py`` makes tables.
+In memory, times are CPU time, so a loaded machine still gives valid ratios. ``kernels`` is the time of our
+stages, and the ratio uses it. ``whole`` is `compute` from an open array to an array. ``threads`` compares
+two threads on two cores with one thread on one core by the clock, in turns; operations across slabs process
+two slabs at a time.
+
+Disk to disk, times are wall time from `compute` to the last byte, on all cores with Beam's local runner,
+without the start-up. ``copy`` reads into a numpy array and then writes that, in turns with the rows that
+have an aim. ``I/O`` reads the input and writes the stored result. scipy has its array in memory and writes
+nothing. Each contender runs in its own process until it is warm; figures are medians. A peer that would
+need more than a minute computes a crop, and is scaled by its voxels: ``~``. The calls are in
+``operations.py`` and in the CSV, and ``tables.py`` makes tables of the CSV.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def stored(folder: Path, source: str, array: Array) -> str:
 
 
 def codec_of(source: str) -> str:
-    """How outputs of what is read from ``source`` are compressed."""
+    """The codec of outputs, if inputs are read from ``source``."""
     return "zstd" if source == "zstd" else ""
 
 
@@ -218,8 +218,8 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                 continue
             lines.add("disk", Row("copy", dtype, ""), source, "read, then write", "", copy)
             print(f"{'read, then write':34s} {copy.wall:7.2f} {copy.peak >> 20:5d} MiB", flush=True)
-            held = folder / "array.npy"
-            np.save(held, array)
+            stored_array = folder / "array.npy"
+            np.save(stored_array, array)
             for row in disk_to_disk(dtype):
                 if not any(op in row.name for op in args.op):
                     continue
@@ -244,15 +244,15 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                     lines.add("disk", row, source, BARE, "", bare)
                 shutil.rmtree(ours.out)
                 shutil.rmtree(f"{ours.out}.run", ignore_errors=True)
-                beside = own.copy or copy.wall
+                copy_seconds = own.copy or copy.wall
                 aim = (
-                    f"{row.aim:g}x{'' if own.wall <= row.aim * beside else ' no'}"
+                    f"{row.aim:g}x{'' if own.wall <= row.aim * copy_seconds else ' no'}"
                     if row.aim
                     else ""
                 )
                 text = (
                     f"{row.name:34s} {own.wall:7.2f} {own.peak >> 20:5d} MiB "
-                    f"{own.wall / beside:6.2f}x {f'{own.wall / bare.wall:6.2f}x' if bare else '':>7s} "
+                    f"{own.wall / copy_seconds:6.2f}x {f'{own.wall / bare.wall:6.2f}x' if bare else '':>7s} "
                     f"{aim:>9s}"
                 )
                 peers = {}
@@ -263,7 +263,7 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                 for name, call in peers.items():
                     here = replace(job, how="dask", call=call, reach=row.reach)
                     if name == "scipy":
-                        here = replace(here, how="peer", source=str(held), runs=1, out="")
+                        here = replace(here, how="peer", source=str(stored_array), runs=1, out="")
                     took = timed(here)
                     if took is not None:
                         lines.add("disk", row, source if name != "scipy" else "", name, call, took)
@@ -271,7 +271,7 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                     text += against(took, own)
                 print(text, flush=True)
             shutil.rmtree(job.source)
-            held.unlink()
+            stored_array.unlink()
 
 
 def against(other: Took | None, own: Took) -> str:
@@ -297,7 +297,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="smaller volumes, fewer runs")
     parser.add_argument(
-        "--op", nargs="+", default=[""], help="only operations whose names contain one of these"
+        "--op", nargs="+", default=[""], help="only operations with one of these in their names"
     )
     parser.add_argument("--part", nargs="+", choices=["memory", "disk"], default=["memory", "disk"])
     parser.add_argument(
@@ -309,7 +309,7 @@ def main() -> None:
         "--no-peers", action="store_true", help="only ours, and disk to disk a copy"
     )
     parser.add_argument("--runs", type=int, default=5, help="in memory")
-    parser.add_argument("--threads", type=int, default=2, help="in memory, beside one")
+    parser.add_argument("--threads", type=int, default=2, help="in memory, compared with one")
     parser.add_argument("--fib25", type=Path, default=Path("../shared/data/fib25/grayscale"))
     parser.add_argument("--out", type=Path, default=Path("contract"), help=".csv and .png")
     args = parser.parse_args()

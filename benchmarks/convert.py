@@ -1,10 +1,10 @@
-"""Conversion beside reading everything and then writing it, with the libraries that people use for that.
+"""Conversion, compared with reading everything and then writing it with the usual libraries.
 
-Run ``python benchmarks/convert.py``; ``--shape 256,1024,1024`` chooses another volume, ``--runs`` how often
-each is timed, ``--memory`` what ours may use. Both write the same chunks with the same codec. A peer has the
-whole volume in memory in between, which ours never has. Each contender writes a new file each time, in
-turns; the table has medians of seconds, and ratios of those on the clock and of CPU. Compiling and imports
-are not timed.
+Run ``python benchmarks/convert.py``; ``--shape 256,1024,1024`` chooses another volume, ``--runs`` the
+number of runs, ``--memory`` our memory limit. Both write the same chunks with the same codec. A peer has
+the whole volume in memory in between, and this package never does. Contenders take turns, and each writes a
+new file each time. The table has medians of seconds, and ratios of wall time and CPU time. Compiling and
+imports are not timed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def convert(source: Path, out: Path, memory: str, **how: Any) -> None:
 
 
 def timed(call: Callable[[], None], out: Path) -> tuple[float, float]:
-    """Seconds on the clock, and of the processor: where others use the machine, these tell more."""
+    """Seconds on the clock, and of the processor, which are more reliable on a loaded machine."""
     for path in (out, Path(f"{out}.run")):
         shutil.rmtree(path, ignore_errors=True)
         path.unlink(missing_ok=True)
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--shape", default="256,1024,1024")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--memory", default="2GiB")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", default="", help="cases with this in their name")
     args = parser.parse_args()
     z, y, x = map(int, args.shape.split(","))
     folder = Path(tempfile.mkdtemp(prefix="beam-volumes-convert-"))

@@ -1,10 +1,10 @@
-"""Reading with two threads against one: ``python benchmarks/decoding.py [--size 256] [--times 7]``.
+"""Reading with two threads, compared with one: ``python benchmarks/decoding.py [--size 256] [--times 7]``.
 
-A cube of a smooth pattern with noise is written in each format by its own library, and read as a sweep reads
-it: layer by layer, into an array, by as many threads as TensorStore may use. One thread and two take
-turns; what is printed are megabytes of voxels a second, the best of so many, and their ratio (the aim
-is 1.7). Files are in the system's cache. ``control`` is zlib in threads that share nothing: what the machine
-gives a second thread while other work goes on, which no reader can exceed.
+A cube of a smooth pattern with noise is written in each format by its own library. It is read as a sweep
+reads it: layer by layer, into an array, by as many threads as TensorStore may use. One thread and two take
+turns. The output is the best rate in megabytes of voxels per second, and the ratio (the aim is 1.7). Files
+are in the system's cache. ``control`` runs zlib in threads that share nothing, which is the upper bound for
+a reader.
 """
 
 from __future__ import annotations

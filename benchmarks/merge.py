@@ -1,10 +1,10 @@
-"""The merge of components over slabs without voxels: how it grows with their number.
+"""The merge of components over slabs without voxels: how it grows with the number of slabs.
 
-Run ``python benchmarks/merge.py``; ``--quick`` takes fewer slabs and ``--full`` more. Slabs are made up,
-each by itself from its place: so many 2-D components in every plane that two slabs share, of which some
-go on through the slab, some meet in it and others end there, and as many more that touch no plane.
-They go through the rounds that a pipeline has, in this process, one round after the other, and every
-message through a file as the pieces that a runner shuffles.
+Run ``python benchmarks/merge.py``; ``--quick`` uses fewer slabs and ``--full`` more. Slabs are generated
+from their positions, with 2-D components in every plane that two slabs share. Some of them continue through
+the slab, some meet in it and others end there; as many more touch no plane. They go through the rounds of a
+pipeline in this process, one round after the other. Every message goes through a file, like the shuffled
+data of a runner.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Spool:
 
 
 def merge(counts: Triple, components: int) -> dict[str, Any]:
-    """All rounds of a grid of slabs; what they took."""
+    """Run all rounds of a grid of slabs; return their costs."""
     grid = Grid(tuple(SIDE * n for n in counts), (SIDE,) * 3)  # type: ignore[arg-type]
     flow = component_flow(grid)
     found: dict[str, Any] = {"levels": [], "shuffled": 0, "messages": 0, "making": 0.0}
@@ -163,7 +163,7 @@ def expected_count(counts: Triple, components: int) -> int:
 
 
 def most_taken(counts: Triple, components: int) -> float:
-    """Of how many 2-D components the largest step is told, at most."""
+    """The most 2-D components that the largest step receives."""
     grid = Grid(tuple(SIDE * n for n in counts), (SIDE,) * 3)  # type: ignore[arg-type]
     return expected_load(grid, None, np.full(3, components / SIDE**2))
 
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="up to 100,000 slabs")
     parser.add_argument("--components", type=int, default=100, help="in each plane; 100 by default")
     args = parser.parse_args()
-    most = 1000 if args.quick else 100_000 if args.full else 11_000
+    largest = 1000 if args.quick else 100_000 if args.full else 11_000
     print(
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one process; "
         f"load {os.getloadavg()[0]:.1f}"
@@ -197,7 +197,7 @@ def main() -> None:
         for counts in series:
             slabs = int(np.prod(counts))
             name = " x ".join(map(str, counts)) if counts[1] > 1 else f"{slabs} along z"
-            if slabs > most:
+            if slabs > largest:
                 if not before:
                     continue
                 times = slabs / before["slabs"]

@@ -1,8 +1,8 @@
 """The recipe ``templates/recipes/neurons.yaml`` on a volume with a ground truth: scores, and a picture.
 
-``python benchmarks/neurons.py FOLDER MODEL OUT [options of run]`` takes the folder of the FIB-25 sample
-(``grayscale/*.png``, and ``groundtruth.h5``, of whose supervoxels ``transforms`` names the neurons) and a
-network of affinities (ONNX), and segments its last fifty slices. ``OUT`` gets the results, and
+``python benchmarks/neurons.py FOLDER MODEL OUT [options of run]`` takes the folder of the FIB-25 sample and
+a network of affinities (ONNX), and segments its last fifty slices. The folder has ``grayscale/*.png`` and
+``groundtruth.h5``, with supervoxels that ``transforms`` maps to neurons. ``OUT`` gets the results, and
 ``segments.png``: a slice, its affinities, its segments.
 """
 
@@ -63,8 +63,8 @@ def main() -> None:
         "out": out,
         "part": part,
     }
-    said = [w for key, value in settings.items() for w in ("--set", f"{key}={value}")]
-    status = command(["run", str(RECIPE), *said, *sys.argv[4:]])
+    arguments = [w for key, value in settings.items() for w in ("--set", f"{key}={value}")]
+    status = command(["run", str(RECIPE), *arguments, *sys.argv[4:]])
     if status == 0:
         picture(folder, out)
     raise SystemExit(status)

@@ -1,7 +1,7 @@
-"""The operations of the speed contract, ours and the peers', as they are called: what is printed is what ran.
+"""The operations of the speed contract, ours and the peers', as executable text.
 
-A call is Python text. `timed` gives it ``v``, our lazy volume, or ``a``, a numpy array; of dask ``d``, a lazy
-array; and the modules that it names.
+A call is Python text. `timed` provides ``v``, our lazy volume, or ``a``, a numpy array; for dask ``d``, a
+lazy array; and the modules that the text names.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MODULES = {
     "peers": "peers",
 }
 
-#: Who reads what an operation reads, and writes its result.
+#: The contender that only reads an operation's input and writes its result.
 BARE = "read, then write the result"
 
-#: Whose call it is, by what stands in it.
+#: The package of a call, by a part of its text.
 OWNERS = {
     "sitk": "SimpleITK",
     "opencv": "OpenCV",
@@ -49,7 +49,7 @@ class Row:
     ----------
     name : str
     source : str
-        Which of the volumes it reads: a dtype, or what is said of it.
+        The volume that it reads: a dtype or another name.
     ours : str
         Of ``v``.
     peers : tuple of str

@@ -2,8 +2,8 @@
 
     python benchmarks/peaks.py [part of a row's name ...]
 
-Each row runs twice, in a process of its own: the first run compiles what is not in the cache. On a loaded
-machine less is read and written at once, so a peak may be lower than on an idle one.
+Each row runs twice, in its own process: the first run compiles missing kernels. A loaded machine reads and
+writes less at once, so a peak may be lower than on an idle one.
 """
 
 from __future__ import annotations

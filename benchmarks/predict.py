@@ -1,16 +1,15 @@
-"""A network over a volume, beside ONNX Runtime on the same patches and threads.
+"""A network over a volume, compared with ONNX Runtime on the same patches and threads.
 
-Run ``python benchmarks/predict.py MODEL.onnx``; ``--shape``, ``--patch``, ``--context`` and ``--stride`` say
-how, ``--runs`` how often both are timed, in turns. Raw is what a session takes for as many patches as the
-plan has, with nothing around it; ours is `compute` to an array. Loading the model and trying it are not
-timed.
+Run ``python benchmarks/predict.py MODEL.onnx``; ``--shape``, ``--patch``, ``--context`` and ``--stride``
+describe the work, and ``--runs`` sets how often both are timed, in turns. Raw is the time of a session for
+as many patches as the plan has; ours is `compute` to an array. Loading and trying the model are not timed.
 
-``--peers`` blends the same patches as others do, each by its published formula, in numpy here, for the
-packages bring PyTorch with them: chunkflow's inferencer (bump weights, the last patch of a chunk moved
+``--peers`` blends the same patches by the published formulas of other packages, in numpy, since the
+packages need PyTorch. They are chunkflow's inferencer (bump weights, the last patch of a chunk moved
 inwards), MONAI's ``sliding_window_inference`` (Gaussian, the last patch moved inwards) and nnU-Net's
-predictor (Gaussian, steps evened out over the image, sums in half precision). Each predicts the whole, and
-four parts of it along y and x, with half a patch around each that is cut off. It says the time, the peak of
-arrays, and how many voxels the parts have otherwise than the whole.
+predictor (Gaussian, even steps over the image, sums in half precision). Each predicts the whole, and four
+parts of it along y and x, with a margin of half a patch that is removed. The output is the time, the peak
+of arrays, and how many voxels of the parts differ from the whole.
 """
 
 from __future__ import annotations
@@ -87,16 +86,16 @@ def in_four(volume, predict, patch):
     """Four parts along y and x, each with half a patch around it."""
     out = None
     for j, k in np.ndindex(2, 2):
-        own, seen = [slice(None)], [slice(None)]
+        own, wider = [slice(None)], [slice(None)]
         for axis, part in ((1, j), (2, k)):
             n, half = volume.shape[axis], patch[axis] // 2
             a, b = part * n // 2, (part + 1) * n // 2
             own.append(slice(a, b))
-            seen.append(slice(max(0, a - half), min(n, b + half)))
-        made = predict(volume[tuple(seen)])
+            wider.append(slice(max(0, a - half), min(n, b + half)))
+        made = predict(volume[tuple(wider)])
         inner = (
             slice(o.start - s.start, o.stop - s.start)
-            for o, s in zip(own[1:], seen[1:], strict=True)
+            for o, s in zip(own[1:], wider[1:], strict=True)
         )
         if out is None:
             out = np.zeros((len(made), *volume.shape), np.float32)
@@ -128,10 +127,10 @@ def compare(args):
 
     def say(name, whole, parts, seconds, peak):
         changed = (whole != parts).any(axis=0)
-        most = np.abs(whole - parts).max()
+        difference = np.abs(whole - parts).max()
         print(
             f"{name:20s} {seconds:7.1f} s, peak of arrays {peak / 2**20:6.1f} MiB; cut in four, "
-            f"{changed.mean():6.1%} of voxels change, by up to {most:.2g}",
+            f"{changed.mean():6.1%} of voxels change, by up to {difference:.2g}",
             flush=True,
         )
 

@@ -1,11 +1,11 @@
-"""Pyramids beside ngff-zarr, tinybrain, dask and TensorStore: their kernels, and from disk to disk.
+"""Pyramids, compared with ngff-zarr, tinybrain, dask and TensorStore: kernels, and from disk to disk.
 
 Run ``python benchmarks/pyramid.py``; ``--shape 1024,1024,1024`` chooses another volume for the disk,
-``--edge`` the cube for kernels, ``--runs`` how often each is timed, ``--part`` one of the two, ``--alone``
+``--edge`` the cube for kernels, ``--runs`` the number of runs, ``--part`` one of the two. ``--alone``
 leaves peers out from disk to disk, where they run once. Contenders take turns, and medians are shown.
-Kernels have one thread; their speed is voxels of the input by seconds of CPU. From disk to disk, a volume
-of zarr becomes OME-Zarr in the same chunks and codec, by all cores. Compiling and imports are not timed.
-What a library is not installed for is left out.
+Kernels have one thread; their speed is voxels of the input per second of CPU. From disk to disk, a volume
+of zarr becomes OME-Zarr in the same chunks and codec, on all cores. Compiling and imports are not timed.
+Libraries that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def ngff_pyramid(source: Path, out: Path, levels: int) -> None:
     nz.to_ngff_zarr(str(out), made, version="0.5")
 
 
-def disk(shape: tuple[int, ...], levels: int, runs: int, alone: bool) -> None:
+def disk(shape: tuple[int, ...], levels: int, runs: int, peerless: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source, out = folder / "in.zarr", folder / "out.ome.zarr"
@@ -174,9 +174,9 @@ def disk(shape: tuple[int, ...], levels: int, runs: int, alone: bool) -> None:
             "ours, the volume alone": lambda: convert(source, out),
             f"ours, {levels} levels": lambda: convert(source, out, levels=levels, factors=2),
         }
-        if find_spec("dask") and not alone:
+        if find_spec("dask") and not peerless:
             calls[f"dask, {levels} levels"] = lambda: dask_pyramid(source, out, levels)
-        if find_spec("ngff_zarr") and not alone:
+        if find_spec("ngff_zarr") and not peerless:
             calls[f"ngff-zarr, {levels} levels"] = lambda: ngff_pyramid(source, out, levels)
         taken: dict[str, list[tuple[float, float]]] = {n: [] for n in calls}
         for run in range(runs + 1):

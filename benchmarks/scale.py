@@ -1,11 +1,11 @@
-"""How runs grow with their slabs, on every engine: start-up, cost of a slab, slabs in flight, very many.
+"""How runs grow with their number of slabs, on every engine.
 
-Run ``python benchmarks/scale.py``; ``--engine`` chooses some of ``none`` (this process, without Beam),
-``fnapi`` (FnApiRunner) and ``flink`` (a standalone cluster of its own, if ``make engines`` has installed it),
-``--quick`` takes fewer slabs and runs, ``--full`` runs a million. A slab that does nothing is one voxel of a
-volume of which no chunk is stored, made into zeros, of which none is stored either: what is left is what
-every slab takes of a runner, the sweep and the journal (two small files). Slow storage is a
-kernel that sleeps.
+Run ``python benchmarks/scale.py``. ``--engine`` chooses some of ``none`` (this process, without Beam),
+``fnapi`` (FnApiRunner) and ``flink`` (a standalone cluster of its own, if ``make engines`` has installed
+it). ``--quick`` uses fewer slabs and runs, ``--full`` runs a million. An empty slab is one voxel of a
+volume without stored chunks, and its result is zeros, which are not stored either. The measured time is the
+cost of the runner, the sweep and the journal (two small files) for each slab. Slow storage is simulated by
+a kernel that sleeps.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ class Engine:
     name: str
     runner: str | None
     options: tuple[str, ...] = ()
-    #: Most slabs in flight that make sense.
-    most: int = 16
 
     def compute(self, target: Any, folder: Path, slab: Any, workers: int = 1) -> Outcome:
         options = list(self.options)
@@ -184,7 +182,7 @@ def took(engine: Engine, target: Any, folder: Path, slab: Any, workers: int, run
 
 
 def many(slabs: int, place: str) -> dict[str, float]:
-    """A run of very many slabs on FnApiRunner; in a process of its own, whose memory is flat or not."""
+    """A run of very many slabs on FnApiRunner, in its own process, to see whether memory grows."""
     folder = Path(tempfile.mkdtemp(prefix="beam-volumes-bench-", dir=place))
     try:
         shape = cuboid(slabs)
@@ -215,8 +213,8 @@ def many(slabs: int, place: str) -> dict[str, float]:
 
 
 def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for s in sockets:
             s.bind(("localhost", 0))
         return [s.getsockname()[1] for s in sockets]
@@ -238,12 +236,12 @@ def flink(folder: Path) -> Iterator[Engine | None]:
     env = {**os.environ, "PYTHON": sys.executable, **env}
     script = str(PROJECT / "templates" / "flink" / "cluster.sh")
     home = folder / "flink"
-    said = subprocess.run([script, "up", str(home)], env=env, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([script, "up", str(home)], env=env, stdout=subprocess.PIPE, text=True)
     try:
-        if said.returncode:
+        if done.returncode:
             raise OSError(f"the Flink cluster has not come up; its logs are in {home}")
         options = [
-            o for o in said.stdout.split() if not o.startswith(("--runner", "--parallelism"))
+            o for o in done.stdout.split() if not o.startswith(("--runner", "--parallelism"))
         ]
         yield Engine("flink", "FlinkRunner", tuple(options))
     finally:

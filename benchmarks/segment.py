@@ -1,10 +1,11 @@
-"""Agglomeration of generated boundaries: time, boundaries a second, and memory, by the tree of ranges.
+"""Agglomeration of generated boundaries: time, boundaries per second, and memory, by the tree of ranges.
 
 ``python benchmarks/segment.py [boundaries]`` prints a line for regions in a cube, numbered in raster order,
-made range by range and waiting on disk, as in a run; one for as many in a long stack, of 32 x 32 regions
-a layer; and beside them higra's and waterz's, in memory, if they are installed. Up to a million there is one
-for boundaries between any two regions, which all meet at the root. No voxels are made, but for waterz, which
-takes nothing else: a region is a voxel there. Each line has a process of its own, which has compiled before.
+computed range by range and stored on disk in between, as in a run. Another line is for as many in a long
+stack of layers of 32 x 32 regions, and others for higra and waterz in memory, if they are installed. Up to
+a million, there is also a line for boundaries between any two regions, which all meet at the root. No
+voxels are generated, except for waterz, where a region is a voxel. Each line has its own process, with
+compiled kernels.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def with_affinities(a: np.ndarray, b: np.ndarray, random: np.random.Generator) -
 
 
 class Peak:
-    """The most memory that the process takes inside, beyond what it had; Linux tells."""
+    """The peak memory inside the block, beyond the memory before it; only on Linux."""
 
     def __enter__(self) -> Peak:
         with open("/proc/self/clear_refs", "w") as file:
@@ -84,7 +85,7 @@ class Peak:
         self.bytes = int(line.split()[1]) * 1024 - self.before
 
 
-def said(name: str, count: int, seconds: float, bytes_: int) -> str:
+def line_of(name: str, count: int, seconds: float, bytes_: int) -> str:
     return (
         f"{name:<10}{count:>12,} boundaries: {seconds:,.1f} s of one core, {count / seconds:,.0f} a second, "
         f"{bytes_ / 2**20:,.0f} MiB"
@@ -94,7 +95,7 @@ def said(name: str, count: int, seconds: float, bytes_: int) -> str:
 def ours(name: str, make: Callable[..., Iterator[Edges]], *sizes: int) -> None:
     merge(grid(3, 3))  # compiles
     count, merges, largest, seconds, peak = merge(make(*sizes))
-    print(said(name, count, seconds, peak), end="")
+    print(line_of(name, count, seconds, peak), end="")
     print(f"; {merges:,} merges; the largest step takes in {largest:,}", flush=True)
 
 
@@ -144,7 +145,7 @@ def in_higra(side: int) -> None:
         graph.add_edges(a, b)
         higra.binary_partition_tree_average_linkage(graph, -mean, faces)
         seconds = time.process_time() - began
-    print(said("higra", len(a), seconds, peak.bytes), flush=True)
+    print(line_of("higra", len(a), seconds, peak.bytes), flush=True)
 
 
 def in_waterz(side: int) -> None:
@@ -164,10 +165,10 @@ def in_waterz(side: int) -> None:
         )
         next(iter(found))
         seconds = time.process_time() - began
-    print(said("waterz", 3 * side**2 * (side - 1), seconds, peak.bytes), flush=True)
+    print(line_of("waterz", 3 * side**2 * (side - 1), seconds, peak.bytes), flush=True)
 
 
-def alone(line: Callable[..., None], *arguments: object) -> None:
+def in_own_process(line: Callable[..., None], *arguments: object) -> None:
     """In a process of its own: memory that another line has left would hide what this one takes."""
     process = multiprocessing.get_context("spawn").Process(target=line, args=arguments)
     process.start()
@@ -179,13 +180,13 @@ def alone(line: Callable[..., None], *arguments: object) -> None:
 def main() -> None:
     count = int(float(sys.argv[1])) if len(sys.argv) > 1 else 300_000
     side = side_of(count)
-    alone(ours, "cube", grid, side, side)
-    alone(ours, "stack", grid, layers_of(count), LAYER)
+    in_own_process(ours, "cube", grid, side, side)
+    in_own_process(ours, "stack", grid, layers_of(count), LAYER)
     if count <= 1_000_000:
-        alone(ours, "anywhere", anywhere, count)
+        in_own_process(ours, "anywhere", anywhere, count)
     if count <= 10_000_000:
-        alone(in_higra, side)
-        alone(in_waterz, side)
+        in_own_process(in_higra, side)
+        in_own_process(in_waterz, side)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """A run of a million slabs on ten thousand workers, simulated from costs that are measured here.
 
-Run ``python benchmarks/simulate.py``. Measured on this machine are a slab (median, Gaussian and labels, of
-128^3 voxels, taken as often as 512^3 have those; ``--slab-seconds`` for another one), a record of the
-journal and a look at a folder of them, and each round of the merge of labels over 1,000 slabs
-(`benchmarks/merge.py` has the slabs). Assumed are what a bucket and a runner take, by options: the latency
-of a request and requests a second for a bucket, and seconds that a runner takes between two rounds.
-Simulated is who does which slab when, with slabs of different length, some that take ten times as long, and
-workers that die; the rest are sums. For each size: what it takes, and what bounds it. A cluster of this
-size has not been seen.
+Run ``python benchmarks/simulate.py``. Three costs are measured on this machine: a slab (median, Gaussian
+and labels of 128^3 voxels, scaled to 512^3; or ``--slab-seconds``), a record of the journal and a listing
+of its folder, and each round of the merge of labels over 1,000 slabs from `benchmarks/merge.py`. Options
+set the assumed costs: the latency of a request, the requests per second of a bucket, and the seconds of a
+runner between two rounds. The simulation assigns slabs of different length to workers; some slabs take ten
+times as long, and some workers die. All else is added up. For each size it prints the time and the
+bottleneck. No cluster of this size has been tested.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from beam_volumes.transforms.rounds import pieces
 sys.path.insert(0, str(Path(__file__).parent))
 from merge import SIDE, made_up
 
-#: Of all slabs, those that take ten times as long, and those whose worker dies under them.
+#: The share of slabs that take ten times as long, and of slabs with a worker that dies.
 SLOW, SLOWER, DIES = 0.002, 10.0, 0.0005
-#: Requests of a slab beside its chunks: a start, a look, a claim for each output and pass, a record.
+#: Requests of a slab in addition to its chunks: a start, a look, a claim for each output and pass, a record.
 REQUESTS = 5
 #: Requests that the driver has under way at a time, and objects in an answer to a listing.
 LANES, PAGE = 64, 1000
@@ -156,8 +155,8 @@ def merging(slabs: int, workers: int, costs: Costs) -> tuple[float, int, float]:
         seconds, size = costs.rounds[known]
         height = int(level) if level.isdigit() else int(name != "slabs")
         below = max(1, -(-slabs // 16**height))
-        alone = seconds * slabs / below  # a step that has all below it
-        total += costs.between_rounds + max(seconds * slabs / min(workers, below), alone)
+        in_one_step = seconds * slabs / below  # a step that has all below it
+        total += costs.between_rounds + max(seconds * slabs / min(workers, below), in_one_step)
         shuffled += size * slabs
     return total, len(names), shuffled
 
@@ -173,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--slab-seconds", type=float, help="of a slab, instead of what is measured")
+    parser.add_argument("--slab-seconds", type=float, help="of a slab, instead of measuring it")
     parser.add_argument("--components", type=int, default=100, help="in each plane between slabs")
     parser.add_argument("--latency", type=float, default=0.03, help="seconds of a request")
     parser.add_argument(
@@ -207,18 +206,18 @@ def main() -> None:
             ideal = slabs * costs.slab / workers
             seconds, rounds, shuffled = merging(slabs, workers, costs)
             rate = workers * (REQUESTS + costs.chunks) / (costs.slab + costs.latency * REQUESTS)
-            seen = look(slabs, workers, costs)
+            look_seconds = look(slabs, workers, costs)
             throttled = slabs * (REQUESTS + costs.chunks) / costs.requests_a_second
             bounds = {
                 "cores": ideal,
                 "stragglers": end - idle,
                 "merge": seconds,
                 "store": throttled if rate > costs.requests_a_second else 0.0,
-                "driver": seen if seen > 10 else 0.0,
+                "driver": look_seconds if look_seconds > 10 else 0.0,
             }
             print(
                 f"{slabs:9,d} {workers:7,d} {end:8.0f}s {ideal:6.0f}s {end - idle:6.0f}s {seconds:6.0f}s "
-                f"{rounds:6d} {shuffled / 1e6:6.0f} MB {rate:10,.0f} {seen:6.2f}s  "
+                f"{rounds:6d} {shuffled / 1e6:6.0f} MB {rate:10,.0f} {look_seconds:6.2f}s  "
                 f"{max(bounds, key=lambda name: bounds[name])}",
                 flush=True,
             )

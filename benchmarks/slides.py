@@ -1,15 +1,15 @@
-"""Tiles of a whole slide, beside the libraries that people read slides with: OpenSlide, cuCIM and tifffile.
+"""Tiles of a whole slide, compared with the usual libraries: OpenSlide, cuCIM and tifffile.
 
-Run ``python benchmarks/slides.py --slide slide.svs``; without it a slide is made. The image is laid side by
-side ``--times`` times along each axis, and stored anew as tiles of 256 x 256 with JPEG, as scanners do. All
-read the same file into one array of bytes:
+Run ``python benchmarks/slides.py --slide slide.svs``; without it a slide is generated. The image is
+repeated ``--times`` times along each axis, and stored as tiles of 256 x 256 with JPEG, as scanners do. All
+contenders read the same file into one array of bytes:
 
 - the whole slide, in pieces of ``--piece`` pixels; tifffile has one call for it;
-- patches at random places, one after the other from each thread, as networks are trained with.
+- patches at random positions, one after the other from each thread, as for training networks.
 
-Each contender has ``--threads`` threads. They take turns; the table has medians of seconds on the clock, and
-of the processor's. Where a library is not there, its row says so: ``pip install openslide-python
-openslide-bin cucim-cu12``. cuCIM decodes on the CPU here.
+Each contender has ``--threads`` threads. They take turns; the table has medians of wall time and CPU time.
+The row of a missing library reports this: ``pip install openslide-python openslide-bin cucim-cu12``. cuCIM
+decodes on the CPU here.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def timed(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def cases(path: Path, shape: tuple[int, int], args: argparse.Namespace) -> dict[str, dict]:
-    """By what is read and by contender: a call, or why there is none."""
+    """A call for each pattern and contender, or the reason for its absence."""
     out = np.zeros((*shape, 3), "u1")
     whole: dict[str, Callable[[], object] | str] = {}
     some: dict[str, Callable[[], object] | str] = {}

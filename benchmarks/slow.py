@@ -1,8 +1,8 @@
-"""Filters of a store that is slow to answer: what reading ahead hides of it.
+"""Filters of a store with slow answers: how much of the waiting time reading ahead hides.
 
-Run ``python benchmarks/slow.py``. Each layer of chunks takes ``--seconds`` to come, as from a bucket far
-away; as long, by default, its voxels are computed on. In turns that takes the sum of both, side by side at
-best the larger of the two: these are shown beside what a sweep takes.
+Run ``python benchmarks/slow.py``. Each layer of chunks takes ``--seconds`` to arrive, as from a distant
+bucket. By default its voxels are computed on for as long. Waiting and computing in turns take the sum of
+both, and at the same time at best the larger of the two. The output compares both with the time of a sweep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHAPE = (128, 256, 256)
 
 @dataclass(frozen=True, eq=False)
 class SlowReader:
-    """A volume of which each chunk takes so many seconds to come."""
+    """A volume with chunks that take so many seconds to arrive."""
 
     chunk: tuple[int, int, int]
     seconds: float

@@ -1,13 +1,13 @@
-"""Random plans, killed at random and resumed, for as long as asked: their outputs must differ in nothing.
+"""Random plans, killed at random and resumed, for as long as asked: their outputs must not differ.
 
-Run ``python benchmarks/soak.py --minutes 10``. Each case is drawn from its number: volume, chain, chunks or
-shards, slabs, workers, how it runs, and who is killed with -9 after how many slabs have begun: the process
-that calls, the one that drives the pipeline, or a worker. Some cases have a twin, which resumes the run
-while it goes on, so that slabs, merges and the end of it are done twice and late; some a rival, which
-computes something else into the same output meanwhile; in some, slabs are swept twice at once. What the last
-attempt leaves on disk is compared with the same in this process in one piece, and with scipy; what a rival
-leaves, with what it computes. A difference, an error or a run that hangs ends the soak with exit status 1,
-and says how to repeat the case: ``--seed`` with its number and ``--cases 1``.
+Run ``python benchmarks/soak.py --minutes 10``. Each case is derived from its number: volume, chain, chunks
+or shards, slabs, workers, and how it runs. The number also selects a process to kill with -9, and after how
+many slabs: the calling process, the driver of the pipeline, or a worker. Some cases have a twin, which
+resumes the run while it continues, so slabs, merges and the end are done twice and late. Some have a rival,
+which computes another result into the same output. In some, slabs are swept twice at once. The final files
+are compared with a run in this process in one piece, and with scipy; a rival's files are compared with its
+own result. A difference, an error or a run that hangs ends the soak with exit status 1, and prints how to
+repeat the case: ``--seed`` with its number and ``--cases 1``.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from beam_volumes.session import slabs
 
 #: Seconds after which an attempt counts as hanging.
 PATIENCE = 300
-#: Exit status of an attempt that noticed a kill, of one that failed, and of one whose place another run took.
+#: Exit status of an attempt that noticed a kill, that failed, and that another run has replaced.
 KILLED, FAILED, REPLACED = 3, 4, 5
-#: What is said where that was noticed.
+#: Messages of an attempt that another run has replaced.
 SAYS_REPLACED = ("has taken over from", "since this one was asked for", "nothing more of the run")
-#: And by who wants to resume what is a rival's by now.
+#: Messages of an attempt to resume the output of a rival.
 SAYS_REPLACED += ("this run differs in",)
 
 MULTI = ("--direct_running_mode=multi_processing",)
@@ -91,7 +91,7 @@ DTYPES = ["u1", "u2", "i2", "i4", "f4", "f8"]
 
 @dataclass(frozen=True)
 class Case:
-    """What its number says."""
+    """A case, derived from its number."""
 
     number: int
     shape: tuple[int, ...]
@@ -106,7 +106,7 @@ class Case:
     slab: tuple[int, ...]
     workers: int
     way: int
-    #: Who is killed, or begins beside it, and how many slabs have begun by then.
+    #: The process that is killed or started, and how many slabs have begun by then.
     events: tuple[tuple[str, int], ...]
     #: Whether slabs are swept twice at once, where that is done in the process that calls.
     twice: bool
@@ -123,8 +123,8 @@ class Case:
             (rng.choice(WAYS[way][2]), rng.randrange(2 * slabs)) for _ in range(rng.randint(0, 3))
         ]
         chosen = random.Random(-number)  # of its own: what a number meant before it still means
-        beside = [(chosen.choice(["twin", "rival"]), chosen.randrange(2 * slabs))]
-        beside = beside if chosen.random() < 0.5 else []
+        others = [(chosen.choice(["twin", "rival"]), chosen.randrange(2 * slabs))]
+        others = others if chosen.random() < 0.5 else []
         return cls(
             number,
             shape,
@@ -139,7 +139,7 @@ class Case:
             slab,
             rng.randint(1, 3),
             way,
-            tuple(sorted(kills + beside, key=lambda event: event[1])),
+            tuple(sorted(kills + others, key=lambda event: event[1])),
             chosen.random() < 0.3,
         )
 
@@ -222,13 +222,13 @@ def in_one_piece(*wanted: Any) -> Any:
 
 
 def attempt(number: int, folder: Path, first: bool, anew: bool = False) -> None:
-    """Begin or resume a run, or with ``anew`` replace what is there; in a process of its own."""
+    """Begin or resume a run, or replace its output with ``anew``, in a separate process."""
     case = Case.of(number)
     if case.twice:
         slabs.sweep_slab = _twice(slabs.sweep_slab)
     runner, options, _ = WAYS[case.way]
-    # Who resumes may have another number of workers, and need not know how the run was cut up, unless
-    # the passes depend on it: distances within tiles are found in other passes than those of whole planes.
+    # A resumed run may have another number of workers, and need not repeat the slabs, unless passes depend
+    # on them: distances within tiles need other passes than distances of whole planes.
     workers = case.workers if first else 1 + case.workers % 3
     slab = case.slab if first or case.end == "distance" else None
     try:
@@ -271,7 +271,7 @@ def _twice(slab: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def rival(number: int, folder: Path) -> None:
-    """Compute something else into the same output, in place of what is there; in a process of its own."""
+    """Replace the output by another result, in a separate process."""
     case = Case.of(number)
     other = (
         bv.open(folder / "in.zarr") ^ 1 if case.dtype[0] in "ui" else -bv.open(folder / "in.zarr")
@@ -305,13 +305,13 @@ def kill(who: str, process: Any) -> None:
 
 
 def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | None]:
-    """Run a case; what happened, and what is wrong."""
+    """Run a case; return the events and the problems."""
     happened = Counter(cases=1)
     array = case.array()
     in_one_piece(bv.open(array).to(folder / "in.zarr", chunks=case.input_chunks))
     left = list(case.events)
     first, anew = True, False
-    beside: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     while True:
         process = context.Process(target=attempt, args=(case.number, folder, first, anew))
         process.start()
@@ -323,8 +323,8 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
                 if who in ("twin", "rival"):
                     happened[f"{who}s"] += 1
                     target, more = (attempt, (False,)) if who == "twin" else (rival, ())
-                    beside[who] = context.Process(target=target, args=(case.number, folder, *more))
-                    beside[who].start()
+                    others[who] = context.Process(target=target, args=(case.number, folder, *more))
+                    others[who].start()
                 else:
                     with suppress(psutil.NoSuchProcess):
                         kill(who, process)
@@ -338,7 +338,7 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
                 p.kill()
             return happened, f"an attempt has not ended after {PATIENCE} s"
         took = None
-        if (other := beside.pop("rival", None)) is not None:
+        if (other := others.pop("rival", None)) is not None:
             if (wrong := ended(other, folder)) is not None:
                 return happened, f"the rival {wrong}"
             took = other.exitcode == 0
@@ -347,33 +347,33 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
         if process.exitcode == 0 and not took:
             break
         happened["begun anew" if took else "resumed"] += 1
-        expected = {0, KILLED, -9} | ({REPLACED} if other is not None or beside else set())
+        expected = {0, KILLED, -9} | ({REPLACED} if other is not None or others else set())
         if process.exitcode not in expected:
-            return happened, f"an attempt {said(process, folder)}"
+            return happened, f"an attempt {ending_of(process, folder)}"
         anew = bool(took)
         first = anew or (first and Journal.open(run_folder(folder / "out.zarr")) is None)
-    for who, other in beside.items():
+    for who, other in others.items():
         if (wrong := ended(other, folder)) is not None:
             return happened, f"the {who} {wrong}"
     return happened, difference(case, folder, array)
 
 
 def ended(process: Any, folder: Path) -> str | None:
-    """Wait for who ran beside a run; what is wrong with its end."""
+    """Wait for the twin or the rival of a run; return the problem with its end."""
     process.join(PATIENCE)
     if process.exitcode is None:
         process.kill()
         return f"has not ended after {PATIENCE} s"
-    return None if process.exitcode in (0, KILLED, REPLACED) else said(process, folder)
+    return None if process.exitcode in (0, KILLED, REPLACED) else ending_of(process, folder)
 
 
-def said(process: Any, folder: Path) -> str:
+def ending_of(process: Any, folder: Path) -> str:
     error = folder / "error.txt"
     return f"failed: {error.read_text() if error.exists() else f'exit status {process.exitcode}'}"
 
 
 def rivals_difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
-    """Between what a rival has left on disk and what it should have."""
+    """Compare a rival's files with its own result."""
     expected = array ^ array.dtype.type(1) if case.dtype[0] in "ui" else -array
     stored = np.asarray(bv.open(folder / "out.zarr"))
     if stored.dtype != expected.dtype or stored.tobytes() != expected.tobytes():
@@ -383,7 +383,7 @@ def rivals_difference(case: Case, folder: Path, array: np.ndarray) -> str | None
 
 
 def difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
-    """Between what is on disk and what should be, if there is any."""
+    """Compare the files with the expected result, if there is one."""
     expected = case.volumes(bv.open(array))
     results = in_one_piece(*expected.values())
     results = dict(

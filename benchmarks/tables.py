@@ -70,7 +70,7 @@ def disk(lines: list[Line]) -> list[list[str]]:
 
 
 def printed(header: list[str], rows: list[list[str]]) -> None:
-    """Columns of which nothing was measured are left out."""
+    """Print a table without its empty columns."""
     some = [i for i in range(len(header)) if any(row[i] for row in rows)]
     for cells in (header, ["---"] * len(header), *rows):
         print("| " + " | ".join(cells[i] for i in some) + " |")

@@ -1,4 +1,4 @@
-"""Runs one call of one contender in a process of its own, and prints what it took as JSON.
+"""Runs one call of one contender in its own process, and prints time and memory as JSON.
 
 ``python benchmarks/timed.py '<Job as JSON>'``: `contract` starts it. Imports are part of the peak memory of
 each, so a peer's process imports nothing of ours.
@@ -53,7 +53,7 @@ class Job:
     turns : bool
         What goes through Beam takes turns with copies of the volume.
     instead : str
-        A zarr: of the yardstick, what is written in place of what it has read.
+        A zarr that the yardstick writes instead of its input.
     """
 
     how: str
@@ -88,7 +88,7 @@ class Took:
     sooner: str = ""
     runs: int = 0
     voxels: int = 0
-    #: Times and voxels are those of a crop, times the number of crops in the volume.
+    #: Times and voxels of a crop, times the number of crops in the volume.
     scaled: bool = False
     peak: int = 0
     walls: list[float] = field(default_factory=list)
@@ -199,7 +199,7 @@ def allow(cores: int) -> None:
 
 
 def called(job: Job, array: np.ndarray) -> tuple:
-    """What is to be computed, of which some has been: it is compiled."""
+    """The expression, after a part of it has run, so its kernels are compiled."""
     import beam_volumes as bv
 
     some, wanted = (evaluated(job.call, v=bv.open(a)) for a in (array[:8], array))
@@ -254,46 +254,46 @@ def through_beam(job: Job) -> Took:
     tiny = volume[:4, :32, :32]
     work(tiny)  # compiles
     start = repeated(lambda: work(tiny), 3, job.patience, warm=False)
-    beside, peaks, copies = str(Path(job.out).with_name("copy.zarr")), [], []
+    copy_path, peaks, copies = str(Path(job.out).with_name("copy.zarr")), [], []
 
     def copy() -> None:
         peaks.append(peak_memory())
         if job.turns:
             before = time.perf_counter()
-            copied(volume, volume, None, beside, job.codec)
+            copied(volume, volume, None, copy_path, job.codec)
             copies.append(time.perf_counter() - before)
 
     took = repeated(lambda: work(volume), job.runs, job.patience, warm=False, between=copy)
     took.start, took.voxels = start.wall, volume.size
     took.wall -= took.start
     took.peak, took.copy = peaks[0], statistics.median(copies or [0.0])
-    shutil.rmtree(beside, ignore_errors=True)
+    shutil.rmtree(copy_path, ignore_errors=True)
     return took
 
 
 def read_then_write(job: Job) -> Took:
     """The yardstick: the whole volume into a numpy array, and that into a zarr like the others'.
 
-    Or another array, that an operation has made of it: what it must read and write, and nothing else.
+    Or write the stored result of an operation: only its input and output.
     """
     import beam_volumes as bv
 
     volume = opened(job)
     result = bv.open(job.instead) if job.instead else volume
-    held = result.node.source.open().read().result() if job.instead else None
+    stored = result.node.source.open().read().result() if job.instead else None
     took = repeated(
-        lambda: copied(volume, result, held, job.out, job.codec), job.runs, job.patience
+        lambda: copied(volume, result, stored, job.out, job.codec), job.runs, job.patience
     )
     took.voxels = volume.size
     return took
 
 
-def copied(volume: Any, result: Any, held: np.ndarray | None, out: str, codec: str) -> None:
-    """Read a volume, and write that, or what is held of a result."""
+def copied(volume: Any, result: Any, stored: np.ndarray | None, out: str, codec: str) -> None:
+    """Read a volume, and write it, or the given result."""
     array = volume.node.source.open().read().result()
     sink = result.to(out, chunks=CHUNKS, codec=codec or None).sink
     sink.create("yardstick", overwrite=True)
-    sink.open().write(array if held is None else held).result()
+    sink.open().write(array if stored is None else stored).result()
 
 
 def dask(job: Job) -> Took:

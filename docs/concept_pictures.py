@@ -1,4 +1,4 @@
-"""Draws the pictures of concepts.md: ``make docs`` writes them, with those of `pictures`."""
+"""Draws the pictures of concepts.md: ``make docs`` writes them, after the pictures of `pictures`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pictures import DONE, EMPTY, HELD, INK, NEXT, NOW, SOFT, Drawing, main
+from pictures import DONE, EMPTY, INK, KEPT, NEXT, NOW, SOFT, Drawing, main
 
 ROSE, VIOLET = "#e8a0a8", "#b9a3d9"
 
 
 def halo() -> Drawing:
     """A slab of a volume: its core and its halo, seen from the side."""
-    d = Drawing(760, 330, "A slab has a core, which it yields, and a halo, which it reads besides")
+    d = Drawing(760, 330, "A slab has a core, which it yields, and a halo, which it reads, too")
     x, y, w, h = 70, 40, 300, 60
     for k in range(4):
-        d.box(x, y + k * h, w, h, HELD if k == 1 else EMPTY)
+        d.box(x, y + k * h, w, h, KEPT if k == 1 else EMPTY)
         d.text(x + w / 2, y + k * h + 35, f"slab {k}", 14, INK, "middle", k == 1)
     for top in (y + h - 16, y + 2 * h):
         d.box(x, top, w, 16, NEXT)
     d.arrow(x - 24, y, x - 24, y + 4 * h - 6)
     d.text(x - 29, y + 4 * h + 12, "z", 13, SOFT)
     d.text(430, y + h - 4, "halo before: slices of slab 0", 13, SOFT)
-    d.text(430, y + h + 35, "core: the voxels whose results slab 1 yields", 13, INK, bold=True)
+    d.text(430, y + h + 35, "core: the voxels that slab 1 yields", 13, INK, bold=True)
     d.text(430, y + 2 * h + 12, "halo after: slices of slab 2", 13, SOFT)
     d.text(430, y + 3 * h + 12, "A gaussian with sigma 1.5 has a halo of 6", 13, SOFT)
     d.text(430, y + 3 * h + 30, "slices on each side, a copy has none.", 13, SOFT)
@@ -58,7 +58,7 @@ def window() -> Drawing:
                 elif k < end and i == 2:
                     fill = DONE
                 elif end - 6 <= k < end and i == 0:
-                    fill = HELD
+                    fill = KEPT
                 elif end <= k < end + 4 and i == 0:
                     fill = NEXT
                 d.box(x, 68 + k * h, w, h - 3, fill)
@@ -66,7 +66,7 @@ def window() -> Drawing:
         [
             (NEXT, "read ahead"),
             (NOW, "this window"),
-            (HELD, "kept for the next stage"),
+            (KEPT, "kept for the next stage"),
             (DONE, "written"),
         ]
     ):
@@ -96,20 +96,20 @@ def passes() -> Drawing:
             if i:
                 d.arrow(x - 33, y + 22, x - 4, y + 22)
     d.arrow(612, 72, 640, 72)
-    d.box(645, 50, 180, 44, HELD, radius=22)
+    d.box(645, 50, 180, 44, KEPT, radius=22)
     d.text(735, 77, "threshold_otsu: 121", 13, INK, "middle", True)
     d.parts.append(
         f'<path d="M735,94 C735,150 525,120 525,184" fill="none" stroke="{SOFT}" stroke-width="1.6" '
         'marker-end="url(#head)"/>'
     )
     d.text(30, 274, "The gaussian is computed again in pass 2, or stored by pass 1:", 13, SOFT)
-    d.text(30, 293, "the plan takes what costs less, and says why.", 13, SOFT)
+    d.text(30, 293, "the plan chooses the cheaper way, and prints the reason.", 13, SOFT)
     return d
 
 
 #: Components of two slabs of 4 rows: column, row, width, height, colour, provisional id, and label.
 SHAPES: list[tuple[int, int, int, int, str, int, int]] = [
-    (0, 0, 2, 2, HELD, 0, 1),
+    (0, 0, 2, 2, KEPT, 0, 1),
     (3, 0, 2, 4, NOW, 3, 2),
     (6, 1, 2, 2, VIOLET, 14, 3),
     (3, 4, 5, 2, NEXT, 35, 2),
@@ -185,7 +185,7 @@ def merge() -> Drawing:
                     d.arrow(below - 5, y + 86, x - 5 + (below - x) / 8, y + 36)
                     d.arrow(x + 5 + (below - x) / 8, y + 36, below + 5, y + 86, "#d08a3e")
         for x in places[level]:
-            d.box(x - 32, y, 64, 34, (EMPTY, HELD, HELD, DONE)[level], radius=6)
+            d.box(x - 32, y, 64, 34, (EMPTY, KEPT, KEPT, DONE)[level], radius=6)
     for k, x in enumerate(places[0]):
         d.text(x, 342, f"{k}", 13, INK, "middle")
     d.text(580, 70, "numbers all components", 13, SOFT)

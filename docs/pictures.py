@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 IMAGES = Path(__file__).with_name("images")
 
 INK, SOFT, PAPER, LINE = "#1f2933", "#52606d", "#ffffff", "#9aa5b1"
-EMPTY, HELD, NOW, NEXT, DONE = "#eef1f4", "#9cc4e4", "#f0a04b", "#fbe3c2", "#8fbf8f"
+EMPTY, KEPT, NOW, NEXT, DONE = "#eef1f4", "#9cc4e4", "#f0a04b", "#fbe3c2", "#8fbf8f"
 
 
 class Drawing:
@@ -97,7 +97,7 @@ def _volume(d: Drawing, x: float, y: float) -> None:
     d.polygon([(x, y), (x + dx, y + dy), (x + w + dx, y + dy), (x + w, y)], EMPTY)
     for k in range(4):
         top = y + k * h
-        fill = (DONE, HELD, EMPTY, EMPTY)[k]
+        fill = (DONE, KEPT, EMPTY, EMPTY)[k]
         d.box(x, top, w, h, fill)
         right = [
             (x + w, top),
@@ -135,7 +135,7 @@ def _slab(d: Drawing, x: float, y: float) -> None:
             halo = k in (0, rows - 1)
             if i == 2 and halo:
                 continue
-            fill = NOW if now <= k < end else HELD if first <= k < now else EMPTY
+            fill = NOW if now <= k < end else KEPT if first <= k < now else EMPTY
             if i == 0 and end <= k < end + 3:
                 fill = NEXT
             d.box(left, y + k * h, w, h - 3, fill)
@@ -144,7 +144,7 @@ def _slab(d: Drawing, x: float, y: float) -> None:
     d.arrow(x + 4, y + 10, x + 4, y + rows * h - 14)
     at = y + rows * h + 16
     for k, (fill, words) in enumerate(
-        [(HELD, "kept"), (NOW, "computed now"), (NEXT, "read meanwhile")]
+        [(KEPT, "kept"), (NOW, "computed now"), (NEXT, "read meanwhile")]
     ):
         left = x + 18 + (0, 78, 210)[k]
         d.box(left, at - 10, 14, 11, fill)
@@ -170,7 +170,7 @@ def _chunks(d: Drawing, x: float, y: float) -> None:
         d.text(left + 20, at, words, 12, SOFT)
 
 
-#: Floors of the house from the roof down, their rooms, and what they are for.
+#: Layers of the package from the top down, their packages, and their purpose.
 FLOORS = [
     ("cli  profile  expansion  yaml  recipes", "texts become requests"),
     ("show", "pictures and pages; what viewers ask for"),
@@ -183,7 +183,7 @@ FLOORS = [
     ("graph", "lazy expressions: Volume, Scalar, Table"),
     ("sweep", "stages, and the executor that streams a slab along z"),
     ("runs", "the journal: manifest, records, verification"),
-    ("storage", "formats, reading, writing, whose a place is"),
+    ("storage", "formats, reading, writing, ownership of outputs"),
     ("kernels  base", "loops on plain arrays; geometry, axes, texts"),
 ]
 #: Below so many floors nothing imports Beam.
@@ -194,7 +194,7 @@ def house() -> Drawing:
     """The packages as floors: each imports only what lies below it."""
     d = Drawing(780, 544, "The packages of beam_volumes as floors of a house")
     left, top, h = 60, 64, 36
-    d.polygon([(left - 24, top), (390, 14), (744, top)], HELD)
+    d.polygon([(left - 24, top), (390, 14), (744, top)], KEPT)
     d.text(390, 50, "import beam_volumes as bv", 14, INK, "middle", True)
     for k, (rooms, words) in enumerate(FLOORS):
         y = top + k * h
@@ -215,7 +215,7 @@ PICTURES = {"sweep.svg": sweep, "house.svg": house}
 
 
 def main(check: bool, pictures: dict[str, Callable[[], Drawing]]) -> int:
-    """Write pictures, or say which are not current."""
+    """Write pictures, or report which are not current."""
     stale = [
         name
         for name, draw in pictures.items()

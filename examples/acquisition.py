@@ -1,14 +1,13 @@
-"""A microscope writes 20 slices a second; a pipeline filters them meanwhile, and a preview is looked at.
+"""A microscope writes 20 slices a second; a pipeline filters them meanwhile, and a preview grows.
 
     mkdir trial
     python examples/acquisition.py trial --runner=PrismRunner --experiments=prism_disable_sdf_split
     beam-volumes view trial/preview.zarr
 
-Slices come as they do: in no order, and some of them twice. Each slab is filtered and written as soon as
-its slices are there; so is a preview of half the size along y and x, which the second command shows while it
-grows. What has not come yet is black. When the last slice is there, labels are merged, and their table and
-the volume's mean are told, of the summaries that slabs have left meanwhile. Beam's FnApiRunner does all that,
-but not before the last slice.
+Slices arrive in no order, and some of them twice. Each slab is filtered and written as soon as its slices
+are there. So is a preview of half the size along y and x, which the second command shows while it grows;
+missing parts are black. After the last slice, labels are merged, and their table and the volume's mean are
+printed, from summaries of the slabs. Beam's FnApiRunner does all of this after the last slice only.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def acquire(folder: Path, slices: np.ndarray, a_second: float = 20) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
-    # Neighbours change places, as those of two cameras do.
+    # Neighbours change places, as with two cameras.
     order = np.argsort(np.arange(len(slices)) + rng.uniform(0, 5, len(slices)))
     for z in order:
         for _ in range(2 if z % 50 == 0 else 1):
@@ -54,7 +53,7 @@ def run(folder: Path, shape: tuple[int, int, int], depth: int, options: list[str
     small = {"like": bv.open(np.zeros(half(shape), "u1")), "chunks": (depth, *half(shape)[1:])}
     labelled = {"like": watch.volume.astype("u4"), "chunks": (depth, *shape[1:])}
     with beam.Pipeline(options=PipelineOptions(["--streaming", *options])) as p:
-        slabs, told = p | watch
+        slabs, problems = p | watch
         smooth = slabs | "Median" >> bv.ApplyStages(lambda v: bv.median_filter(v, 3))
         smooth | "Smooth" >> bv.WriteSlabs(folder / "smooth.zarr", **whole)
         shown = smooth | "Half" >> beam.MapTuple(preview)
@@ -66,7 +65,7 @@ def run(folder: Path, shape: tuple[int, int, int], depth: int, options: list[str
         rows | "Note" >> beam.Map(note, str(folder / "cells.csv"))
         found = smooth | "Numbers" >> bv.MeasureSlabs(watch, mean=bv.mean)
         found["mean"] | "Mean" >> beam.Map(lambda mean: print(f"mean {mean:.2f}"))
-        told | "Told" >> beam.Map(lambda row: print(row.box, row.message))
+        problems | "Problems" >> beam.Map(lambda row: print(row.box, row.message))
 
 
 def preview(key: bv.SlabKey, slab: bv.Slab) -> tuple[bv.SlabKey, bv.Slab]:

@@ -1,7 +1,7 @@
-"""Label, measure, choose by a step of one's own, and label again: all in one pipeline.
+"""Label, measure, select with your own step, and label again: all in one pipeline.
 
-Cells that are large and bright stay, with their mean intensity as the new value. Of the cells, tables
-and ids are shuffled; voxels are read again where they are needed.
+Large and bright cells are kept, with their mean intensity as the new value. Tables and ids of cells are
+shuffled; voxels are read again where they are needed.
 
     python examples/bright_cells.py FOLDER
 """
@@ -17,7 +17,7 @@ import beam_volumes as bv
 
 
 class Choose(beam.DoFn):
-    """Of batches of a table's rows, those of large and bright cells: (labels, new values)."""
+    """Large and bright cells of batches of a table's rows: (labels, new values)."""
 
     def __init__(self, size: int, intensity: float):
         self.size, self.intensity = size, intensity

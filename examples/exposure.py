@@ -1,6 +1,6 @@
 """Slabs joined with a table: every slice is divided by its exposure, then the volume is smoothed.
 
-The table goes to the workers as a side input; voxels stay where they are.
+The table goes to the workers as a side input. Voxels are not shuffled.
 
     python examples/exposure.py FOLDER
 """
@@ -36,7 +36,7 @@ def parse(line: str) -> tuple[int, float]:
 
 
 def correct(keyed: tuple[SlabKey, Slab], exposures: dict[int, float]) -> tuple[SlabKey, Slab]:
-    """A slab whose slices, those of its halo too, are divided by their exposures."""
+    """A slab with its slices, also in its halo, divided by their exposures."""
     key, slab = keyed
     slices = range(slab.box.start[0], slab.box.stop[0])
     by = np.array([exposures[z] for z in slices], "f4")
@@ -44,7 +44,7 @@ def correct(keyed: tuple[SlabKey, Slab], exposures: dict[int, float]) -> tuple[S
 
 
 def main(folder):
-    """Make a small stack whose exposure flickers, and correct it."""
+    """Make a small stack with flickering exposure, and correct it."""
     folder = Path(folder)
     rng = np.random.default_rng(0)
     exposures = rng.uniform(0.5, 1.5, 40).round(3)

@@ -1,7 +1,7 @@
 """Many volumes of different shapes: the cells of each are labelled and counted; one CSV for all.
 
-A volume is an element, computed whole by one worker. Run again, the pipeline of the same name computes
-only what it has not finished; a volume that cannot be read has a line in a CSV of its own.
+A volume is an element, computed as a whole by one worker. If it is run again, the pipeline of the same name
+computes only the unfinished volumes. Volumes that cannot be read are listed in a separate CSV.
 
     python examples/screening.py FOLDER
 """

@@ -1,4 +1,4 @@
-"""What Sphinx is told: ``docs/site/build.py`` calls it."""
+"""The configuration of Sphinx, which ``docs/site/build.py`` runs."""
 
 from beam_volumes.version import __version__
 

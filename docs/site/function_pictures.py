@@ -79,7 +79,7 @@ def stripes(block: np.ndarray) -> np.ndarray:
     return np.abs(np.diff(block.astype("f4"), axis=2, append=block[:, :, -1:]))
 
 
-#: By function: what is shown of it. The keys are in the order of docs/reference/coverage.md.
+#: The example of each function. The keys are in the order of docs/reference/coverage.md.
 PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "abs": lambda s: (s.smooth - 128, bv.abs(s.smooth - 128)),
     "clip": of_smooth("clip", 90, 150),

@@ -79,7 +79,7 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
         "Examples assume `import numpy as np` and `import beam_volumes as bv`.",
     ]
     for title, names in blocks:
-        index.append(f"\n## {title}\n\n| function | what it does |\n| --- | --- |")
+        index.append(f"\n## {title}\n\n| function | description |\n| --- | --- |")
         index += [f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |" for name in names]
         for name in names:
             text = [f"# {name}\n"]
@@ -100,7 +100,7 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
 
 
 def _classes(folder: Path) -> None:
-    index = ["# Classes\n", "| class | what it is |\n| --- | --- |"]
+    index = ["# Classes\n", "| class | description |\n| --- | --- |"]
     for name in CLASSES:
         index.append(f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |")
         _write(
@@ -114,9 +114,9 @@ def _transforms(folder: Path) -> None:
     names = [n for n, module in EXPORTS.items() if module == ".transforms" and n not in CLASSES]
     index = [
         "# Transforms\n",
-        "Steps of a Beam pipeline; [pipelines](../how-to/pipelines.md) has examples.\n",
+        "Steps of a Beam pipeline; [pipelines](../how-to/beam-pipeline.md) has examples.\n",
     ]
-    index.append("| transform | what it does |\n| --- | --- |")
+    index.append("| transform | description |\n| --- | --- |")
     for name in names:
         index.append(f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |")
         _write(folder / f"{name}.md", [f"# {name}\n", _rst(f".. autoclass:: beam_volumes.{name}")])
@@ -131,7 +131,7 @@ def _verbs(folder: Path) -> None:
     index = [
         "# Verbs\n",
         "What the command `beam-volumes` does.\n",
-        "| verb | what it does |\n| --- | --- |",
+        "| verb | description |\n| --- | --- |",
     ]
     for name, parser in verbs.items():
         about = " ".join((parser.description or "").split())

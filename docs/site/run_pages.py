@@ -158,7 +158,7 @@ def _write(path: Path, pages: Path, root: str) -> Page:
 
 
 def _markdown(shown: Shown) -> str:
-    """A cell, and what it shows, as MyST."""
+    """A cell and its output, as MyST."""
     if shown.kind == "markdown":
         return shown.source
     parts = [f"````python\n{shown.source}\n````"]

@@ -1,4 +1,4 @@
-"""The table of docs/coverage.py: functions, what they are checked against, their kind and sweeps."""
+"""The table of docs/coverage.py: functions, their references, kinds and sweeps."""
 
 from __future__ import annotations
 

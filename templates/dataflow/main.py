@@ -20,7 +20,7 @@ FLAGS = ("resume", "overwrite")
 
 
 def arguments(given: Sequence[str]) -> list[str]:
-    """The arguments of ``beam-volumes`` for those of the launcher.
+    """The arguments of ``beam-volumes`` for the launcher's.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def arguments(given: Sequence[str]) -> list[str]:
     ours += [f"--set={_place('input', item)}" for item in _several(args.inputs)]
     ours += [f"--set={_place('output', item)}" for item in _several(args.outputs)]
     ours += [f"--set={item}" for item in _several(args.set)]
-    said = {name.replace("_", "-"): getattr(args, name) for name in VALUES}
-    ours += [f"--{name}={value}" for name, value in said.items() if value]
+    chosen = {name.replace("_", "-"): getattr(args, name) for name in VALUES}
+    ours += [f"--{name}={value}" for name, value in chosen.items() if value]
     ours += [f"--{name}" for name in FLAGS if getattr(args, name).lower() == "true"]
     ours += [f"--labels={item}" for item in _several(args.labels)]
     if args.sdk_container_image:

@@ -31,12 +31,12 @@ lowered = bv.reconstruction(stack - 60, stack)
 bv.preview(lowered)
 
 # %%
-# The difference is 60 in vesicles and 0 elsewhere, whatever the level of the cell.
+# The difference is 60 in vesicles and 0 elsewhere, for any level of the cell.
 domes = stack - lowered
 bv.preview(domes)
 
 # %%
-# A height above that of the vesicles cuts into the cells as well.
+# A height above the vesicles' own cuts into the cells as well.
 too_high = stack - bv.reconstruction(stack - 150, stack)
 bv.preview(too_high)
 

@@ -30,7 +30,7 @@ bv.preview(everywhere)
 
 # %%
 # `block_size` is the extent of the surroundings, an odd number of voxels. In a block as small as a
-# granule, the mean is that of the granule itself. Only rims are left. A negative `offset` keeps
+# granule, the mean is the granule's own. Only rims are left. A negative `offset` keeps
 # noise out: voxels have to be brighter than the mean by that much.
 narrow = stack > bv.threshold_local(stack, 5, "mean", offset=-30)
 bv.preview(narrow)

@@ -30,8 +30,8 @@ bv.preview(small)
 
 # %%
 # A larger scale finds the thick vessel, and the thin one only faintly.
-large = bv.sato(scan, [6], black_ridges=False)
-bv.preview(large)
+large_vessels = bv.sato(scan, [6], black_ridges=False)
+bv.preview(large_vessels)
 
 # %%
 # With several scales, each voxel has the largest of their results.
@@ -41,7 +41,7 @@ bv.preview(both)
 # %%
 # The ratio of the means in the two vessels shows which scale suits which vessel.
 ratios = {}
-for sigma, result in ((2, small), (6, large)):
+for sigma, result in ((2, small), (6, large_vessels)):
     means = bv.mean(result, mask=thin), bv.mean(result, mask=thick)
     of_thin, of_thick = bv.compute(*means)
     ratios[sigma] = of_thin / of_thick

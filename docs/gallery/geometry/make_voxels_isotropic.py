@@ -1,7 +1,7 @@
 """Make voxels isotropic
 
 Filters, networks and meshes often expect voxels that are as deep as they are wide. `zoom`
-interpolates slices between those of a stack.
+interpolates slices between the slices of a stack.
 """
 
 import numpy as np

@@ -47,10 +47,10 @@ bv.preview(bv.relabel(cells, (table["label"], means), dtype="f4"))
 # %%
 # Labels that a mapping lacks become 0 with `missing=0`. This keeps the cells that are wider than 7
 # µm.
-large = table["label"][diameters > 7]
-kept = bv.relabel(cells, (large, large), missing=0)
+large_cells = table["label"][diameters > 7]
+kept = bv.relabel(cells, (large_cells, large_cells), missing=0)
 bv.preview(kept)
 
 # %%
-assert len(table["label"]) == 35 and 0 < len(large) < 35
-assert set(np.unique(np.asarray(kept))) == {0, *large.tolist()}
+assert len(table["label"]) == 35 and 0 < len(large_cells) < 35
+assert set(np.unique(np.asarray(kept))) == {0, *large_cells.tolist()}

@@ -1,7 +1,7 @@
 """Follow faint processes with two thresholds
 
 A high threshold finds the bright parts of a process and breaks it where it is faint. A low one
-takes noise, too. A hysteresis threshold keeps what is above the low threshold and connected to
+takes noise, too. A hysteresis threshold keeps voxels above the low threshold that are connected to
 something above the high one.
 """
 

@@ -1,6 +1,6 @@
 """Extract spots from a varying background
 
-A white top-hat keeps what is brighter than its surroundings and smaller than a given size. Use it
+A white top-hat keeps objects brighter than their surroundings, up to a given size. Use it
 before counting vesicles or puncta on an uneven background.
 """
 

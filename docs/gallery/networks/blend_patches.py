@@ -1,6 +1,6 @@
 """Blend overlapping patches
 
-A network that normalises each patch by its own mean leaves seams, whatever its context. Patches
+A network that normalises each patch by its own mean leaves seams, even with a wide context. Patches
 that overlap and are averaged by weights make the seams soft.
 """
 

@@ -26,7 +26,7 @@ bv.preview(stack)
 # %%
 # This function stands for a network that finds objects.
 def segment(tile):
-    """Label what is bright."""
+    """Label bright components."""
     return ndimage.label(ndimage.gaussian_filter(tile.astype("f4"), 1) > 200)[0]
 
 
