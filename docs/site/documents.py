@@ -11,35 +11,43 @@ from pathlib import Path
 PARTS = {
     "Get started": ["docs/get-started/quickstart.md", "docs/get-started/choosing.md"],
     "Tutorials": ["notebooks", "gallery"],
-    "How-to guides": [
+    "How to process images": [
         "docs/how-to/arrays.md",
         "docs/how-to/background.md",
         "docs/how-to/threshold.md",
-        "docs/how-to/split-objects.md",
-        "docs/how-to/measure.md",
         "docs/how-to/channels-and-time.md",
         "docs/how-to/own-function.md",
-        "docs/how-to/pyramids.md",
-        "docs/how-to/view.md",
-        "docs/how-to/convert.md",
         "docs/how-to/slides.md",
+    ],
+    "How to find objects": [
+        "docs/how-to/split-objects.md",
+        "docs/how-to/measure.md",
         "docs/how-to/networks.md",
         "docs/how-to/find-objects.md",
         "docs/how-to/segment-neurons.md",
+    ],
+    "How to read, write and view": [
+        "docs/how-to/convert.md",
+        "docs/how-to/pyramids.md",
+        "docs/how-to/view.md",
+    ],
+    "How to run": [
         "docs/how-to/memory.md",
         "docs/how-to/estimate.md",
         "docs/how-to/resume.md",
         "docs/how-to/verify.md",
         "docs/how-to/flink.md",
         "docs/how-to/dataflow.md",
+        "templates/flink/README.md",
+        "templates/dataflow/README.md",
+        "docs/how-to/troubleshooting.md",
+    ],
+    "How to use Beam": [
         "docs/how-to/beam-pipeline.md",
         "docs/how-to/acquisition.md",
         "docs/how-to/networks-in-beam.md",
         "docs/how-to/other-languages.md",
-        "docs/how-to/troubleshooting.md",
         "examples/README.md",
-        "templates/flink/README.md",
-        "templates/dataflow/README.md",
     ],
     "Reference": [
         "functions",
@@ -112,7 +120,10 @@ def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
     where["README.md"] = "index.md"
     shutil.copytree(root / "docs/images", pages / "images")
     documents = _Documents(root, pages, where)
-    for name in [name for name in where if (root / name).is_file()]:
+    copied = [name for name in where if (root / name).is_file()]
+    notebooks = (root / "docs/tutorials").glob("*.ipynb")
+    where |= {f"docs/tutorials/{path.name}": f"notebooks/{path.stem}.md" for path in notebooks}
+    for name in copied:
         documents.copy(name)
     with (pages / "index.md").open("a") as index:
         for title, names in parts.items():
