@@ -9,7 +9,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.graph.kinds import ParameterError, kind_of
 from beam_volumes.plan.fit.fitting import MemoryTooSmall
-from beam_volumes.recipes.catalogue import operations
+from beam_volumes.recipes.catalogue import Parameter, operations
 
 #: What is no parameter's value, or only that of a few.
 BAD = [
@@ -44,15 +44,15 @@ COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
-#: By name, what stands for a parameter that must be given; by function and name where one needs another.
+#: By name, what stands for a parameter that must be given, where its type does not say it: a volume, or 1 for a
+#: number. By function and name where one needs another.
 GIVEN = {
-    **dict.fromkeys(("volume", "image", "a", "b", "seed", "height", "y", "x", "base"), V),
+    **dict.fromkeys(("x", "y", "base"), V),
     **dict.fromkeys(("mask", "condition"), M),
     **dict.fromkeys(("labels", "truth", "test"), L),
-    **dict.fromkeys(("sigma", "low_sigma", "exponent", "shift", "h", "tile", "axis"), 1),
-    **dict.fromkeys(("size", "factors", "zoom", "radius"), 2),
-    **{"low": 1, "high": 2, "percentile": 50, "q": 50, "angle": 5, "pad_width": 1, "overlap": 1},
-    **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V], "threshold": 1},
+    **{"size": 2, "factors": 2, "zoom": 2, "radius": 2, "high": 2, "percentile": 50, "q": 50, "angle": 5},
+    **{"low": 1, "exponent": 1, "pad_width": 1, "rank": 0, "watershed_affinities.low": 0.5},
+    **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V]},
     **{"affinities": COLOURS, "edges": EDGES, "merges": MERGES, "mapping": {1: 2}, "derivative": "sobel"},
     **{"convolve.weights": np.ones((3, 3, 3)), "correlate.weights": np.ones((3, 3, 3))},
     **{f"{name}.volume": COLOURS for name in ("rgb2gray", "rgb2hed", "rgb2hsv", "hed2rgb", "channels")},
@@ -60,8 +60,7 @@ GIVEN = {
     **{"derivative2": lambda volume, axis, **options: bv.correlate1d(volume, [1, -2, 1], axis)},
     **{"map_instances.function": lambda a: a.astype("i4"), "map_overlap.volumes": V, "folder": "meshes"},
     **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
-    **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6},
-    **{"watershed_affinities.low": 0.5, "rank": 0, "map_instances.tile": 4},
+    **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6, "map_instances.tile": 4, "overlap": 1},
 }  # fmt: skip
 #: They compute, open files or start servers when they are called; their own tests call them.
 EAGER = {
@@ -81,11 +80,17 @@ FUNCTIONS = {
 }
 
 
+def by_type(parameter):
+    """What stands for a parameter that `GIVEN` does not name."""
+    found = Parameter(parameter.name, str(parameter.annotation), "")
+    return V if found.volume == "volume" else 1 if found.is_number else None
+
+
 def calls(name, values=BAD):
     """A call with each bad value of each parameter: its name, the value, and all arguments."""
     parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
     given = {
-        p.name: GIVEN.get(f"{name}.{p.name}", GIVEN.get(p.name))
+        p.name: GIVEN.get(f"{name}.{p.name}", GIVEN.get(p.name, by_type(p)))
         for p in parameters
         if p.default is p.empty and p.kind is not p.VAR_KEYWORD
     }

@@ -108,6 +108,17 @@ class Parameter:
         return set(_types(self.annotation)) <= {"str", "None"}
 
     @property
+    def is_number(self) -> bool:
+        """Whether a number can be given, and no volume.
+
+        Examples
+        --------
+        >>> Parameter("sigma", "float | Sequence[float] | str", "").is_number
+        True
+        """
+        return not self.volume and not {"int", "float"}.isdisjoint(_types(self.annotation))
+
+    @property
     def is_flag(self) -> bool:
         return self.annotation == "bool"
 

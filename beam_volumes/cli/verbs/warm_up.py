@@ -31,7 +31,6 @@ DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4"
 #: Of the volumes that are computed, and of the slabs in which.
 SHAPE, SLAB = (12, 48, 48), (8, 32, 32)
 _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
-_NOTHING: tuple[dict[str, Any], ...] = ({},)
 #: Calls of operations whose parameters need values: one for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
@@ -39,9 +38,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "clip": ({"min": 1, "max": 3},),
     "convolve1d": ({"weights": (1, 2, 1)},),
-    "coordinates": ({"axis": 0},),
     "correlate1d": ({"weights": (1, 2, 1)},),
-    "difference_of_gaussians": ({"low_sigma": 1},),
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),
@@ -50,8 +47,6 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
-    "h_maxima": ({"h": 1},),
-    "h_minima": ({"h": 1},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
@@ -214,12 +209,15 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
 
 
 def calls_of(operation: Operation) -> tuple[dict[str, Any], ...]:
-    """Arguments for an operation, found by the names of its parameters if `CALLS` has none."""
+    """Arguments for an operation: those in `CALLS`, or its sizes, and 1 for each number that it needs."""
     if operation.name in CALLS:
         return CALLS[operation.name]
-    if "size" in operation.parameters:
-        return (_SIZE, _BALL) if "footprint" in operation.parameters else (_SIZE,)
-    return ({"sigma": 1},) if "sigma" in operation.required else _NOTHING
+    known = [operation.parameters[name] for name in operation.required if operation.parameters]
+    numbers = {p.name: 1 for p in known if p.is_number}
+    if "size" not in operation.parameters:
+        return (numbers,)
+    sizes = (_SIZE, _BALL) if "footprint" in operation.parameters else (_SIZE,)
+    return tuple(numbers | size for size in sizes)
 
 
 def _run(wanted: Sequence[Any]) -> None:
