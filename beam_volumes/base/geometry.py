@@ -143,13 +143,13 @@ class Lattice:
 
     def within(self, axis: int, span: tuple[int, int], unit: int = 1) -> tuple[int, int]:
         """The voxels that lie in a range of the domain; in whole units, those of units that begin there."""
-        n = self.shape[axis]
+        first, last = self.firsts(axis, span, unit)
+        return first, last
 
-        def first(at: int) -> int:
-            v = -((self.start[axis] - at) // self.step[axis])
-            return min(max(0, -(-v // unit) * unit), n)
-
-        return first(span[0]), first(span[1])
+    def firsts(self, axis: int, places: Sequence[int], unit: int = 1) -> list[int]:
+        """The first voxel at or after each place in the domain; of units, the first that begins there."""
+        n, start, step = self.shape[axis], self.start[axis], self.step[axis]
+        return [min(max(0, -((start - at) // step // unit) * unit), n) for at in places]
 
     def until(self, axis: int, stop: int) -> int:
         """Up to where in the domain the voxels before ``stop`` lie."""

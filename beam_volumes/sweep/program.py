@@ -13,7 +13,7 @@ of it, or levels of a pyramid. A slab has of each end what lies in it, in whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,10 +44,10 @@ class Edge:
     padding: Padding = REFLECTED
     regrid: Regrid | None = None
 
-    def needs(self, axis: int, wanted: Ranges, size: int) -> Range:
-        """What a box of the user needs of the step along an axis."""
-        own = wanted[axis] if self.regrid is None else self.regrid.needs(axis, wanted)
-        return self.along(axis, own, size)
+    def needs(self, axis: int, boxes: Sequence[Ranges], size: int) -> list[Range]:
+        """What each of several boxes of the user needs of the step along an axis."""
+        own = (b[axis] if self.regrid is None else self.regrid.needs(axis, b) for b in boxes)
+        return [self.along(axis, span, size) for span in own]
 
     def along(self, axis: int, wanted: Range, size: int) -> Range:
         """The same for a range of voxels that the user, or its regrid, takes."""
@@ -97,10 +97,12 @@ class End:
         """What a slab that has a range of the domain has of it; may be nothing."""
         return self.lattice.within(axis, span, self.unit[axis])
 
-    def during(self, window: Range, share: Range) -> Range:
-        """What a window of the domain finishes of a share along z."""
-        (a, b), (lo, hi) = self.lattice.within(0, window), share
-        return min(max(a, lo), hi), min(max(b, lo), hi)
+    def during(self, windows: Sequence[Range], share: Range) -> list[Range]:
+        """What each window of the domain finishes of a share along z."""
+        lo, hi = share
+        places = [at for window in windows for at in window]
+        found = [min(max(at, lo), hi) for at in self.lattice.firsts(0, places)]
+        return list(zip(found[::2], found[1::2], strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +179,8 @@ class Program:
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
     stacks: tuple[tuple[int, ...], ...] = field(init=False)
     coupled: frozenset[int] = field(init=False)
+    #: By which results leave the sweep, surveys apart.
+    ends: tuple[End, ...] = field(init=False)
     #: What `regions` gave lately: planning asks for the same ranges many times, and so do tiles of one row.
     _known: dict[Any, list[Range]] = field(init=False, repr=False, default_factory=dict)
 
@@ -197,6 +201,7 @@ class Program:
         object.__setattr__(self, "stacks", tuple(several))
         coupled = (axis for regrid in self.regrids for axis in regrid.coupled)
         object.__setattr__(self, "coupled", frozenset(coupled))
+        object.__setattr__(self, "ends", (*self.outputs, *self.folds))
 
     @property
     def barriers(self) -> tuple[str, ...]:
@@ -220,11 +225,6 @@ class Program:
     def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
         """What a survey or a completion has to do with of a slab's range along an axis."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])
-
-    @property
-    def ends(self) -> tuple[End, ...]:
-        """By which results leave the sweep, surveys apart."""
-        return (*self.outputs, *self.folds)
 
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
@@ -338,7 +338,3 @@ class Program:
             for _, e in self.users[step]
         )
 
-
-def reversed_view(items: list[Any]) -> Iterator[Any]:
-    """Items from the last to the first, each looked up only when it is asked for."""
-    return (items[i] for i in range(len(items) - 1, -1, -1))

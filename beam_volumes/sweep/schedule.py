@@ -5,11 +5,16 @@ The executor follows a schedule and the planner measures it, so that what is pre
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from beam_volumes.base.geometry import Range, Ranges
-from beam_volumes.sweep.program import Edge, Program, reversed_view
+from beam_volumes.sweep.program import Edge, Program
+
+#: The ranges along y and x of a box, where they do not matter.
+_NO_PLANE: tuple[Range, Range] = ((0, 1), (0, 1))
 
 
 class Overlap(NamedTuple):
@@ -62,128 +67,136 @@ def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> S
 
     Of the slab, the ranges along y and x count only where z is one of the program's coupled axes.
     """
-    z, regions = slab[0], program.regions(0, slab)
-    beside: list[tuple[Range, Range]] = [((0, 1), (0, 1))] * len(regions)
-    if 0 in program.coupled:
-        beside = list(zip(program.regions(1, slab), program.regions(2, slab), strict=True))
-    shares = [end.share(0, z) for end in program.ends]
-    layers = [layer_of(program, i) for i in range(len(program.steps))]
-    windows: list[Window] = []
-    tops = [lo for lo, _ in regions]
-    done = z[0]
-    # Units that begin in the slab may end beyond it.
-    over = [e.lattice.until(0, b) for e, (a, b) in zip(program.ends, shares, strict=True) if a < b]
-    stop = max([z[1], *over])
-    while done < stop:
-        upto = min(stop, done + window)
-        if done < z[1]:
-            upto = min(z[1], upto)
-        ends = [e.during((done, upto), s) for e, s in zip(program.ends, shares, strict=True)]
-        keeps = _keeps(program, done, ends, shares, tops, regions, beside, layers)
-        tops = _tops(program, z, upto, ends, shares, regions, beside, layers, tops)
-        windows.append(Window((done, upto), ends, tops, keeps))
-        done = upto
+    course = _Course(program, slab, window)
+    tops = course.tops()
+    keeps = course.keeps(tops)
     rings = [
-        _ring(program, i, regions[i], windows, layers[i], overlap) for i in range(len(regions))
+        _ring(program, i, course.regions[i], tops[i], keeps[i], course.layers[i], overlap)
+        for i in range(len(program.steps))
     ]
-    return Schedule(z, regions, windows, [c for c, _ in rings], [b for _, b in rings])
+    windows = [
+        Window(domain, [e[k] for e in course.ends], [t[k] for t in tops], [n[k] for n in keeps])
+        for k, domain in enumerate(course.domains)
+    ]
+    capacity, base = ([ring[k] for ring in rings] for k in (0, 1))
+    return Schedule(course.z, course.regions, windows, capacity, base)
 
 
-def _tops(
-    program: Program,
-    z: Range,
-    upto: int,
-    ends: list[Range],
-    shares: list[Range],
-    regions: list[Range],
-    beside: list[tuple[Range, Range]],
-    layers: list[tuple[int, int]],
-    before: list[int],
-) -> list[int]:
-    tops = list(before)
+class _Course:
+    """The windows of a slab, step by step: each list of a step or an end has one entry per window."""
 
-    def raise_(edge_step: int, top: int) -> None:
-        tops[edge_step] = max(tops[edge_step], top)
+    def __init__(self, program: Program, slab: Ranges, window: int):
+        self.program, self.z = program, slab[0]
+        self.regions = program.regions(0, slab)
+        #: The ranges of steps along y and x, where those along z depend on them.
+        self.planes: list[tuple[Range, Range]] = [_NO_PLANE] * len(self.regions)
+        if 0 in program.coupled:
+            self.planes = list(zip(program.regions(1, slab), program.regions(2, slab), strict=True))
+        self.shares = [end.share(0, self.z) for end in program.ends]
+        self.layers = [layer_of(program, i) for i in range(len(program.steps))]
+        self.domains = self._domains(window)
+        self.ends = [
+            end.during(self.domains, share)
+            for end, share in zip(program.ends, self.shares, strict=True)
+        ]
 
-    def through(upper: bool) -> int:
-        """Up to where surveys and completions are: the plane beyond the slab is with its last window."""
-        return upto if upto < z[1] else program.reach(upper, 0, z)[1]
+    def _domains(self, window: int) -> list[Range]:
+        begin, end = self.z
+        # Units that begin in the slab may end beyond it.
+        shares = zip(self.program.ends, self.shares, strict=True)
+        stop = max([end, *(e.lattice.until(0, b) for e, (a, b) in shares if a < b)])
+        stops = [*range(begin + window, end, window), *range(end, stop, window), stop]
+        return list(pairwise([begin, *stops])) if begin < stop else []
 
-    for end, (_, stop), (start, _) in zip(program.ends, ends, shares, strict=True):
-        for edge in end.edges if start < stop else ():
-            raise_(edge.step, edge.along(0, (start, stop), program.steps[edge.step].shape[0])[1])
-    for seen in program.surveys:
-        for edge in seen.edges:
-            raise_(edge.step, through(seen.survey.upper) + edge.offset[0])
-    last = len(program.steps) - 1
-    for k, step in enumerate(reversed_view(list(program.steps))):
-        i = last - k
-        if step.completion is not None:
-            tops[i] = through(step.completion.upper)
-        if step.source is not None and tops[i] > regions[i][0]:
-            depth, origin = layers[i]
-            whole = origin + -(-(tops[i] - origin) // depth) * depth
-            tops[i] = min(regions[i][1], whole)
-        elif step.stage is not None and tops[i] > regions[i][0]:
-            depth = step.stage.grain[0]
-            tops[i] = min(regions[i][1], -(-tops[i] // depth) * depth)
-        for edge in step.edges:
-            if tops[i] > regions[i][0]:
-                size = program.steps[edge.step].shape[0]
-                box = ((regions[i][0], tops[i]), *beside[i])
-                raise_(edge.step, edge.needs(0, box, size)[1])
-    for stack in program.stacks:
-        maximum = max(tops[i] for i in stack)
-        for i in stack:
-            tops[i] = maximum
-    return tops
+    def tops(self) -> list[list[int]]:
+        """Per step, up to where each window fills it."""
+        steps = self.program.steps
+        tops = [[lo] * len(self.domains) for lo, _ in self.regions]
 
+        def raise_(edge: Edge, boxes: Sequence[Ranges]) -> None:
+            """Let a step have what boxes of a user need, of which the first ones may be empty."""
+            some = [box for box in boxes if box[0][0] < box[0][1]]
+            needed = [b for _, b in edge.needs(0, some, steps[edge.step].shape[0])]
+            later = len(boxes) - len(some)
+            tops[edge.step][later:] = map(max, tops[edge.step][later:], needed)
 
-def _keeps(
-    program: Program,
-    done: int,
-    ends: list[Range],
-    shares: list[Range],
-    tops: list[int],
-    regions: list[Range],
-    beside: list[tuple[Range, Range]],
-    layers: list[tuple[int, int]],
-) -> list[int]:
-    keeps = [hi for _, hi in regions]
+        def through(upper: bool) -> list[int]:
+            """Up to where surveys and completions are: the plane beyond the slab is with its last window."""
+            last = self.program.reach(upper, 0, self.z)[1]
+            return [upto if upto < self.z[1] else last for _, upto in self.domains]
 
-    def lower(step: int, keep: int) -> None:
-        keeps[step] = min(keeps[step], keep)
-
-    for end, (start, _), (_, stop) in zip(program.ends, ends, shares, strict=True):
-        for edge in end.edges if start < stop else ():
-            lower(edge.step, edge.along(0, (start, stop), program.steps[edge.step].shape[0])[0])
-    for seen in program.surveys:
-        for edge in seen.edges:
-            lower(edge.step, done + edge.offset[0])
-    for output, (start, _), share in zip(program.outputs, ends, shares, strict=False):
-        # What of a unit is done stays until all of it is.
-        depth, origin = layers[output.edge.step]
-        if share[0] < share[1]:
-            begun = start // depth * depth if start < share[1] else share[1]
-            lower(output.edge.step, origin + max(begun, share[0]))
-    for i, step in enumerate(program.steps):
-        if tops[i] < regions[i][1]:
+        for end, ranges, (start, _) in zip(self.program.ends, self.ends, self.shares, strict=True):
+            for edge in end.edges:
+                raise_(edge, [((start, stop), *_NO_PLANE) for _, stop in ranges])
+        for seen in self.program.surveys:
+            for edge in seen.edges:
+                stops = [stop + edge.offset[0] for stop in through(seen.survey.upper)]
+                tops[edge.step] = list(map(max, tops[edge.step], stops))
+        for i in range(len(steps) - 1, -1, -1):
+            step, (low, high) = steps[i], self.regions[i]
+            if step.completion is not None:
+                tops[i] = through(step.completion.upper)
+            depth, origin = self.layers[i] if step.stage is None else (step.stage.grain[0], 0)
+            tops[i] = list(accumulate(tops[i], max))
+            if step.source is not None or step.stage is not None:
+                whole = (origin - (origin - top) // depth * depth for top in tops[i])
+                tops[i] = [
+                    min(high, to) if top > low else top
+                    for top, to in zip(tops[i], whole, strict=True)
+                ]
             for edge in step.edges:
-                size = program.steps[edge.step].shape[0]
-                box = ((tops[i], regions[i][1]), *beside[i])
-                lower(edge.step, edge.needs(0, box, size)[0])
-    for stack in program.stacks:
-        minimum = min(keeps[i] for i in stack)
-        for i in stack:
-            keeps[i] = minimum
-    return keeps
+                raise_(edge, [((low, top), *self.planes[i]) for top in tops[i]])
+        return self._together(tops, max)
+
+    def keeps(self, tops: list[list[int]]) -> list[list[int]]:
+        """Per step, the first slice that must still be there while each window is computed."""
+        steps = self.program.steps
+        keeps = [[hi] * len(self.domains) for _, hi in self.regions]
+
+        def lower(step: int, to: Iterable[int]) -> None:
+            """Let the first windows keep slices of a step; the last ones may need none."""
+            found = list(map(min, keeps[step], to))
+            keeps[step][: len(found)] = found
+
+        def keep(edge: Edge, boxes: Sequence[Ranges]) -> None:
+            some = [box for box in boxes if box[0][0] < box[0][1]]
+            lower(edge.step, (a for a, _ in edge.needs(0, some, steps[edge.step].shape[0])))
+
+        for end, ranges, (_, stop) in zip(self.program.ends, self.ends, self.shares, strict=True):
+            for edge in end.edges:
+                keep(edge, [((start, stop), *_NO_PLANE) for start, _ in ranges])
+        for seen in self.program.surveys:
+            for edge in seen.edges:
+                lower(edge.step, (done + edge.offset[0] for done, _ in self.domains))
+        for output, ranges, (start, stop) in zip(
+            self.program.outputs, self.ends, self.shares, strict=False
+        ):
+            # What of a unit is done stays until all of it is.
+            depth, origin = self.layers[output.edge.step]
+            if start < stop:
+                begun = (at // depth * depth if at < stop else stop for at, _ in ranges)
+                lower(output.edge.step, (origin + max(at, start) for at in begun))
+        for i, step in enumerate(steps):
+            low, high = self.regions[i]
+            for edge in step.edges:
+                keep(edge, [((top, high), *self.planes[i]) for top in [low, *tops[i][:-1]]])
+        return self._together(keeps, min)
+
+    def _together(self, found: list[list[int]], of: Callable[..., int]) -> list[list[int]]:
+        """The same, where sources that are decoded together have one course."""
+        for stack in self.program.stacks:
+            shared = list(map(of, *(found[i] for i in stack)))
+            for i in stack:
+                found[i] = shared
+        return found
 
 
 def _ring(
     program: Program,
     step: int,
     region: Range,
-    windows: list[Window],
+    tops: list[int],
+    keeps: list[int],
     layer: tuple[int, int],
     overlap: Overlap,
 ) -> tuple[int, int]:
@@ -193,11 +206,10 @@ def _ring(
     def floor(at: int) -> int:
         return origin + (at - origin) // depth * depth
 
-    tops = [w.tops[step] for w in windows]
     source = program.steps[step].source
     if overlap.ahead and source is not None and not source.held:
         tops = _next(tops)
-    held = max((t - floor(w.keeps[step]) for t, w in zip(tops, windows, strict=True)), default=0)
+    held = max((top - floor(keep) for top, keep in zip(tops, keeps, strict=True)), default=0)
     capacity = -(-held // depth) * depth
     if overlap.behind and program.sinks_of(step):
         capacity += depth
