@@ -231,6 +231,19 @@ def source_range(
     return lo, max(hi, lo + 1)
 
 
+def source_ranges(
+    spans: Sequence[Range], halo: tuple[int, int], size: int, mode: str
+) -> list[Range]:
+    """`source_range` of each of several spans."""
+    before, after = halo
+    return [
+        (a - before, b + after)
+        if before <= a and b + after <= size
+        else source_range(a, b, halo, size, mode)
+        for a, b in spans
+    ]
+
+
 def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | None:
     """The least and the last of a range's `pad_index`, without making it; None for constants.
 

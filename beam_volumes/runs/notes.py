@@ -9,7 +9,8 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +41,28 @@ class RunFolder:
     spec: Spec = field(hash=False)  #: TensorStore key-value store spec of the folder.
     run_id: str  #: Records of other runs are not read.
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @property
     def url(self) -> str:
         """How messages name it."""
         return url(self.spec)
 
-    @property
+    @cached_property
     def own(self) -> Spec:
         """The folder in which this run alone writes."""
         return join(self.spec, RUNS, folder_name(self.run_id), directory=True)
 
-    @property
+    @cached_property
     def _folder(self) -> Place:
-        return Place.of(self.own)
+        return Place(self.own)
 
-    @property
+    @cached_property
     def _root(self) -> Place:
-        return Place.of(self.spec)
+        return Place(self.spec)
 
-    @property
+    @cached_property
     def _document(self) -> Document:
         return Document(join(self.spec, directory=True), MANIFEST)
 

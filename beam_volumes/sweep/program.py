@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.base.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_range
+from beam_volumes.base.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_ranges
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.reduction import Reduction
@@ -46,16 +46,14 @@ class Edge:
 
     def needs(self, axis: int, boxes: Sequence[Ranges], size: int) -> list[Range]:
         """What each of several boxes of the user needs of the step along an axis."""
-        own = (b[axis] if self.regrid is None else self.regrid.needs(axis, b) for b in boxes)
-        return [self.along(axis, span, size) for span in own]
+        own = [b[axis] if self.regrid is None else self.regrid.needs(axis, b) for b in boxes]
+        return self.along(axis, own, size)
 
-    def along(self, axis: int, wanted: Range, size: int) -> Range:
-        """The same for a range of voxels that the user, or its regrid, takes."""
-        a, b = wanted[0] + self.offset[axis], wanted[1] + self.offset[axis]
-        before, after = self.halo[axis]
-        if before <= a and b + after <= size:
-            return a - before, b + after
-        return source_range(a, b, (before, after), size, self.padding.modes[axis])
+    def along(self, axis: int, wanted: Sequence[Range], size: int) -> list[Range]:
+        """The same for ranges of voxels that the user, or its regrid, takes."""
+        by = self.offset[axis]
+        spans = [(a + by, b + by) for a, b in wanted]
+        return source_ranges(spans, self.halo[axis], size, self.padding.modes[axis])
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +260,7 @@ class Program:
         def widen(edge: Edge, axis: int, by: Range | None) -> None:
             if by is None:
                 return
-            lo, hi = edge.along(axis, by, self.steps[edge.step].shape[axis])
+            ((lo, hi),) = edge.along(axis, [by], self.steps[edge.step].shape[axis])
             old = found[axis][edge.step]
             found[axis][edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
 

@@ -337,7 +337,7 @@ class WritableFormat(DescribedFormat):
         """Store a unit, whole or not at all; several at once, on threads of TensorStore."""
         key = self.key(d, cell)
         assert key is not None
-        Place.of(self.home(d)).write(key, self.encode(d, voxels))
+        Place(self.home(d)).write(key, self.encode(d, voxels))
 
     def home(self, d: Description) -> Spec:
         """The folder of units and documents."""
@@ -485,7 +485,7 @@ class UnitReader:
         box = d.grid.box(d.grid.index((z, y, x)))
         key = self.format.key(d, (z, y, x))
         assert key is not None
-        data = Place.of(self.format.home(d)).read(key)
+        data = Place(self.format.home(d)).read(key)
         if data is None and (d.scratch or not self.format.omits_empty):
             raise VolumeError(f"{d.name}: its unit {key} is missing; write it anew")
         if data is None:

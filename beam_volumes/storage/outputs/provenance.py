@@ -27,12 +27,12 @@ def write(sink: OwnedOutput, document: Mapping[str, Any]) -> None:
     """Put a document beside the units of an output; it is whole or not there."""
     if sink.is_file:
         document = {**document, "file": list(_local(sink.kvstore["path"], None))}
-    Place.of(sink.home).write(sink.provenance_key, json.dumps(document, indent=1).encode())
+    Place(sink.home).write(sink.provenance_key, json.dumps(document, indent=1).encode())
 
 
 def written(sink: OwnedOutput) -> dict[str, Any] | None:
     """The document of an output; None if there is none, or it is damaged."""
-    return _parsed(Place.of(sink.home).read(sink.provenance_key))
+    return _parsed(Place(sink.home).read(sink.provenance_key))
 
 
 def found(place: Place) -> dict[str, Any] | None:

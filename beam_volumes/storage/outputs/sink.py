@@ -69,7 +69,7 @@ class OwnedArray(PartedOutput, OwnedOutput):
         return next(iter(self._documents))
 
     def _found(self) -> bytes | None:
-        return self.writer.found(Place.of(self.home))
+        return self.writer.found(Place(self.home))
 
     def _noted(self, document: Mapping[str, Any]) -> Any:
         return self.writer.noted(document)
@@ -83,18 +83,18 @@ class OwnedArray(PartedOutput, OwnedOutput):
         return _encoded(document)
 
     def _is_replaceable(self) -> bool:
-        place = Place.of(self.kvstore)
+        place = Place(self.kvstore)
         return place.local is None or self.writer.is_there(place)
 
     def _owned(self) -> Callable[[str], bool] | None:
-        return None if self.is_file else self.writer.owned(self, Place.of(self.home))
+        return None if self.is_file else self.writer.owned(self, Place(self.home))
 
     def _other(self) -> str | None:
         path = str(self.kvstore["path"])
         return self.writer.other_than(self, path) if self.is_file and os.path.isfile(path) else None
 
     def _is_in_bucket(self) -> bool:
-        return self.writer.is_there(Place.of(self.kvstore))
+        return self.writer.is_there(Place(self.kvstore))
 
     def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
         others = (
@@ -109,7 +109,7 @@ class OwnedArray(PartedOutput, OwnedOutput):
 
     def documents_there(self) -> dict[str, Any]:
         """Its metadata as they are stored now, by their names."""
-        home = Place.of(self.home)
+        home = Place(self.home)
         return {name: parsed_json(home.read(name) or b"{}") for name in self._documents}
 
 

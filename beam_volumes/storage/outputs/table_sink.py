@@ -84,7 +84,7 @@ class TableSink(OwnedOutput):
     # whose it is
 
     def _is_in_bucket(self) -> bool:
-        return bool(Place.of(self.home).names())
+        return bool(Place(self.home).names())
 
     def _is_replaceable(self) -> bool:
         local = self.kvstore.get("driver") == "file"
@@ -113,7 +113,7 @@ class TableSink(OwnedOutput):
         self.check(run_id)
         if self.state().get("finished"):
             return
-        home = Place.of(self.home)
+        home = Place(self.home)
         first = shard in (0, "0000000-00000")
         for key, data in self.writer.side_files(columns).items() if first else ():
             home.write(key, data)
@@ -125,7 +125,7 @@ class TableSink(OwnedOutput):
         """Assemble the table of its shards; repeating it is harmless."""
 
         def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
-            have = set(Place.of(self.home).names())
+            have = set(Place(self.home).names())
             parts = self._parts(shards)
             missing = [part for part in parts if part not in have]
             if missing or not parts:

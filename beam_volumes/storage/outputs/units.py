@@ -42,7 +42,7 @@ class Listing:
     def _list(self, prefix: str) -> np.ndarray:
         """The units whose names begin so, sorted."""
         sink = self._sink
-        names = Place.of(sink.home).names(prefix)
+        names = Place(sink.home).names(prefix)
         cells = (self._format.cell(sink, prefix + name) for name in names)
         counts = sink.grid.counts
         found = [

@@ -40,11 +40,11 @@ class Document:
 
     @property
     def name(self) -> str:
-        return Place.of(self.folder).name_of(self.key)
+        return Place(self.folder).name_of(self.key)
 
     @property
     def _store(self) -> ts.KvStore:
-        return Place.of(self.folder).store
+        return Place(self.folder).store
 
     def ask(self, generation: bytes | None = None) -> Any:
         """Start reading it, unless it is what it was in that generation."""

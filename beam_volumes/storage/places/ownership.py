@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from beam_volumes.base.text import parsed_json, printable
@@ -86,7 +87,7 @@ class OutputState:
 
     def _found(self) -> bytes | None:
         """The document of whatever is there."""
-        return Place.of(self.home).read(self._key)
+        return Place(self.home).read(self._key)
 
     def _noted(self, document: Mapping[str, Any]) -> Any:
         return document
@@ -118,7 +119,7 @@ class OutputState:
         """Make what there is beside the document; False once it is no longer ours."""
         return True
 
-    @property
+    @cached_property
     def home(self) -> dict[str, Any]:
         """The folder of its units and of the document."""
         return home_of(self.kvstore, self.is_file)
@@ -136,7 +137,7 @@ class OutputState:
 
     def exists(self) -> bool:
         """Whether something is at the output's place."""
-        local = Place.of(self.kvstore).local
+        local = Place(self.kvstore).local
         if local is None:
             return self._is_in_bucket()
         if os.path.isdir(local) and not self.is_file:
@@ -200,7 +201,7 @@ class OwnedOutput(OutputState):
                 "delete it; remove it yourself or choose another path"
             )
         owned = self._owned()
-        other = self._other() if owned is None else Place.of(self.home).other_than(owned)
+        other = self._other() if owned is None else Place(self.home).other_than(owned)
         if other is not None:
             raise OutputExistsError(
                 f"the output {self.name} exists, and {printable(other)} in it is no part of it, so "
@@ -251,7 +252,7 @@ class OwnedOutput(OutputState):
         def make(is_ours: Callable[[], bool]) -> bool:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
                 os.remove(self.kvstore["path"])
-            cleared = Place.of(self.home).clear(self._key, is_ours, owned)
+            cleared = Place(self.home).clear(self._key, is_ours, owned)
             forget_opened()
             return cleared and self._make_rest(run_id, is_ours)
 
@@ -311,4 +312,4 @@ class OwnedOutput(OutputState):
             if self.document.replace(whole, generation) is not None:
                 break
         if self.is_file:  # parts are no longer needed
-            Place.of(self.home).clear(self._key, lambda: True)
+            Place(self.home).clear(self._key, lambda: True)

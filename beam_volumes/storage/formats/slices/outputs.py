@@ -105,7 +105,7 @@ class SliceOutput(WritableFormat):
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
         """With the slices that are there, until they are deleted."""
-        there = Place.of(self.home(d)).json(RUN) or {}
+        there = Place(self.home(d)).json(RUN) or {}
         return {**noted, **({SLICES: there[SLICES]} if SLICES in there else {})}
 
     def noted(self, document: Mapping[str, Any]) -> Any:
