@@ -44,8 +44,8 @@ COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
-#: By name, what stands for a parameter that must be given, where its type does not say it: a volume, or 1 for a
-#: number. By function and name where one needs another.
+#: By name, what stands for a parameter that must be given, where its type does not say it: a volume, or 1
+#: for a number. By function and name where one needs another.
 GIVEN = {
     **dict.fromkeys(("x", "y", "base"), V),
     **dict.fromkeys(("mask", "condition"), M),

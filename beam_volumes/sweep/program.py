@@ -335,4 +335,3 @@ class Program:
             e.halo[0] != (0, 0) and e.padding.modes[0] in ("constant", "grid-constant")
             for _, e in self.users[step]
         )
-

@@ -11,7 +11,7 @@ Routing, which the first rounds do, knows nothing of boundaries; the nodes know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ import numpy as np
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, roots, settle
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.records import RecordRows
+from beam_volumes.across.rounds.gathered import GatheredStep, Given
+from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
 from beam_volumes.base.text import format_bytes
 
@@ -418,64 +419,30 @@ def _distinct(*labels: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Cutting(TableStep):
+class Cutting(GatheredStep):
     """The segments that a table of merges leaves, of those that reach a score."""
 
     threshold: float | None
 
-    entries = ("merges",)
+    gathered = "merges"
+    rows = SEGMENTS
+
+    @property
+    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
+        return {"merges": (("label_a", "label_b"), MERGE_BYTES)}
 
     def gathered_bytes(self, rows: Sequence[int]) -> int:
         return MERGE_BYTES * sum(rows)
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        table = table_flow(SEGMENTS, 1, limit_bytes=limit_bytes, row_bytes=16)
-        first, *rest = table.rounds
-        return Flow(
-            (
-                _Reaching("merges", ("all",), self.threshold),
-                _Segments("all", first.to, first, limit_bytes),
-                *rest,
-            ),
-            table.ports,
-        )
+    def taken(self, entry: str, shard: Columns) -> list[np.ndarray]:
+        labels = [label_column(shard, name, "cut") for name in ("label_a", "label_b")]
+        if self.threshold is None:
+            return labels
+        reached = np.asarray(shard["score"]) >= self.threshold
+        return [own[reached] for own in labels]
 
-    def no_rows(self) -> Columns:
-        return SEGMENTS.columns(SEGMENTS.empty())
-
-
-@dataclass(frozen=True, eq=False)
-class _Reaching(Round):
-    """Under a shard of merges: those that count, to all."""
-
-    threshold: float | None
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        rows = values[0]
-        a, b = (label_column(rows, name, "cut") for name in ("label_a", "label_b"))
-        if self.threshold is not None:
-            used = np.asarray(rows["score"]) >= self.threshold
-            a, b = a[used], b[used]
-        yield "all", (), (key, a, b)
-
-
-@dataclass(frozen=True, eq=False)
-class _Segments(Round):
-    """Under ``()``: where each merged label ends."""
-
-    table: Round
-    limit_bytes: int | None
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        parts = {shard: part for shard, *part in values}.values()
-        need = MERGE_BYTES * sum(len(a) for a, _ in parts)
-        if self.limit_bytes is not None and need > self.limit_bytes:
-            raise ValueError(
-                f"cut: all merges meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
-                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
-                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB for each slab in flight"
-            )
-        a, b = map(np.concatenate, zip(*parts, strict=True))
+    def made(self, given: Given) -> Records:
+        a, b = given["merges"]
         order = np.argsort(a)
         a, b = a[order], b[order]
         if (a[1:] == a[:-1]).any() or (b <= a).any():
@@ -483,11 +450,11 @@ class _Segments(Round):
                 "cut: in a table of merges each label_a is there once, and label_b is larger: give one "
                 "that agglomerate made"
             )
-        yield from self.table.step((0,), [SEGMENTS.of(label=a, segment=roots(a, b))])
+        return SEGMENTS.of(label=a, segment=roots(a, b))
 
 
 @dataclass(frozen=True, eq=False)
-class Marking(TableStep):
+class Marking(GatheredStep):
     """The mark of each label, or of the labels that it merged with.
 
     The first input is a table of merges, the second one of all labels with the smallest and the largest of
@@ -497,7 +464,12 @@ class Marking(TableStep):
     dtype: np.dtype  #: Of the marks.
     columns: tuple[str, str, str]  #: Of labels, smallest and largest marks.
 
-    entries = ("merges", "marks")
+    gathered = "basins"
+
+    @property
+    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
+        merges = ("label_a", "label_b")
+        return {"merges": (merges, MERGE_BYTES), "marks": (self.columns, MERGE_BYTES)}
 
     def gathered_bytes(self, rows: Sequence[int]) -> int:
         return MERGE_BYTES * sum(rows)
@@ -506,57 +478,10 @@ class Marking(TableStep):
     def rows(self) -> RecordRows:
         return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        table = table_flow(self.rows, 1, limit_bytes=limit_bytes, row_bytes=16)
-        first, *rest = table.rounds
-        return Flow(
-            (
-                _Onward("merges", ("all",), ("label_a", "label_b")),
-                _Onward("marks", ("all",), self.columns),
-                _Marks("all", first.to, first, self.rows, limit_bytes),
-                *rest,
-            ),
-            table.ports,
-        )
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
-
-
-@dataclass(frozen=True, eq=False)
-class _Onward(Round):
-    """Under a shard: some columns, the first one of labels, to all."""
-
-    columns: tuple[str, ...]
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        labels, *others = (np.asarray(values[0][name]) for name in self.columns)
-        yield "all", (), ((self.name, *key), labels.astype(np.uint64), *others)
-
-
-@dataclass(frozen=True, eq=False)
-class _Marks(Round):
-    """Under ``()``: the mark of each label."""
-
-    table: Round
-    rows: RecordRows
-    limit_bytes: int | None
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        parts = {shard: part for shard, *part in values}
-        need = MERGE_BYTES * sum(len(part[0]) for part in parts.values())
-        if self.limit_bytes is not None and need > self.limit_bytes:
-            raise ValueError(
-                f"watershed: all basins meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
-                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
-                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB a slab in flight"
-            )
-
-        def column(what: str, k: int) -> np.ndarray:
-            return np.concatenate([part[k] for shard, part in parts.items() if shard[0] == what])
-
-        a, b = column("merges", 0), column("merges", 1).astype(np.uint64)
-        labels, low, high = (column("marks", k) for k in range(3))
+    def made(self, given: Given) -> Records:
+        a, b = (labels.astype(np.uint64) for labels in given["merges"])
+        labels, low, high = given["marks"]
+        labels = labels.astype(np.uint64)
         marks = np.where(high != 0, high, low)  # of a basin with a negative mark 0 is the largest
         order = np.argsort(a)
         a, ends = a[order], roots(a[order], b[order])
@@ -569,4 +494,4 @@ class _Marks(Round):
         marked = marks != 0
         found[place.reshape(-1)[marked]] = marks[marked]
         part = self.rows.of(label=labels, mark=found[place.reshape(-1)])
-        yield from self.table.step((0,), [self.rows.merge([part])])
+        return self.rows.merge([part])

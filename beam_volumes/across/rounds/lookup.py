@@ -16,7 +16,7 @@ import numpy as np
 from beam_volumes.across.merge import Keep, Largest, cutoff_of, largest
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.tables import label_column, mixed
+from beam_volumes.across.rounds.tables import by_bucket, label_column
 
 #: Labels of a mapping that meet at once, about.
 BUCKET = 1 << 19
@@ -140,14 +140,6 @@ def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
     return labels[first], values[first]
 
 
-def _cut(labels: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-    """By bucket that has some, positions in ``labels``, in order."""
-    number = mixed(labels) % np.uint64(buckets)
-    order = np.argsort(number, kind="stable")
-    kinds, starts = np.unique(number[order], return_index=True)
-    yield from zip(kinds.tolist(), np.split(order, starts[1:]), strict=False)
-
-
 class _Ask(NamedTuple):
     """A slab's labels in a bucket, with what it knows of them."""
 
@@ -185,7 +177,7 @@ class _Cutting(Round):
         if self.mapping is not None:  # background may have a value too
             one = [np.zeros(1, c.dtype) for c in (tally.labels, tally.counts, tally.touches)]
             tally = add([Tally(one[0], one[1], one[2]), tally])
-        for bucket, at in _cut(tally.labels, buckets):
+        for bucket, at in by_bucket(tally.labels, buckets):
             yield "bucket", (bucket,), _Ask(slab, tally[at])
 
 
@@ -264,7 +256,7 @@ class _Read(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         labels, new = self.mapping.read(key)
-        for bucket, at in _cut(labels, values[0]):
+        for bucket, at in by_bucket(labels, values[0]):
             yield "bucket", (bucket,), Part(labels[at], new[at])
 
 
@@ -302,7 +294,7 @@ class _Given(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         given = values[0]
-        for bucket, at in _cut(given.labels, self.buckets):
+        for bucket, at in by_bucket(given.labels, self.buckets):
             if isinstance(given, Part):
                 yield "bucket", (bucket,), Part(given.labels[at], given.values[at])
             else:
@@ -527,7 +519,7 @@ class _Mapped(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         labels = label_column(values[0], self.columns[0], "a mapping")
         new = np.asarray(values[0][self.columns[1]])
-        for bucket, at in _cut(labels, self.buckets):
+        for bucket, at in by_bucket(labels, self.buckets):
             yield "bucket", (bucket,), Part(labels[at], new[at])
 
 

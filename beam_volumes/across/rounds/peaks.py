@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from beam_volumes.across.rounds.chains import TableStep
-from beam_volumes.across.rounds.floods import Onward
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
-from beam_volumes.across.rounds.records import RecordRows
-from beam_volumes.across.rounds.tables import Columns, table_flow
-from beam_volumes.base.text import format_bytes
+from beam_volumes.across.rounds.gathered import GatheredStep, Given
+from beam_volumes.across.rounds.records import RecordRows, Records
 
 #: What is held for a peak.
 PEAK_BYTES = 300
@@ -24,7 +20,7 @@ BATCH = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Peaks(TableStep):
+class Peaks(GatheredStep):
     """The rows of peaks, from the highest on; equally high ones in raster order.
 
     The input is a table of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
@@ -38,59 +34,29 @@ class Peaks(TableStep):
     p_norm: float
     most: int | None  #: Peaks at most.
 
-    entries = ("peaks",)
+    gathered = "peaks"
+    remedy = ", a higher threshold, or a larger min_distance"
+
+    @property
+    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
+        return {"peaks": (("label", "intensity_max"), PEAK_BYTES)}
 
     @property
     def rows(self) -> RecordRows:
         places = tuple((axis, "<i8") for axis in self.axes)
         return RecordRows((("rank", "<u8"), *places, ("intensity", self.dtype.str)))
 
-    def flow(self, limit_bytes: int | None = None) -> Flow:
-        table = table_flow(
-            self.rows, 1, limit_bytes=limit_bytes, row_bytes=8 * len(self.rows.names)
-        )
-        first, *rest = table.rounds
-        return Flow(
-            (
-                Onward("peaks", ("all",), ("label", "intensity_max")),
-                _Chosen("all", first.to, first, self, limit_bytes),
-                *rest,
-            ),
-            table.ports,
-        )
-
-    def no_rows(self) -> Columns:
-        return self.rows.columns(self.rows.empty())
-
-
-@dataclass(frozen=True, eq=False)
-class _Chosen(Round):
-    """Under ``()``: the peaks that remain."""
-
-    table: Round
-    of: Peaks
-    limit_bytes: int | None
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        parts = list({shard: part for shard, *part in values}.values())
-        need = PEAK_BYTES * sum(len(p[0]) for p in parts)
-        if self.limit_bytes is not None and need > self.limit_bytes:
-            raise ValueError(
-                f"{self.of.name}: all peaks meet in one step, {format_bytes(need)}; a worker has "
-                f"{format_bytes(self.limit_bytes)} for it: give more memory=, a higher threshold, or a "
-                "larger min_distance"
-            )
-        labels, heights = (np.concatenate([p[k] for p in parts]) for k in (0, 1))
+    def made(self, given: Given) -> Records:
+        labels, heights = given["peaks"]
         order = np.argsort(labels)
         order = order[::-1][np.argsort(heights[order][::-1], kind="stable")][::-1]
         labels, heights = labels[order], heights[order]
-        at = np.unravel_index(labels.astype(np.int64) - 1, self.of.shape)
-        places = np.stack(at, axis=1).reshape(-1, len(self.of.shape))
-        chosen = without_near(places, self.of.distance, self.of.p_norm, self.of.most)
-        columns = dict(zip(self.of.axes, places[chosen].T, strict=True))
-        kind = self.of.rows
-        made = {"rank": np.arange(1, len(chosen) + 1), **columns, "intensity": heights[chosen]}
-        yield from self.table.step(key or (0,), [kind.records(made)])
+        at = np.unravel_index(labels.astype(np.int64) - 1, self.shape)
+        places = np.stack(at, axis=1).reshape(-1, len(self.shape))
+        chosen = without_near(places, self.distance, self.p_norm, self.most)
+        columns = dict(zip(self.axes, places[chosen].T, strict=True))
+        ranks = np.arange(1, len(chosen) + 1)
+        return self.rows.records({"rank": ranks, **columns, "intensity": heights[chosen]})
 
 
 def without_near(

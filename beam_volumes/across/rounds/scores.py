@@ -17,7 +17,7 @@ import numpy as np
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.records import RecordRows
-from beam_volumes.across.rounds.tables import Columns, mixed, table_flow
+from beam_volumes.across.rounds.tables import Columns, by_bucket, table_flow
 
 #: Columns of a contingency table.
 CONTINGENCY = RecordRows(
@@ -32,14 +32,6 @@ OVERLAPS = RecordRows((
     ("intersection", "<i8"),
     ("iou", "<f8"),
 ))  # fmt: skip
-
-
-def by_bucket(labels: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-    """By bucket that has some of the labels, their positions."""
-    number = mixed(labels) % np.uint64(buckets)
-    order = np.argsort(number, kind="stable")
-    kinds, starts = np.unique(number[order], return_index=True)
-    yield from zip(kinds.tolist(), np.split(order, starts[1:]), strict=False)
 
 
 def sums_of(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

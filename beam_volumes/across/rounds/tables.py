@@ -200,6 +200,14 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
     return x ^ (x >> np.uint64(31))
 
 
+def by_bucket(labels: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+    """By bucket that has some of the labels, their positions."""
+    number = mixed(labels) % np.uint64(buckets)
+    order = np.argsort(number, kind="stable")
+    kinds, starts = np.unique(number[order], return_index=True)
+    yield from zip(kinds.tolist(), np.split(order, starts[1:]), strict=False)
+
+
 class Sample(NamedTuple):
     """The hashes of some rows, ascending, and their keys."""
 

@@ -1,0 +1,94 @@
+"""Tables whose rows are made in one step, of all rows of other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.across.rounds.chains import TableStep
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.records import RecordRows, Records
+from beam_volumes.across.rounds.tables import Columns, table_flow
+from beam_volumes.base.text import format_bytes
+
+#: By entry, the columns of all its rows.
+Given = Mapping[str, Sequence[np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class GatheredStep(TableStep):
+    """A step that needs all rows of its inputs at once, and refuses more than it has room for."""
+
+    gathered: ClassVar[str]  #: What the rows are, for messages.
+    remedy: ClassVar[str] = ""  #: What a user can do besides giving more memory.
+
+    @property
+    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
+        """By entry, the columns that are used, and the bytes that are held for a row."""
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return tuple(self.used)
+
+    @property
+    def rows(self) -> RecordRows:
+        """The kind of the rows that are made."""
+        raise NotImplementedError
+
+    def taken(self, entry: str, shard: Columns) -> Sequence[np.ndarray]:
+        """The columns of a shard that are used."""
+        return [np.asarray(shard[name]) for name in self.used[entry][0]]
+
+    def made(self, given: Given) -> Records:
+        """The rows, sorted."""
+        raise NotImplementedError
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        width = 8 * len(self.rows.names)
+        table = table_flow(self.rows, 1, limit_bytes=limit_bytes, row_bytes=width)
+        first, *rest = table.rounds
+        sent = (_Sent(entry, ("all",), self) for entry in self.entries)
+        return Flow((*sent, _All("all", first.to, self, first, limit_bytes), *rest), table.ports)
+
+    def no_rows(self) -> Columns:
+        return self.rows.columns(self.rows.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent(Round):
+    """Under a shard: its columns, to the one step."""
+
+    of: GatheredStep
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        yield "all", (), ((self.name, *key), self.of.taken(self.name, values[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _All(Round):
+    """Under ``()``: all rows."""
+
+    of: GatheredStep
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        of, parts = self.of, dict(values)
+        need = sum(of.used[entry][1] * len(columns[0]) for (entry, *_), columns in parts.items())
+        if self.limit_bytes is not None and need > self.limit_bytes:
+            more = -(-(need - self.limit_bytes) >> 20)
+            raise ValueError(
+                f"{of.name}: all {of.gathered} meet in one step, {format_bytes(need)}; a worker has "
+                f"{format_bytes(self.limit_bytes)} for it: give a memory= that is larger by {more} MiB "
+                f"for each slab in flight{of.remedy}"
+            )
+        given = {}
+        for entry, (names, _) in of.used.items():
+            own = [columns for shard, columns in parts.items() if shard[0] == entry]
+            nothing = [np.empty(0)] * len(names)
+            given[entry] = list(map(np.concatenate, zip(*(own or [nothing]), strict=True)))
+        yield from self.table.step((0,), [of.made(given)])
