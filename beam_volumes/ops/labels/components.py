@@ -128,7 +128,9 @@ def label(
         assert isinstance(found, ComponentSurvey)
         barrier = Barrier.of(replace(found, name="label", dtype=wanted), below.barrier.operands)
         return mask.derive(_relabelled(barrier))
-    survey = _survey(mask, "label", element, by_value, background, dtype=wanted)
+    survey = ComponentSurvey(
+        "label", element, by_value, background, border_axes=_axes(mask), dtype=np.dtype(wanted)
+    )
     return mask.derive(_relabelled(Barrier.of(survey, (mask.node,))))
 
 
@@ -189,7 +191,8 @@ def remove_small_objects(
     if mask.dtype != bool:
         return filtered(mask, "remove_small_objects", Keep(min_size=minimum))
     element = _structure(mask, connectivity, structure, "remove_small_objects")
-    return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=minimum))
+    keep = Keep(min_size=minimum)
+    return _kept(mask, "remove_small_objects", element, measures=("size",), keep=keep)
 
 
 @documented
@@ -246,7 +249,8 @@ def remove_small_holes(
     mask = as_volume(mask) != 0
     maximum = _least_size(mask, max_size, None, "remove_small_holes")
     element = _structure(mask, connectivity, structure, "remove_small_holes")
-    return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=maximum))
+    keep = Keep(max_size=maximum)
+    return mask | _kept(~mask, "small holes", element, measures=("size",), keep=keep)
 
 
 @documented_like(remove_small_holes)
@@ -288,7 +292,9 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     steps = np.argwhere(element) - 1
     open_axes = tuple(a for a in _axes(mask) if steps[:, a].any())
     keep = Keep(touches_border=True)
-    return ~_kept(~mask, "outside", element, ("touches_border",), keep, border_axes=open_axes)
+    return ~_kept(
+        ~mask, "outside", element, measures=("touches_border",), keep=keep, border_axes=open_axes
+    )
 
 
 @documented_like(remove_small_objects)
@@ -324,7 +330,7 @@ def keep_largest(
     if mask.dtype != bool:
         return filtered(mask, "keep_largest", None, k)
     element = _structure(mask, connectivity, structure, "keep_largest")
-    return _kept(mask, "keep_largest", element, ("size",), None, k_largest=k)
+    return _kept(mask, "keep_largest", element, measures=("size",), k_largest=k)
 
 
 @documented_like(remove_small_objects)
@@ -369,8 +375,8 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
         volume,
         "clear_border",
         element,
-        ("touches_border",),
-        Keep(touches_border=False),
+        measures=("touches_border",),
+        keep=Keep(touches_border=False),
         by_value=volume.dtype != bool,
         border=int(buffer_size) + 1,
     )
@@ -415,7 +421,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     seed = as_volume(seed) != 0
     reach = seed | True if mask is None else seed | (as_volume(mask) != 0)
     element = _structure(seed, 1, structure, "binary_propagation")
-    return _kept(reach, "binary_propagation", element, (), Keep(marked=True), seeds=seed)
+    return _kept(reach, "binary_propagation", element, keep=Keep(marked=True), seeds=seed)
 
 
 @documented_like(remove_small_holes)
@@ -464,55 +470,18 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     element = connectivity_structure(1)
     above = image > low
     return _kept(
-        above, "apply_hysteresis_threshold", element, (), Keep(marked=True), seeds=image > high
+        above, "apply_hysteresis_threshold", element, keep=Keep(marked=True), seeds=image > high
     )
 
 
 def _kept(
-    mask: Volume,
-    name: str,
-    element: np.ndarray,
-    measures: tuple[str, ...],
-    keep: Keep | None,
-    *,
-    seeds: Volume | None = None,
-    by_value: bool = False,
-    **options: Any,
+    mask: Volume, name: str, element: np.ndarray, *, seeds: Volume | None = None, **how: Any
 ) -> Volume:
-    """Where the components of a mask are that remain."""
-    survey = _survey(mask, name, element, by_value, 0, measures=measures, keep=keep, **options)
+    """Where the components of a mask are that remain; ``how`` are fields of `ComponentSurvey`."""
+    survey = ComponentSurvey(name, element, **({"border_axes": _axes(mask)} | how))
     operands: tuple[Node, ...] = (mask.node,) if seeds is None else (mask.node, seeds.node)
     space = shared_space(name, mask, *(() if seeds is None else (seeds,)))
     return Volume(_relabelled(Barrier.of(survey, operands)), space)
-
-
-def _survey(
-    volume: Volume,
-    name: str,
-    element: np.ndarray,
-    by_value: bool,
-    background: Any,
-    *,
-    measures: tuple[str, ...] = (),
-    keep: Keep | None = None,
-    k_largest: int | None = None,
-    border_axes: tuple[int, ...] | None = None,
-    border: int = 1,
-    dtype: Any = bool,
-) -> ComponentSurvey:
-    axes = _axes(volume) if border_axes is None else border_axes
-    return ComponentSurvey(
-        name,
-        element,
-        by_value,
-        background,
-        measures,
-        axes,
-        border,
-        keep,
-        k_largest,
-        np.dtype(dtype),
-    )
 
 
 def _relabelled(barrier: Barrier) -> Node:

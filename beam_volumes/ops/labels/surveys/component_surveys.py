@@ -29,6 +29,7 @@ _SPARSE, _FEW = 500, 8_000
 _MERGE = 512 << 20
 #: Voxels for which part of a basin begins in a window: of noise smoothed to basins of 300 voxels, 14 to 50.
 _BEGINS = 14
+_MASK = np.dtype(bool)
 
 
 def _continued(shape: Triple) -> int:
@@ -41,14 +42,14 @@ class ComponentSurvey(Survey):
     """Connected components of the first input, flagged where the second, if any, marks them."""
 
     structure: np.ndarray  #: bool (3, 3, 3)
-    by_value: bool
-    background: Any
-    measures: tuple[str, ...]  #: As of `beam_volumes.across.components.SlabLabeler`.
-    border_axes: tuple[int, ...]
-    border: int
-    keep: Keep | None  #: Which components remain; all by default.
-    k_largest: int | None  #: Only so many.
-    dtype: np.dtype  #: Of the ids, bool for one that says which voxels remain.
+    by_value: bool = False
+    background: Any = 0
+    measures: tuple[str, ...] = ()  #: As of `beam_volumes.across.components.SlabLabeler`.
+    border_axes: tuple[int, ...] = (0, 1, 2)
+    border: int = 1
+    keep: Keep | None = None  #: Which components remain; all by default.
+    k_largest: int | None = None  #: Only so many.
+    dtype: np.dtype = _MASK  #: Of the ids, bool for one that says which voxels remain.
 
     cost = 4.0
     #: Runs of strips are joined and numbered by one thread: 0.13 of blobs, 0.4 of sparse noise.
@@ -200,9 +201,7 @@ class EdgeSurvey(ComponentSurvey):
 
     @classmethod
     def of(cls, name: str, dtype: np.dtype) -> EdgeSurvey:
-        return cls(
-            name, cc.connectivity_structure(1), False, None, (), (0, 1, 2), 1, None, None, dtype
-        )
+        return cls(name, cc.connectivity_structure(1), background=None, dtype=dtype)
 
     @property
     def labelling(self) -> cc.Labelling:
