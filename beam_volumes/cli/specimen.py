@@ -32,23 +32,6 @@ def write_specimen(
         tifffile.imwrite(folder / f"z{z:04d}.tif", image)
 
 
-def true_cells(shape: tuple[int, int, int], seed: int = 0) -> np.ndarray:
-    """Of which cell each voxel of a specimen is, from 1 on; 0 in the dark of membranes.
-
-    Examples
-    --------
-    >>> cells = true_cells((8, 64, 64))
-    >>> cells.dtype, bool((cells == 0).any()), len(np.unique(cells)) > 2
-    (dtype('uint32'), True, True)
-    """
-    gap, nearest = _cells(shape, seed)
-    near = [(np.arange(n) + COARSE // 2) // COARSE for n in shape]
-    cells = nearest[np.ix_(*near)] + np.uint32(1)
-    for z, fine in enumerate(_slices(gap, shape)):
-        cells[z][fine < MEMBRANE] = 0
-    return cells
-
-
 def _slices(coarse: np.ndarray, shape: tuple[int, int, int]) -> Iterator[np.ndarray]:
     """What is known on the coarse grid, slice by slice on the fine one."""
     rows, cols = _between(shape[1], coarse.shape[1]), _between(shape[2], coarse.shape[2])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_volumes.cli.specimen import true_cells, write_specimen
+from beam_volumes.cli.specimen import COARSE, MEMBRANE, _cells, _slices, write_specimen
 
 #: 250 slices of 250 x 250 voxels of 10 nm of a fly's brain.
 FIB25 = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25"
@@ -44,6 +44,16 @@ def fib25(_: Path) -> Stack:
             return file["stack"][:], file["transforms"][:]
 
     return Stack("fib25", FIB25 / "grayscale", (250, 250, 250), truth)
+
+
+def true_cells(shape: tuple[int, int, int], seed: int = 0) -> np.ndarray:
+    """The cell of each voxel of a specimen, from 1 on; 0 in the dark of membranes."""
+    gap, nearest = _cells(shape, seed)
+    near = [(np.arange(n) + COARSE // 2) // COARSE for n in shape]
+    cells = nearest[np.ix_(*near)] + np.uint32(1)
+    for z, fine in enumerate(_slices(gap, shape)):
+        cells[z][fine < MEMBRANE] = 0
+    return cells
 
 
 def specimen(folder: Path) -> Stack:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.filters import generate_median_network as generator
 from beam_volumes.kernels.filters._median_network import median_of_sorted
 from beam_volumes.kernels.filters.median import median3
+from tests.kernels import generate_median_network as generator
 from tests.kernels.rings import apply, random_volume, with_nans
 
 RNG = np.random.default_rng(3)

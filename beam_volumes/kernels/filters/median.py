@@ -32,7 +32,7 @@ def median3(src, out, y0, y1, nx):
 
     Each voxel column of three slices is sorted once, then each three rows of those, both shared by
     the medians around; what remains is a block sorted along z and y, whose median takes a short
-    network of minima and maxima (`beam_volumes.kernels.filters.generate_median_network`). No branches: all
+    network of minima and maxima (`beam_volumes.kernels.filters._median_network`). No branches: all
     vector lanes work. Where a NaN disturbed the network it is written over, and where there was a
     -0.0, zeros get their signs anew, since minima and maxima do not order them.
 

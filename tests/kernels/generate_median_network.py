@@ -1,4 +1,4 @@
-"""Write ``_median_network.py``: ``python -m beam_volumes.kernels.filters.generate_median_network``.
+"""Write the median network of the package: ``python -m tests.kernels.generate_median_network``.
 
 A 3 x 3 x 3 block sorted along z, then y, then x stays sorted along all three. Of its 27 values
 only 19 can then be the median: one with at least 14 values on its low (or high) side cannot. A
@@ -14,6 +14,8 @@ Python integer.
 import itertools
 import random
 from pathlib import Path
+
+from beam_volumes.kernels.filters import _median_network
 
 CELLS = list(itertools.product(range(3), repeat=3))
 CANDIDATES = [
@@ -146,5 +148,5 @@ def source(order):
 
 if __name__ == "__main__":
     best = min((search(seed) for seed in range(5)), key=lambda order: pruned(order)[0])
-    Path(__file__).with_name("_median_network.py").write_text(source(best))
+    Path(_median_network.__file__).write_text(source(best))
     print(pruned(best)[0], "minima and maxima")
