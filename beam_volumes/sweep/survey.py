@@ -69,13 +69,36 @@ class StoredOperand(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
-    """The first half: a frozen dataclass of plain data beside the functions below."""
+class Half:
+    """What both halves have: frozen dataclasses of plain data beside the functions below."""
 
     #: The share of its cost that the threads of a process cannot share.
     serial: ClassVar[float] = 0.0
 
     name: str  #: What messages and plans call it, e.g. ``"label"``.
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        """The most bytes that it allocates and gives back for a window of a shape."""
+        return 0
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        """Bytes that it keeps for a slab of a shape: of a survey, what to set aside at the least."""
+        return 0
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        """Bytes that it may well keep, by what its inputs are made of.
+
+        The plan predicts them as far as memory goes, but needs no more than `state_bytes`.
+        """
+        return self.state_bytes(shape, windows)
+
+    def token(self) -> str:
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Survey(Half):
+    """The first half."""
 
     @property
     def upper(self) -> bool:
@@ -96,21 +119,6 @@ class Survey:
     def cost(self) -> float:
         """Rough nanoseconds per voxel on one core."""
         return 5.0
-
-    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        """The most bytes that a `feed` of a window of a shape allocates and gives back."""
-        return 0
-
-    def state_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes to set aside at the least for what a surveyor of a slab of a shape keeps."""
-        return 0
-
-    def likely_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes that it may well keep, by what its inputs are made of.
-
-        The plan predicts them as far as memory goes, but needs no more than `state_bytes`.
-        """
-        return self.state_bytes(shape, windows)
 
     def merge_bytes(self, grid: Grid) -> int:
         """Bytes to set aside at the least for a step of the merge."""
@@ -154,9 +162,6 @@ class Survey:
         """The state, of the reduction `load`, of one slab."""
         raise NotImplementedError
 
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
-
 
 class Completer:
     """The second half for one slab, under way."""
@@ -169,13 +174,9 @@ class Completer:
 
 
 @dataclass(frozen=True, eq=False)
-class Completion:
-    """The second half: a frozen dataclass of plain data beside the functions below."""
+class Completion(Half):
+    """The second half."""
 
-    #: As of `Survey`.
-    serial: ClassVar[float] = 0.0
-
-    name: str
     dtype: np.dtype  #: Of the voxels it yields.
 
     #: Whether what it yields are labels.
@@ -190,23 +191,8 @@ class Completion:
         """Of labels that it yields: for how many voxels there may well be one."""
         return VOXELS_PER_LABEL
 
-    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        """The most bytes that a `run` of a window of a shape allocates and gives back."""
-        return 0
-
-    def state_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes that a completer of a slab of a shape keeps, its answer included."""
-        return 0
-
-    def likely_bytes(self, shape: Triple, windows: int) -> int:
-        """As of `Survey`."""
-        return self.state_bytes(shape, windows)
-
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
         raise NotImplementedError
-
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
 
 
 def digested(

@@ -176,6 +176,3 @@ class _Corners(RowSurveyor):
         _, height, _ = self.box.shape
         for part in in_strips(height, plane.size // SHARE, threads, strip):
             self.rows.add(part)
-
-    def finish(self) -> Any:
-        return self.rows.all()

@@ -89,6 +89,9 @@ class RowSurveyor(Surveyor):
     def held_bytes(self) -> int:
         return self.rows.bytes
 
+    def finish(self) -> Any:
+        return self.rows.all()
+
 
 @dataclass
 class _Windows:
@@ -325,9 +328,6 @@ class RegionSurveyor(RowSurveyor):
         if core[0] and how.with_faces:
             self.below = _last(labels, core)
 
-    def finish(self) -> Any:
-        return self.rows.all()
-
 
 @dataclass(frozen=True, eq=False)
 class AdjacencySurvey(TableSurvey):
@@ -468,9 +468,6 @@ class AdjacencySurveyor(RowSurveyor):
         if core[0]:
             plain = others and how.value != "upper"
             self.below = _last(labels, core), _last(others[0], core) if plain else None
-
-    def finish(self) -> Adjacency:
-        return self.rows.all()
 
 
 def labels_in(voxels: int, voxels_per_label: int) -> int:
