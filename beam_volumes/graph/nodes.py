@@ -17,7 +17,7 @@ import numpy as np
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.sweep.stage import Regrid, Stage, digest
+from beam_volumes.sweep.stage import PlainData, Regrid, Stage, digest
 from beam_volumes.sweep.survey import Completion, Survey
 
 
@@ -330,16 +330,13 @@ def number_token(barrier: str, number: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Formula:
+class Formula(PlainData):
     """A function of evaluated values; a frozen dataclass of plain data, as a stage is."""
 
     name: str
 
     def evaluate(self, *arguments: Any) -> Any:
         raise NotImplementedError
-
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f) for f in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.sweep.stage import digest
+from beam_volumes.sweep.stage import PlainData
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
+class Reduction(PlainData):
     """Folds all voxels into a small state that merges exactly, in any order and grouping.
 
     A subclass is a frozen dataclass of plain data beside the functions below. The state is a small
@@ -98,6 +98,3 @@ class Reduction:
     def finish(self, state: Any, values: tuple[Any, ...]) -> Any:
         """The result: a numpy scalar or array of `dtype` and `shape`."""
         raise NotImplementedError
-
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))

@@ -93,8 +93,16 @@ class Block:
         return result
 
 
+class PlainData:
+    """A frozen dataclass of plain data: it pickles, and has one token in every process."""
+
+    def token(self) -> str:
+        """A digest of its type and its fields."""
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, eq=False)
-class Stage:
+class Stage(PlainData):
     """One operation on voxels: a kernel together with what the planner must know of it.
 
     Subclasses are frozen dataclasses whose fields are plain data (numbers, strings, tuples, arrays,
@@ -216,10 +224,6 @@ class Stage:
 
     def halo(self, i: int) -> Halo:
         return self.halos[i] if i < len(self.halos) else NO_HALO
-
-    def token(self) -> str:
-        """A digest of what the stage computes, the same in every process."""
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ by itself, the last one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from beam_volumes.kernels.measure import digests
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.stage import Block, digest
+from beam_volumes.sweep.stage import Block, PlainData
 
 #: Voxels of a label, for what is set aside at the least: of smaller ones a slab may run out of room, which
 #: is an error.
@@ -69,7 +69,7 @@ class StoredOperand(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Half:
+class Half(PlainData):
     """What both halves have: frozen dataclasses of plain data beside the functions below."""
 
     #: The share of its cost that the threads of a process cannot share.
@@ -91,9 +91,6 @@ class Half:
         The plan predicts them as far as memory goes, but needs no more than `state_bytes`.
         """
         return self.state_bytes(shape, windows)
-
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)

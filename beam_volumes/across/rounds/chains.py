@@ -8,16 +8,16 @@ a round, under the key that it had; nothing comes out twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.tables import Columns
-from beam_volumes.sweep.stage import digest
+from beam_volumes.sweep.stage import PlainData
 
 
 @dataclass(frozen=True, eq=False)
-class TableStep:
+class TableStep(PlainData):
     """What is made of tables: a frozen dataclass of plain data beside the functions below."""
 
     name: str  #: What plans and messages call it.
@@ -46,9 +46,6 @@ class TableStep:
     def empty_numbers(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {"shards": 1}
-
-    def token(self) -> str:
-        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
