@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.across.rounds.peaks import Peaks
+from beam_volumes.across.rounds.extrema import Peaks
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
