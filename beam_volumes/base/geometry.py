@@ -224,24 +224,22 @@ def source_range(
     Outside voxels that repeat an inside one count as that one. Never empty while ``start < stop``
     and ``size > 0``.
     """
-    lo, hi = max(0, start - halo[0]), min(size, stop + halo[1])
-    for outside in ((start - halo[0], 0), (size, stop + halo[1])):
-        if outside[0] < outside[1] and (repeated := _repeated(*outside, size, mode)) is not None:
-            lo, hi = min(lo, repeated[0]), max(hi, repeated[1] + 1)
-    return lo, max(hi, lo + 1)
+    return source_ranges([(start, stop)], halo, size, mode)[0]
 
 
 def source_ranges(
     spans: Sequence[Range], halo: tuple[int, int], size: int, mode: str
 ) -> list[Range]:
     """`source_range` of each of several spans."""
-    before, after = halo
-    return [
-        (a - before, b + after)
-        if before <= a and b + after <= size
-        else source_range(a, b, halo, size, mode)
-        for a, b in spans
-    ]
+    found = []
+    for start, stop in spans:
+        first, last = start - halo[0], stop + halo[1]
+        lo, hi = max(0, first), min(size, last)
+        for outside in ((first, 0), (size, last)):
+            if outside[0] < outside[1] and (again := _repeated(*outside, size, mode)) is not None:
+                lo, hi = min(lo, again[0]), max(hi, again[1] + 1)
+        found.append((lo, max(hi, lo + 1)))
+    return found
 
 
 def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | None:

@@ -89,6 +89,7 @@ class Watched:
     run_id: str  #: The run that it should name
     #: The run that a content names as its own, once the place is ready
     named: Callable[[bytes | None], str | None]
+    store: ts.KvStore
     _generation: bytes | None = None
 
     @classmethod
@@ -96,11 +97,11 @@ class Watched:
         cls, document: Document, run_id: str, named: Callable[[bytes | None], str | None]
     ) -> Watched:
         """The one that this process has."""
-        key = f"watched {document.name} {json.dumps(document.folder, sort_keys=True)} {run_id}"
-        return opened(key, lambda: cls(document, run_id, named))  # type: ignore[no-any-return]
+        key = f"watched {document.key} {json.dumps(document.folder, sort_keys=True)} {run_id}"
+        return opened(key, lambda: cls(document, run_id, named, document._store))  # type: ignore[no-any-return]
 
     def ask(self) -> Any:
-        return self.document.ask(self._generation)
+        return self.store.read(self.document.key, if_not_equal=self._generation)
 
     def holds(self, answer: Any) -> bool:
         """Whether it still names the run, by what came of `ask`."""
