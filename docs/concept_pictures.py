@@ -91,12 +91,12 @@ def passes() -> Drawing:
         d.text(30, y - 14, title, 15, INK, bold=True)
         for i, step in enumerate(steps):
             x = 30 + i * 205
-            d.box(x, y, 170, 44, DONE if "write" in step else NOW if i else EMPTY, radius=6)
+            d.box(x, y, 170, 44, DONE if "write" in step else NOW if i else EMPTY)
             d.text(x + 85, y + 27, step, 13, INK, "middle")
             if i:
                 d.arrow(x - 33, y + 22, x - 4, y + 22)
     d.arrow(612, 72, 640, 72)
-    d.box(645, 50, 180, 44, KEPT, radius=22)
+    d.box(645, 50, 180, 44, KEPT)
     d.text(735, 77, "threshold_otsu: 121", 13, INK, "middle", True)
     d.parts.append(
         f'<path d="M735,94 C735,150 525,120 525,184" fill="none" stroke="{SOFT}" stroke-width="1.6" '
@@ -185,7 +185,7 @@ def merge() -> Drawing:
                     d.arrow(below - 5, y + 86, x - 5 + (below - x) / 8, y + 36)
                     d.arrow(x + 5 + (below - x) / 8, y + 36, below + 5, y + 86, "#d08a3e")
         for x in places[level]:
-            d.box(x - 32, y, 64, 34, (EMPTY, KEPT, KEPT, DONE)[level], radius=6)
+            d.box(x - 32, y, 64, 34, (EMPTY, KEPT, KEPT, DONE)[level])
     for k, x in enumerate(places[0]):
         d.text(x, 342, f"{k}", 13, INK, "middle")
     d.text(580, 70, "numbers all components", 13, SOFT)

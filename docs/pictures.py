@@ -9,67 +9,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+from beam_volumes.base import drawing
+from beam_volumes.base.drawing import DONE, EMPTY, INK, LINE, NEXT, NOW, PAPER, SOFT
 
 IMAGES = Path(__file__).with_name("images")
 
-INK, SOFT, PAPER, LINE = "#1f2933", "#52606d", "#ffffff", "#9aa5b1"
-EMPTY, KEPT, NOW, NEXT, DONE = "#eef1f4", "#9cc4e4", "#f0a04b", "#fbe3c2", "#8fbf8f"
+KEPT = "#9cc4e4"
+#: The head of arrows.
+_HEAD = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+    f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/></marker></defs>'
+)
 
 
-class Drawing:
-    """Shapes and texts that become an SVG."""
+class Drawing(drawing.Drawing):
+    """Shapes and texts on paper, with arrows."""
 
-    def __init__(self, width: int, height: int, title: str) -> None:
-        self.size = width, height
-        self.parts = [f"<title>{escape(title)}</title>"]
-        self.box(0, 0, width, height, PAPER, line="none", radius=8)
-
-    def box(
-        self, x: float, y: float, w: float, h: float, fill: str, line: str = LINE, radius: float = 0
-    ) -> None:
-        self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="{radius:g}" fill="{fill}" '
-            f'stroke="{line}"/>'
-        )
+    def __init__(self, width: float, height: float, title: str) -> None:
+        super().__init__(width, height, title)
+        self.parts.append(_HEAD)
+        self.box(0, 0, width, height, PAPER, line="none")
 
     def polygon(self, points: list[tuple[float, float]], fill: str) -> None:
         corners = " ".join(f"{x:g},{y:g}" for x, y in points)
         self.parts.append(f'<polygon points="{corners}" fill="{fill}" stroke="{LINE}"/>')
 
-    def text(
-        self,
-        x: float,
-        y: float,
-        words: str,
-        size: int = 13,
-        fill: str = INK,
-        anchor: str = "start",
-        bold: bool = False,
-    ) -> None:
-        weight = ' font-weight="600"' if bold else ""
-        self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"{weight}>'
-            f"{escape(words)}</text>"
-        )
-
     def arrow(self, x0: float, y0: float, x1: float, y1: float, line: str = SOFT) -> None:
         self.parts.append(
             f'<line x1="{x0:g}" y1="{y0:g}" x2="{x1:g}" y2="{y1:g}" stroke="{line}" stroke-width="1.6" '
             'marker-end="url(#head)"/>'
-        )
-
-    def svg(self) -> str:
-        width, height = self.size
-        head = (
-            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-            f'orient="auto"><path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/></marker></defs>'
-        )
-        lines = "\n".join(self.parts)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" font-family="Helvetica, Arial, sans-serif" role="img">\n{head}\n{lines}\n'
-            "</svg>\n"
         )
 
 
