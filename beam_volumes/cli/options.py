@@ -69,8 +69,8 @@ def running(parser: argparse.ArgumentParser) -> None:
         "--runner",
         metavar="NAME",
         default=AUTO,
-        help="a Beam runner, or none for this process without Beam (default: none for small runs, else "
-        "FnApiRunner)",
+        help="a Beam runner, or none for this process without Beam (default: none, or FnApiRunner "
+        "for runs that may take more than half of the free memory)",
     )
     _run_arguments(parser, RUNNING)
 

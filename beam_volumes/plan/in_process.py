@@ -1,65 +1,32 @@
-"""Which runs need no pipeline, where nobody says how they are to be run."""
+"""Which runs take place in the current process if no runner is given."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
-
 from beam_volumes.base.text import format_bytes
-from beam_volumes.graph.nodes import SourceNode, below
-from beam_volumes.graph.target import Target
+from beam_volumes.plan.cost import machine
 from beam_volumes.plan.plan import Plan
-
-#: Bytes that a run may read and write before a pipeline is worth the seconds that it takes to start.
-SMALL = 256 << 20
 
 
 def why_in_process(plan: Plan) -> str | None:
-    """Say why a plan is carried out in the process that made it if nobody names a runner; None if it is not.
+    """Return why a plan runs in the current process by default, or None if it gets a driver process.
+
+    A driver process costs time, and protects its caller from being killed if memory runs out.
 
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
-    >>> why_in_process(bv.plan(bv.mean(v)))
-    'it reads and writes 32.0 KiB, and up to 256.0 MiB need none'
+    >>> why_in_process(bv.plan(bv.mean(v)))  # doctest: +ELLIPSIS
+    'it takes at most ... of the ... of memory that are free'
     """
     for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 return f"{step.source.name} is in the memory of this process"
-    of_others = (sink for sink in plan.sinks if sink not in plan.intermediates)
-    for sink in of_others:
-        if not sink.portable:
+    for sink in plan.sinks:
+        if sink not in plan.intermediates and not sink.portable:
             return f"{sink.name} is in the memory of this process"
-    moved = plan.bytes_read + plan.bytes_written
-    if moved <= SMALL:
+    free = machine.free_memory()
+    if plan.predicted_memory <= free // 2:
         return (
-            f"it reads and writes {format_bytes(moved)}, and up to {format_bytes(SMALL)} need none"
+            f"it takes at most {format_bytes(plan.predicted_memory)} of the {format_bytes(free)} of "
+            "memory that are free"
         )
     return None
-
-
-def is_large(targets: Sequence[Any]) -> bool:
-    """Whether a pipeline is worth its while whatever the plan, for what is written alone; needs none made.
-
-    >>> is_large([(bv.open(np.zeros((8, 64, 64), "u1")) + 1).to("more.zarr")])
-    False
-    """
-    written, stack = 0, list[Any]()
-    for t in targets:
-        if not isinstance(t, Target) or not t.sink.portable:
-            return False
-        for volume, sink in t.written:
-            written += sum(math.prod(n.shape) for n in volume.nodes) * sink.dtype.itemsize
-            stack += volume.nodes
-    if written <= SMALL:
-        return False
-    seen: set[str] = set()
-    while stack:
-        item = stack.pop()
-        if item.token in seen:
-            continue
-        seen.add(item.token)
-        if isinstance(item, SourceNode) and not item.source.portable:
-            return False
-        stack += below(item)
-    return True

@@ -47,7 +47,7 @@ from beam_volumes.plan.fit.fitting import (
 )
 from beam_volumes.plan.fit.more_slabs import Fit, with_more_slabs
 from beam_volumes.plan.fit.rechunking import in_two_stages
-from beam_volumes.plan.in_process import is_large, why_in_process
+from beam_volumes.plan.in_process import why_in_process
 from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of
@@ -61,9 +61,6 @@ from beam_volumes.storage.sources.chunking import default_chunk
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20
-
-#: More memory than a run of this process may need.
-_AMPLE = 1 << 44
 
 #: Why a source is stored in other chunks before it is used.
 _ONCE = "by whole chunks, each once, where slabs of whole write units cut through the chunks that it has"
@@ -156,23 +153,12 @@ def plan(
 def in_process_or(
     by_pipeline: Callable[[], Planned], targets: Sequence[Wanted], options: RunOptions
 ) -> Plan | Planned:
-    """Plan a run whose runner nobody names: in this process, or what ``by_pipeline`` returns.
-
-    In this process if the run is small, or if the memory has room for no pipeline.
-    """
-    if is_large(targets):
-        return by_pipeline()
+    """Plan a run without a given runner: in this process, or as ``by_pipeline`` if it takes much memory."""
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     in_memory_results = not written and options.journal is None
     alone = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
-    try:
-        made = make_plan(targets, alone)
-    except MemoryTooSmall:
-        # Whose memory is too little, that of this process or that of a pipeline?
-        if why_in_process(make_plan(targets, replace(alone, memory=_AMPLE))) is None:
-            return by_pipeline()
-        raise
+    made = make_plan(targets, alone)
     why = why_in_process(made)
     if why is None:
         try:

@@ -227,9 +227,9 @@ documented = filled(
         "runner": """\
 runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
     ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in the current
-    process; Beam finds any other runner by its name. ``"auto"`` is None for runs that read and write
-    up to 256 MiB, and for large arrays of this process; otherwise, and with ``options``, it is
-    ``"FnApiRunner"``. `plan` shows which.
+    process; Beam finds any other runner by its name. ``"auto"`` is None, except for runs that may take
+    more than half of the free memory, and runs with ``options``: those use ``"FnApiRunner"``, so that
+    the caller survives if memory runs out. `plan` shows which.
 options : PipelineOptions or list of str, optional
     Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
         "process_memory": """\

@@ -13,7 +13,6 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.base.geometry import Box
 from beam_volumes.plan.cost.machine import parse_bytes, peak_memory
-from beam_volumes.plan.in_process import is_large
 from beam_volumes.storage.places import stored_size
 from beam_volumes.storage.places.extent import Extent
 from tests.tiers import few, thorough
@@ -524,20 +523,6 @@ def test_what_lies_between_passes_of_odd_slabs_has_no_slivers():
             assert kept.unit_bytes >= 1 << 19
             for s, c, n in zip(slab, kept.unit, v.shape, strict=True):
                 assert s % c == 0 or s >= n
-
-
-def test_what_is_written_alone_may_tell_that_a_pipeline_is_worth_it(tmp_path):
-    small = np.ones((8, 512, 512), "u1")  # more than travels in a job
-    bv.compute(bv.open(small).to(tmp_path / "in.zarr"), runner=None)
-    stored = bv.open(tmp_path / "in.zarr")
-    for volume, alone in ((stored, None), (bv.open(small), "in the memory of this process")):
-        large = bv.upsample(volume, 8).to(tmp_path / "large.zarr")
-        assert is_large([large]) == (alone is None)
-        # Of a number of what is in memory, too.
-        other = (bv.upsample(stored, 8) - bv.max(volume)).to(tmp_path / "other.zarr")
-        assert is_large([other]) == (alone is None)
-        why = bv.plan(large).in_process
-        assert why is None if alone is None else alone in why
 
 
 @pytest.mark.parametrize("crop", [slice(0, 1), slice(None)])
