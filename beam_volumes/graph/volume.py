@@ -24,12 +24,11 @@ from beam_volumes.graph.spaces import space_of
 from beam_volumes.graph.stages import array_nodes
 from beam_volumes.graph.target import Target, target_of
 from beam_volumes.storage.formats import registry
+from beam_volumes.storage.formats.format import DEFAULT
 from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.sources.source import Source
 
-#: The codec that a format has by itself; None is none.
-DEFAULT_CODEC = "default"
 #: Each channel is a part of the plan.
 MAX_CHANNELS = 4096
 
@@ -267,8 +266,8 @@ class Volume(ArrayMethods, LazyOperators):
         format: str | None = None,
         dtype: Any = None,
         chunks: int | Sequence[int] | None = None,
-        shards: bool | int | Sequence[int] | None = None,
-        codec: str | Mapping[str, Any] | None = DEFAULT_CODEC,
+        shards: bool | int | Sequence[int] | str | None = DEFAULT,
+        codec: str | Mapping[str, Any] | None = DEFAULT,
         zarr_version: int | None = None,
         levels: int | str | None = None,
         method: str | None = None,
@@ -323,7 +322,6 @@ class Volume(ArrayMethods, LazyOperators):
             )
         options = {
             "chunks": chunks,
-            "shards": shards,
             "zarr_version": zarr_version,
             "levels": levels,
             "method": method,
@@ -335,8 +333,9 @@ class Volume(ArrayMethods, LazyOperators):
             "mask_value": mask_value,
         }
         storage = {name: value for name, value in options.items() if value is not None} | others
-        if codec != DEFAULT_CODEC:
-            storage["codec"] = codec
+        for name, value in {"codec": codec, "shards": shards}.items():  # None has a meaning
+            if not isinstance(value, str) or value != DEFAULT:
+                storage[name] = value
         volume = self if dtype is None else rounded(self, checked_dtype(dtype))
         return target_of(volume, path, format, storage)
 

@@ -214,6 +214,7 @@ class _Storage:
             leading=leading,
             format="zarr",
             chunks=[chunks[a] for a in space.visible] if space.axes else None,
+            shards=None,
             codec=None,
         )
         return self.add(replace(sink, scratch=True))

@@ -25,6 +25,8 @@ from beam_volumes.storage import (
 
 SPACE = Space(voxel_size=(10.0, 4.0, 4.5), unit="nanometer", origin=(5.0, 0.0, 1.0))
 SHAPE = (37, 50, 70)
+#: Of 10 million chunks of 16 x 64 x 64, and one more along z.
+MANY = (160, 64_000, 64_000)
 LAYOUTS = {
     "v3.zarr": dict(chunks=(8, 32, 32)),
     "raw.zarr": dict(chunks=(8, 32, 32), codec=None),
@@ -428,3 +430,25 @@ def test_chunks_in_folders_are_found_where_metadata_do_not_say_so(tmp_path: Path
     del said["dimension_separator"]
     file.write_text(json.dumps(said))
     np.testing.assert_array_equal(open_source(tmp_path / "a").read(), array)
+
+
+@pytest.mark.parametrize(
+    ("options", "shard"),
+    [
+        ({"name": "a.zarr"}, (16, 2048, 2048)),
+        ({"name": "a.ome.zarr"}, (16, 2048, 2048)),
+        ({"name": "a.precomputed"}, (128, 512, 1024)),
+        ({"name": "a.zarr", "shards": None}, None),
+        ({"name": "a.zarr", "shards": False}, None),
+        ({"name": "a.precomputed", "shards": None}, None),
+        ({"name": "a.zarr", "zarr_version": 2}, None),
+        ({"name": "a.n5"}, None),
+    ],
+)
+def test_more_than_ten_million_chunks_are_put_into_shards(options, shard):
+    name, *_ = options.values()
+    how = {"dtype": "u1", "chunks": (16, 64, 64), **options}
+    del how["name"]
+    assert make_sink(name, shape=MANY, **how).shard is None
+    assert make_sink(name, shape=(MANY[0] + 1, *MANY[1:]), **how).shard == shard
+    assert make_sink(name, shape=(64, 64, 64), **how).shard is None

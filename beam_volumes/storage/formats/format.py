@@ -7,6 +7,7 @@ are, and how they are opened.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,12 @@ Content = Mapping[str, Any] | bytes
 
 #: What may be said of how an output is stored, or an input opened: the type of an option, and what it means.
 Options = Mapping[str, tuple[str, str]]
+
+#: The default of options whose None has a meaning.
+DEFAULT = "default"
+
+#: An output with more chunks is sharded by default: each chunk is an object, and requests are paid for.
+MAX_OBJECTS = 10**7
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,9 @@ class OutputRequest:
     dtype: np.dtype  #: As stored
     space: Space
     options: Mapping[str, Any] = field(default_factory=dict)
+    parts: int = (
+        1  #: How many arrays of this shape there are: one for each channel and point in time.
+    )
 
     def option(self, name: str, default: Any = None) -> Any:
         return self.options.get(name, default)
@@ -157,6 +167,17 @@ class OutputRequest:
         """The chunk that ``chunks`` states, or the default, no larger than the volume."""
         chunk = self.per_axis("chunks") or default(self.shape, self.dtype.itemsize)
         return no_larger(chunk, self.shape)
+
+    def shards(self, chunk: Triple, able: bool = True) -> Any:
+        """The option ``shards``: by default True where more than `MAX_OBJECTS` chunks would be objects.
+
+        ``able``: whether the version of the format has shards.
+        """
+        shards = self.option("shards", DEFAULT)
+        if not isinstance(shards, str) or shards != DEFAULT:
+            return shards
+        chunks = math.prod(-(-n // c) for n, c in zip(self.shape, chunk, strict=True))
+        return True if able and chunks * self.parts > MAX_OBJECTS else None
 
 
 def codec_and_level(

@@ -96,7 +96,8 @@ def parameters_text() -> str:
         having = [name for name, own in known.items() if option in own]
         kinds = list(dict.fromkeys(known[name][option][0] for name in having))
         texts = list(dict.fromkeys(known[name][option][1] for name in having))
-        default = 'default: "default"' if option == "codec" else "optional"  # None is no codec
+        # None is no codec, and no shards.
+        default = 'default: "default"' if option in ("codec", "shards") else "optional"
         lines.append(f"{option} : {kinds[0]}, {default}")
         for text in texts:
             those = [name for name in having if known[name][option][1] == text]

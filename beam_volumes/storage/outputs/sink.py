@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -281,7 +282,8 @@ def make_sink(
     units = _leading_units(writer, name, space, before, given)
     levels = {k: given.pop(k) for k in OPTIONS if k in given}
     factors = factors_between(name, full, space, **levels)
-    layout = writer.layout(OutputRequest(name, full, stored, space, given))
+    parts = math.prod(-(-n // u) for n, u in zip(before, units, strict=True))
+    layout = writer.layout(OutputRequest(name, full, stored, space, given, parts))
     sink = Sink(
         name=name,
         format=writer.name,

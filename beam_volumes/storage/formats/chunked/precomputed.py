@@ -87,7 +87,8 @@ class Precomputed(WritableFormat):
             "bool, int or sequence of int",
             "Put the chunks into shard files of this shape; True chooses one of 64 MiB at most. Only some "
             "shapes are possible: 2, 4, 8 ... times that of the chunks, along x first, then y, then z, "
-            "and so on.",
+            "and so on. The default is True with more than 10 million chunks; None and False write each "
+            "chunk as a file.",
         ),
         "codec": (
             "str or mapping",
@@ -461,7 +462,7 @@ def default_chunk(shape: Triple, itemsize: int) -> Triple:
 
 def _shard(wanted: OutputRequest, chunk: Triple) -> Triple | None:
     """The shard that is asked for, or the largest one that is chosen, if there are to be shards."""
-    shards, shape = wanted.option("shards"), wanted.shape
+    shards, shape = wanted.shards(chunk), wanted.shape
     if shards is None or shards is False:
         return None
     possible = [s.shape for s in shard_layouts(shape, chunk)]

@@ -225,7 +225,8 @@ class Zarr(WritableFormat):
         "shards": (
             "bool, int or sequence of int",
             "Put the chunks into shard files of this shape. True chooses one: 16 slices deep, up to "
-            "2,048 x 2,048, with chunks of 16 x 128 x 128.",
+            "2,048 x 2,048, with chunks of 16 x 128 x 128. The default is True for zarr v3 with more than "
+            "10 million chunks; None and False write each chunk as a file.",
         ),
         "codec": (
             "str or mapping",
@@ -277,15 +278,16 @@ class Zarr(WritableFormat):
         return source.as_mask() if is_mask(node.attributes) else source
 
     def layout(self, wanted: OutputRequest) -> Layout:
-        name, shape, shards = wanted.name, wanted.shape, wanted.option("shards")
+        name, shape, chunk = wanted.name, wanted.shape, wanted.chunk()
         known = ("zarr_version", "ome_version")
         given = {k: wanted.options[k] for k in known if k in wanted.options}
         options = self.versions(name, wanted.space, **given)
         version = options["zarr_version"]
         codec = wanted.option("codec", "zstd")
         which = codec_and_level(name, codec, f"zarr v{version}", CODECS[version])
+        shards = wanted.shards(chunk, able=version == 3)
         if shards is None or shards is False:
-            return Layout(wanted.chunk(), None, which, options)
+            return Layout(chunk, None, which, options)
         if version == 2:
             raise ValueError(f"{name}: shards={shards} needs zarr v3 (OME-Zarr 0.5)")
         has_chunks = wanted.option("chunks") is not None
