@@ -77,6 +77,7 @@ def compute(
     *targets: Wanted,
     memory: int | float | str | None = None,
     workers: int | None = None,
+    machines: int | None = None,
     runner: Any = AUTO,
     options: Any = None,
     resume: bool = False,
@@ -99,6 +100,7 @@ def compute(
         memory. A list of them is as good as each by itself.
     %(memory)s
     %(workers)s
+    %(machines)s
     %(runner)s
     %(resume)s
     %(overwrite)s

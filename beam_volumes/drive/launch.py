@@ -64,7 +64,8 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
         elsewhere = Elsewhere(runner, given, hires(runner), options.accelerator)
-        return elsewhere, replace(options, processes=1, base=BASE_BEAM)
+        options = replace(options, processes=1, base=BASE_BEAM)
+        return elsewhere, options.or_else(machines=_machines(given, options))
     check_crowds(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
@@ -78,6 +79,14 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     # None is a process for each slab in flight, however many the plan chooses.
     processes = None if direct.direct_running_mode == "multi_processing" else 1
     return Here(given), replace(options, processes=processes, base=LOCAL_PIPELINE)
+
+
+def _machines(given: PipelineOptions, options: RunOptions) -> int | None:
+    """The number of machines that Beam's options ask for; slots of Flink are slabs in flight."""
+    asked = given.get_all_options()
+    hired = asked.get("max_num_workers") or asked.get("num_workers")
+    slots = asked.get("parallelism") or 0
+    return hired or (-(-slots // options.slabs_in_flight) if slots > 0 else None)
 
 
 def pipeline_options(options: Any) -> PipelineOptions:

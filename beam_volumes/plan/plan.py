@@ -118,6 +118,8 @@ class Plan:
         The base of a process that was asked for; None if it was measured.
     in_process : str or None
         Why the run is one of the calling process without a pipeline, if nobody named a runner.
+    machines : int
+        Number of machines that share the slabs.
 
     Examples
     --------
@@ -155,6 +157,7 @@ class Plan:
     workers_asked: int | None = None
     base_asked: Base = None
     in_process: str | None = None
+    machines: int = 1
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -170,7 +173,7 @@ class Plan:
     @property
     def concurrency(self) -> Concurrency:
         """Slabs in flight, processes and threads."""
-        return Concurrency(self.workers, self.processes, self.threads)
+        return Concurrency(self.workers, self.processes, self.threads, self.machines)
 
     def of_crew(self, concurrency: Concurrency) -> Plan:
         """Let others carry out the plan; its slabs stay.
@@ -289,6 +292,7 @@ class Plan:
             "base": self.base,
             "slab_memory": self.slab_memory,
             "workers": self.workers,
+            "machines": self.machines,
             "processes": self.processes,
             "threads": self.threads,
             "bytes_read": self.bytes_read,
@@ -325,6 +329,7 @@ class Plan:
             options = RunOptions(
                 memory=self.memory,
                 workers=self.workers,
+                machines=self.machines,
                 processes=self.processes,
                 threads=self.threads,
                 slab=slab,
@@ -416,7 +421,8 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
     """Describe passes in a line each; with ``verbose`` also all details, and why each choice was made."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
-        f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab",
+        f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab"
+        + (f", on each of {plan.machines:,} machines" if plan.machines > 1 else ""),
         f"memory: {format_bytes(plan.predicted_memory)} predicted = {plan.processes} x "
         f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} ours; "
         f"budget {format_bytes(plan.memory)}, smallest that works {format_bytes(plan.smallest_memory)}",
@@ -521,6 +527,8 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
         f"pass {p.index + 1}: {shape} voxels in {counted(len(p.grid), 'slab')} of {slab}, "
         f"windows of {counted(part.window, 'slice')}, {overlap}",
     ]
+    if plan.concurrency.slots > 1:
+        lines.append(f"  {_tail(plan, p)}")
     answered = [_surveying(plan, token) for token in p.program.barriers]
     if answered:
         names = ", ".join(f"pass {k + 1}" for k in sorted({k for k, _ in answered}))
@@ -570,6 +578,17 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     for item in sorted(part.parts, key=lambda item: -item.bytes):
         lines.append(f"    {format_bytes(item.bytes):>10}  {item.name}")
     return _channels_together(lines)
+
+
+def _tail(plan: Plan, p: Pass) -> str:
+    """How many slabs each slot gets, and for which share of the time the last ones run."""
+    slabs, concurrency = len(p.grid), plan.concurrency
+    if slabs <= concurrency.slots:
+        return f"all slabs run at the same time, of {concurrency.slots:,} in flight"
+    return (
+        f"{slabs / concurrency.slots:,.1f} slabs for each of {concurrency.slots:,} in flight; while the last "
+        f"ones run, about {concurrency.tail(slabs):.1%} of the time, others may wait"
+    )
 
 
 def _channels_together(lines: Sequence[str]) -> list[str]:

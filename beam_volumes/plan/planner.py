@@ -78,6 +78,7 @@ def plan(
     *targets: Wanted,
     memory: int | float | str | None = None,
     workers: int | None = None,
+    machines: int | None = None,
     processes: int = 1,
     threads: int | None = None,
     slab: Sequence[int] | None = None,
@@ -93,6 +94,7 @@ def plan(
         The same that `compute` would be given.
     %(memory)s
     %(workers)s
+    %(machines)s
     processes : int, default: 1
         Number of worker processes that the slabs in flight are spread over.
     %(threads)s
@@ -329,7 +331,9 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         *([TABLES] if asked.tables else []),
     )
     base = of_base(options.base, kernels)
-    concurrency = Concurrency.of(options.slabs_in_flight, options.processes, options.threads)
+    concurrency = Concurrency.of(
+        options.slabs_in_flight, options.processes, options.threads, options.machines or 1
+    )
     fit = _fit(asked, options, base, concurrency, {})
     if slab is None and window is None:
         fit = in_two_stages(fit, partial(_fit, asked, options, base, concurrency))
@@ -362,6 +366,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         make_plan,
         options.workers,
         options.base,
+        machines=concurrency.machines,
     )
     return of_points(made, times, before) if times else made
 

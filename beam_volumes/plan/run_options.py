@@ -70,6 +70,16 @@ workers : int, optional
     Number of slabs in flight; by default one for every four cores, and more where one thread does
     much of a slab's work alone and the memory has room.""",
     )
+    machines: int | None = _option(
+        None,
+        PLANNING,
+        "N",
+        """\
+machines : int, optional
+    Number of machines that share the slabs, where a runner has several: slabs are small enough for
+    each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
+    ``parallelism``, or it is 1.""",
+    )
     #: Worker processes that the workers are spread over; None is one for each.
     processes: int | None = 1
     threads: int | None = _option(
@@ -171,7 +181,7 @@ max_retries : int, default: 1
     def __post_init__(self) -> None:
         if self.memory is not None:
             machine.parse_bytes(self.memory)
-        for name in ("workers", "processes", "threads", "window"):
+        for name in ("workers", "machines", "processes", "threads", "window"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, machine.checked_count(name, getattr(self, name), 1))
         retries = machine.checked_count("max_retries", self.max_retries, 1, least=0)

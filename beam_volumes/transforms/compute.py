@@ -59,6 +59,7 @@ class Compute(beam.PTransform):
     workers : int, optional
         Number of slabs in flight in one worker process; by default one for every four cores, and more
         where one thread does much of a slab's work alone and the memory has room.
+    %(machines)s
     %(slab)s
     %(window)s
     %(threads)s
@@ -113,6 +114,7 @@ class Compute(beam.PTransform):
         *targets: Target | TableTarget | Table | Scalar,
         memory: int | float | str | None = None,
         workers: int | None = None,
+        machines: int | None = None,
         slab: Sequence[int] | None = None,
         window: int | None = None,
         threads: int | None = None,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
@@ -59,6 +60,22 @@ def test_local_runners_are_fnapirunner_by_any_name():
         assert launcher(RunOptions(beam_options=options, workers=3))[1].processes is None
     flink = RunOptions(runner="FlinkRunner", beam_options=["--runner=FlinkRunner"], workers=3)
     assert isinstance(launcher(flink)[0], Elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("asked", "machines"),
+    [
+        (["--max_num_workers=50"], 50),
+        (["--num_workers=5"], 5),
+        (["--num_workers=5", "--max_num_workers=50"], 50),
+        (["--parallelism=8"], 3),  # slots, of which each machine has three
+        ([], None),
+    ],
+)
+def test_machines_are_those_that_options_ask_for(asked, machines):
+    options = RunOptions(runner="FlinkRunner", beam_options=asked, workers=3)
+    assert launcher(options)[1].machines == machines
+    assert launcher(replace(options, machines=2))[1].machines == 2
 
 
 @pytest.mark.parametrize("what", ["prism binary", "job server jar"])

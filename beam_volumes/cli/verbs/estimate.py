@@ -25,9 +25,6 @@ def register(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="vCPUs and memory: 16x64GiB; then bytes a second, if they limit it: 16x64GiBx2GiB",
     )
-    parser.add_argument(
-        "--machines", metavar="N", type=int, default=1, help="how many there are (default: 1)"
-    )
     parser.add_argument("--slab", metavar="Z,Y,X", help="the shape of slabs")
     prices = {
         "vcpu-hour": "of one vCPU an hour",
@@ -50,11 +47,12 @@ def act(args: argparse.Namespace) -> None:
     options = RunOptions(
         memory=args.memory or int(machine.gib * GIB) - SYSTEM,
         workers=args.workers,
+        machines=args.machines,
         threads=machine.vcpus,
         slab=extents(args.slab, "--slab"),
     ).or_else(**recipe.options)
     found = estimate(
-        make_plan(build(recipe, args.crop).targets, options), machine, workers=args.machines
+        make_plan(build(recipe, args.crop).targets, options), machine, workers=args.machines or 1
     )
     prices = {
         name: getattr(args, name)

@@ -18,12 +18,28 @@ class Concurrency:
     workers: int = 1  #: Slabs in flight.
     processes: int = 1  #: That they are spread over.
     threads: int = 1  #: Of each process.
+    machines: int = 1  #: That have as many each.
 
     @classmethod
-    def of(cls, workers: int, processes: int | None, threads: int | None) -> Concurrency:
+    def of(
+        cls, workers: int, processes: int | None, threads: int | None, machines: int = 1
+    ) -> Concurrency:
         """So many slabs in flight; a process for each, if ``processes`` is None; all cores by default."""
         processes = workers if processes is None else min(processes, workers)
-        return cls(workers, processes, threads or max(1, machine.cores() // processes))
+        return cls(workers, processes, threads or max(1, machine.cores() // processes), machines)
+
+    @property
+    def slots(self) -> int:
+        """Slabs in flight on all machines."""
+        return self.workers * self.machines
+
+    def tail(self, slabs: int) -> float:
+        """The share of a pass's time in which its last slabs run, and other slots may wait.
+
+        >>> Concurrency(workers=4, machines=5).tail(100), Concurrency(workers=4).tail(3)
+        (0.2, 1.0)
+        """
+        return 1 / max(1, -(-slabs // self.slots))
 
     @property
     def sweeps(self) -> int:

@@ -194,7 +194,7 @@ def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
         whole = f"to hold whole write units of {end.sink.name}"
     if limits.slab is None:
         fine = tuple(e for e in program.outputs if _coarseness(e) == 1)
-        deep = natural_depth(replace(program, outputs=fine), limits.concurrency.workers)
+        deep = natural_depth(replace(program, outputs=fine), limits.concurrency)
         if min(z, program.shape[0]) > deep:
             return f"slabs would have to be {z} slices deep {whole}"
         return None

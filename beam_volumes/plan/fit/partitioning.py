@@ -22,6 +22,11 @@ _AMPLIFICATION = 0.10
 _MAX_WINDOWS = 1 << 12
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
 _MIN_VOXELS, _MAX_VOXELS = 1 << 26, 1 << 32
+#: Slabs that each slot of a machine gets, if there are enough voxels: where machines wait for the last slabs
+#: of a pass, those are a small part of it.
+_SLABS_EACH = 4
+#: On several machines slabs may have as few voxels, where not all would get one otherwise.
+_SMALLEST_VOXELS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -100,9 +105,9 @@ def choose(
     best: list[Partitioning] | None = None
     least_read = math.inf
     for overlap in OVERLAPS[:2]:
-        for tile in _tiles_for(programs, concurrency.workers):
+        for tile in _tiles_for(programs, concurrency):
             reads = []
-            for depth in _depths(programs, tile, concurrency.workers):
+            for depth in _depths(programs, tile, concurrency):
                 parts = _fitting(programs, (depth, *tile), overlap, budget, concurrency)
                 if parts is None:
                     continue
@@ -123,7 +128,7 @@ def choose(
     if peak(smallest) > budget:
         raise TooLarge(smallest)
     tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
-    slab = (_depth(programs, tile, concurrency.workers), *tile)
+    slab = (_depth(programs, tile, concurrency), *tile)
     parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
     return parts if peak(parts) <= budget else smallest
 
@@ -224,20 +229,26 @@ def _half(n: int, unit: int) -> int:
     return max(unit, (n + 2 * unit - 1) // (2 * unit) * unit)
 
 
-def _tiles_for(programs: Sequence[Program], workers: int) -> list[tuple[int, int]]:
-    """The tiles to choose from: where slabs are as deep as the volume, they alone give slabs enough.
+def _tiles_for(programs: Sequence[Program], concurrency: Concurrency) -> list[tuple[int, int]]:
+    """The tiles to choose from: those with enough slabs, where slabs are deep or machines are many.
 
-    Unless they make chunks, such as whole slices, be read again.
+    All of them where smaller tiles would read chunks, such as whole slices, several times.
     """
     tiles = _tiles(programs)
-    if not _spans(programs, 0):
+    is_whole = _spans(programs, 0)
+    if not is_whole and concurrency.machines == 1:
         return tiles
     shape = programs[0].shape
-    depth, rows, cols = shape
+    depth = shape[0] if is_whole else min(shape[0], write_grid(programs)[0])
+    wanted = concurrency.slots
+    if not is_whole:
+        voxels = math.prod(shape)
+        wanted = min(wanted, voxels // _SMALLEST_VOXELS)
+        wanted = max(wanted, min(_SLABS_EACH * concurrency.slots, voxels // _MIN_VOXELS))
     enough = [
         (y, x)
         for y, x in tiles
-        if -(-rows // y) * -(-cols // x) >= workers and depth * y * x <= _MAX_VOXELS
+        if len(Grid(shape, (depth, y, x))) >= wanted and depth * y * x <= _MAX_VOXELS
     ] or tiles[-1:]
     one, many = (
         max(amplification_inside(p, Grid(shape, (depth, *some[0]))) for p in programs)
@@ -254,7 +265,7 @@ def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
 
 
-def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> int:
+def _depth(programs: Sequence[Program], tile: tuple[int, int], concurrency: Concurrency) -> int:
     """Slab depth: few voxels read twice, but slabs enough for the workers and for a retry to be cheap."""
     shape = programs[0].shape
     nz = max(1, shape[0])
@@ -264,29 +275,36 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> 
     steps = [s for p in programs for s in p.steps]
     layers = [s.source.chunk[0] for s in steps if s.source is not None]
     step = math.lcm(unit, *(d for d in layers if d < nz))
-    if step > nz // max(1, workers):
+    slots = concurrency.slots
+    if step > nz // slots:
         step = unit
     plane = tile[0] * tile[1]
     tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True)) or 1
     twice = max(_read_twice(p, tile) for p in programs)
     wanted = max(twice / _AMPLIFICATION, _MIN_VOXELS / plane)
-    parallel = nz * tiles / (4 * workers)
+    parallel = nz * tiles / (_SLABS_EACH * slots)
     depth = min(max(wanted, parallel), _MAX_VOXELS / plane, nz)
-    if nz * tiles < workers * depth:
-        depth = nz * tiles / workers
+    smallest = 0.0
+    if concurrency.machines > 1:
+        depth = min(depth, max(parallel, _MIN_VOXELS / plane))
+        smallest = min(depth, _SMALLEST_VOXELS / plane)
+    if nz * tiles < slots * depth:
+        depth = max(nz * tiles / slots, smallest)
     return min(max(step, round(depth / step) * step), -(-nz // unit) * unit)
 
 
-def natural_depth(program: Program, workers: int) -> int:
+def natural_depth(program: Program, concurrency: Concurrency) -> int:
     """The depth that slabs of whole planes would have, or might as well have."""
     tile = max(1, program.shape[1]), max(1, program.shape[2])
-    return max(_depth([program], tile, workers), _MIN_VOXELS // math.prod(tile))
+    return max(_depth([program], tile, concurrency), _MIN_VOXELS // math.prod(tile))
 
 
-def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> list[int]:
+def _depths(
+    programs: Sequence[Program], tile: tuple[int, int], concurrency: Concurrency
+) -> list[int]:
     """Depths of slabs to try: where tiles alone give slabs enough, also that of the deepest chunks."""
     shape = programs[0].shape
-    found = [_depth(programs, tile, workers)]
+    found = [_depth(programs, tile, concurrency)]
     layers = [
         min(s.source.chunk[0], shape[0])
         for p in programs
@@ -296,7 +314,7 @@ def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) ->
     unit = write_grid(programs)[0]
     whole = min(-(-max(layers, default=1) // unit), -(-max(1, shape[0]) // unit)) * unit
     tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True))
-    if whole > found[0] and tiles >= workers and math.prod((whole, *tile)) <= _MAX_VOXELS:
+    if whole > found[0] and tiles >= concurrency.slots and math.prod((whole, *tile)) <= _MAX_VOXELS:
         found.append(whole)
     return found
 
