@@ -24,6 +24,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import Base
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
+from beam_volumes.plan.fit.many_objects import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.run_options import RunOptions
@@ -453,7 +454,8 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
             lines += ["", *_pass(plan, p, timed)]
     if plan.reasons and verbose:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
-    if slow := badly_cut(plan, plan.replanned):
+    slow = [*badly_cut(plan, plan.replanned), *many_objects(plan.passes)]
+    if slow:
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
 

@@ -51,6 +51,7 @@ def test_the_plan_shows_the_tail_of_a_pass(em):
     text = plan.explain(verbose=True)
     assert "on each of 5 machines" in text.splitlines()[0]
     assert "51.2 slabs for each of 10 in flight; while the last ones run, about 1.9% of" in text
+    assert bv.estimate(plan, "8x32GiB").machines == 5
     few = bv.plan(bv.mean(em), machines=500, workers=2, slab=(16, 4096, 4096))
     assert "all slabs run at the same time, of 1,000 in flight" in few.explain(verbose=True)
     assert bv.plan(bv.mean(em), workers=1).explain(verbose=True).count("in flight") == 1

@@ -23,7 +23,13 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--machine-type",
         metavar="CPUSxMEMORY",
         required=True,
-        help="vCPUs and memory: 16x64GiB; then bytes a second, if they limit it: 16x64GiBx2GiB",
+        help="vCPUs and memory, 16x64GiB, optionally with bytes per second, 16x64GiBx2GiB; or a name, "
+        "n2-standard-16",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="NAME",
+        help="s3, gcs or disk, with other numbers as s3,prefixes=10,latency=0.05 (default: by the paths)",
     )
     parser.add_argument("--slab", metavar="Z,Y,X", help="the shape of slabs")
     prices = {
@@ -33,7 +39,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         "request": "of one request to the store",
     }
     for name, what in prices.items():
-        parser.add_argument(f"--{name}", metavar="PRICE", type=float, help=f"your price {what}")
+        parser.add_argument(
+            f"--{name}",
+            metavar="PRICE",
+            type=float,
+            help=f"your price {what}, instead of a list price",
+        )
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
 
@@ -52,7 +63,7 @@ def act(args: argparse.Namespace) -> None:
         slab=extents(args.slab, "--slab"),
     ).or_else(**recipe.options)
     found = estimate(
-        make_plan(build(recipe, args.crop).targets, options), machine, workers=args.machines or 1
+        make_plan(build(recipe, args.crop).targets, options), machine, store=args.store
     )
     prices = {
         name: getattr(args, name)

@@ -1,15 +1,18 @@
-"""What a plan would take on machines of a kind: hours, bytes shuffled, memory. Prices are the user's."""
+"""What a plan would take on machines of a kind: hours and what limits them, requests, memory, prices."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
-from beam_volumes.plan.cost.machine import parse_bytes
+from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.estimate.machines import GIB_HOUR, VCPU_HOUR, Machine
+from beam_volumes.plan.fit.many_objects import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, serial_share, transfer_seconds
 from beam_volumes.plan.plan import Plan
 
@@ -17,39 +20,12 @@ from beam_volumes.plan.plan import Plan
 _INDEX = 1000
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A machine: its cores, its memory, and its bandwidth to the store if that is known.
-
-    >>> Machine.of("8x32GiB"), str(Machine.of((16, "64GiB", "2GiB")))
-    (Machine(vcpus=8, gib=32.0, bandwidth=None), '16x64GiBx2048MiB')
-    """
-
-    vcpus: int
-    gib: float
-    bandwidth: int | None = None  #: Bytes a second, read and written together.
-
-    @classmethod
-    def of(cls, given: Any) -> Machine:
-        """Return the machine of vCPUs and memory, or of these and its bandwidth."""
-        if isinstance(given, Machine):
-            return given
-        parts = given.split("x") if isinstance(given, str) else given
-        try:
-            vcpus, memory, *more = parts
-            found = cls(int(vcpus), parse_bytes(memory) / hiring.GIB, *map(parse_bytes, more))
-            if found.vcpus > 0 and found.gib > 0 and found.bandwidth != 0:
-                return found
-        except (TypeError, ValueError):
-            pass
-        raise ValueError(
-            f"machine_type={given!r} is no machine; give vCPUs and memory, '16x64GiB' or (16, '64GiB'), "
-            "and the bytes a second that it reads and writes if they limit it, '16x64GiBx2GiB'"
-        )
-
-    def __str__(self) -> str:
-        bandwidth = "" if self.bandwidth is None else f"x{self.bandwidth / (1 << 20):g}MiB"
-        return f"{self.vcpus}x{self.gib:g}GiB{bandwidth}"
+#: What may limit a pass: cores, bytes over bandwidth, or requests over rate and latency.
+LIMITS = ("cores", "bandwidth", "requests")
+#: Bytes of requests that a process has under way: see `storage.places.transfer.in_flight`.
+_IN_FLIGHT = 64 << 20
+#: Stores by TensorStore's drivers, and by the schemes of URLs.
+_STORES = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "gcs_grpc": "gcs"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +39,7 @@ class Estimate:
     machines : int
         How many there are.
     hours : float
-        How long it would take.
+        How long it would take: in each pass the longest of what ``limits`` has.
     vcpu_hours : float
         Hours that are paid for, of all vCPUs, idle or not.
     gib_hours : float
@@ -73,7 +49,7 @@ class Estimate:
     shuffle_bytes : int
         Bytes that go through the shuffle for sure: numbers of slabs, and the states of numbers.
     found_bytes : int
-        What slabs may send beside them, at most, of components, rows and the like: they depend on the voxels.
+        What slabs may send in addition, at most, of components, rows and the like: they depend on the voxels.
     memory_needed : int
         Memory that a machine must have, in bytes, the system's included.
     bytes_read, bytes_written : int
@@ -82,12 +58,22 @@ class Estimate:
         Chunks read and units written.
     remarks : tuple of str
         What does not fit, or is not made use of.
+    store : Store
+        The store with its request rates, latency and prices.
+    requests_read, requests_written : int
+        Chunks read, and units written.
+    limits : dict of str to float
+        Hours by ``"cores"``, ``"bandwidth"`` and ``"requests"``, each as if nothing else took time.
+    bound_by : str
+        Which of them takes most of ``hours``.
+    tail_hours : float
+        Hours of ``hours`` in which the last slabs of passes run, and other machines wait.
 
     Examples
     --------
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
     >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "4x16GiB")
-    <Estimate: 0.0 vCPU-hours in 0.00 hours; print() tells all>
+    <Estimate: 0.0 vCPU-hours in 0.00 hours, bound by cores; print() shows all>
     """
 
     machine: Machine
@@ -103,42 +89,59 @@ class Estimate:
     bytes_written: int
     requests: int
     remarks: tuple[str, ...] = ()
+    store: Store = STORES["disk"]
+    requests_read: int = 0
+    requests_written: int = 0
+    limits: Mapping[str, float] = field(default_factory=dict)
+    bound_by: str = LIMITS[0]
+    tail_hours: float = 0.0
 
     def cost(
-        self, vcpu_hour: float = 0, gib_hour: float = 0, shuffle_gib: float = 0, request: float = 0
+        self,
+        vcpu_hour: float = VCPU_HOUR,
+        gib_hour: float = GIB_HOUR,
+        shuffle_gib: float = 0,
+        request: float | None = None,
     ) -> float:
-        """Add up what it would cost, by prices of your own.
+        """Add up the price of machines and requests.
+
+        The defaults are list prices in US dollars: N2 machines of Google Cloud on demand, and the requests of
+        the estimate's store. Prices differ between regions, contracts and years.
 
         Parameters
         ----------
-        vcpu_hour : float, default: 0
+        vcpu_hour : float, default: 0.0316
             Price of one vCPU for an hour.
-        gib_hour : float, default: 0
+        gib_hour : float, default: 0.0042
             Price of one GiB of memory for an hour.
         shuffle_gib : float, default: 0
             Price of one GiB of data that is shuffled.
-        request : float, default: 0
-            Price of one request to the store.
+        request : float, optional
+            Price of each request, instead of the store's prices of reads and writes.
 
         Returns
         -------
         float
-            Their sum, in whatever currency the prices are.
+            Their sum, in the currency of the prices.
 
         Examples
         --------
         >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
         >>> found = bv.estimate(bv.plan((v + 1).to("out.zarr")), (2, "8GiB"))
-        >>> found.cost(request=1) == found.requests
+        >>> found.cost(vcpu_hour=0, gib_hour=0, request=1) == found.requests
         True
         """
-        shuffled = self.shuffle_bytes / hiring.GIB * shuffle_gib
         return (
             self.vcpu_hours * vcpu_hour
             + self.gib_hours * gib_hour
-            + shuffled
-            + self.requests * request
+            + self.shuffle_bytes / hiring.GIB * shuffle_gib
+            + (self.request_cost if request is None else self.requests * request)
         )
+
+    @property
+    def request_cost(self) -> float:
+        """Price of the requests, by the store's list prices."""
+        return self.store.cost(self.requests_read, self.requests_written)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data.
@@ -146,7 +149,7 @@ class Estimate:
         Returns
         -------
         dict
-            All attributes; the machine as text.
+            All attributes; the machine and the store as text.
 
         Examples
         --------
@@ -154,56 +157,80 @@ class Estimate:
         >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "4x16GiB").to_dict()["machine"]
         '4x16GiB'
         """
-        found = {k: v for k, v in vars(self).items() if k not in ("machine", "remarks")}
-        return {"machine": str(self.machine), **found, "remarks": list(self.remarks)}
+        numbers = vars(self) | {
+            "machine": str(self.machine),
+            "store": self.store.name,
+            "limits": dict(self.limits),
+            "remarks": list(self.remarks),
+        }
+        return {**numbers, "request_cost": self.request_cost}
 
     def __str__(self) -> str:
+        each = ", ".join(f"{name} {hours:,.2f}" for name, hours in self.limits.items())
+        tail = (
+            f"; the last slabs of passes run for {self.tail_hours:,.2f}" if self.tail_hours else ""
+        )
+        found = format_bytes(self.found_bytes)
         lines = [
             f"{counted(self.machines, 'machine')} of {counted(self.machine.vcpus, 'vCPU')} and "
-            f"{self.machine.gib:g} GiB: about {self.hours:,.2f} hours",
+            f"{self.machine.gib:g} GiB: about {self.hours:,.2f} hours, bound by {self.bound_by}",
+            f"hours by limit: {each}{tail}",
             f"{self.vcpu_hours:,.1f} vCPU-hours and {self.gib_hours:,.1f} GiB-hours are paid for; cores work "
             f"for {self.core_hours:,.1f} hours",
             f"memory: {format_bytes(self.memory_needed)} of a machine's {self.machine.gib:g} GiB",
             f"shuffled: {format_bytes(self.shuffle_bytes)}"
             + (
-                f", and up to {format_bytes(self.found_bytes)} of what slabs find, by the voxels"
-                if self.found_bytes
-                else ""
+                f", and up to {found} of what slabs find, by the voxels" if self.found_bytes else ""
             ),
-            f"store: reads {format_bytes(self.bytes_read)} and writes {format_bytes(self.bytes_written)} "
-            f"before compression, {self.requests:,} requests",
+            f"store: reads {format_bytes(self.bytes_read)} by {self.requests_read:,} requests and writes "
+            f"{format_bytes(self.bytes_written)} by {self.requests_written:,}, before compression",
+            f"list prices: machines ${self.cost(request=0):,.2f}, requests ${self.request_cost:,.2f}",
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Estimate: {self.vcpu_hours:,.1f} vCPU-hours in {self.hours:,.2f} hours; print() tells all>"
+        return (
+            f"<Estimate: {self.vcpu_hours:,.1f} vCPU-hours in {self.hours:,.2f} hours, bound by "
+            f"{self.bound_by}; print() shows all>"
+        )
 
 
 @named_checked
-def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
-    """Estimate what a plan would take on machines of a kind: hours, bytes shuffled, memory. Nothing is read.
+def estimate(
+    plan: Plan, machine_type: Any, workers: int | None = None, *, store: Any = None
+) -> Estimate:
+    """Estimate what a plan would take on machines of a kind: hours, requests, memory. Nothing is read.
+
+    Use it to choose machines and chunks before you pay for them.
 
     Parameters
     ----------
     plan : Plan
-        As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` what a
-        machine has beside 1 GiB for its system.
+        As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` a
+        machine's memory without 1 GiB for its system.
     machine_type : str or tuple
-        vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. With a third number, as
-        ``"16x64GiBx2GiB"``, a machine reads and writes at most so many bytes a second.
-    workers : int, default: 1
-        How many machines there are.
+        vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``, and optionally the bytes per second that
+        a machine reads and writes, as ``"16x64GiBx2GiB"``: by default 1 Gbit/s for each vCPU, up to 32. Or
+        the name of a general-purpose type, such as ``"n2-standard-16"`` or ``"m6i.4xlarge"``.
+    workers : int, optional
+        Number of machines; by default ``machines`` of the plan.
+    store : str or dict, optional
+        ``"s3"``, ``"gcs"`` or ``"disk"``, with other numbers as ``"s3,prefixes=10"`` or
+        ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes`` (requests per second for each prefix),
+        ``prefixes``, ``latency`` (seconds), ``doubling`` (seconds in which the rates double),
+        ``read_price``, ``write_price`` and ``gib_month``. By default the store of the plan's paths. Local
+        paths are a disk for one machine, and a bucket for several.
 
     Returns
     -------
     Estimate
-        Its ``cost(vcpu_hour=..., gib_hour=...)`` takes prices.
+        Hours, the limit that binds, requests, and their prices.
 
     Raises
     ------
     ValueError
-        If the machine cannot be read, or ``workers`` is no whole number from 1 on.
+        If the machine or the store cannot be read, or ``workers`` is no whole number from 1 on.
 
     See Also
     --------
@@ -211,60 +238,128 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
 
     Notes
     -----
-    Times are those of the rough costs by which plans are chosen. They
-    contain neither the start of machines nor merges across slabs. Try a crop by ``beam-volumes bench``
-    before you rely on them.
+    The hours of a pass are the longest of three: the cores' work; bytes over the machines' bandwidth, which
+    a disk does not limit; and requests over the store's rate, or over as many as machines have under way for
+    its latency. Bytes and requests are those of the plan, before compression. The cores' work follows from
+    rough costs of operations. The start of machines, merges across slabs, and the journal's five requests for
+    each slab are not included.
+
+    Request rates, latencies and prices are those that providers publish: Amazon S3 takes at least 3,500
+    writes and 5,500 reads per second for each prefix; a bucket of Google Cloud Storage begins with 1,000 and
+    5,000, which may double every 20 minutes.
 
     Examples
     --------
     >>> v = bv.open(np.zeros((256, 512, 512), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="8GiB", threads=4, slab=(64, 512, 512))
     >>> found = bv.estimate(plan, "4x16GiB", workers=2)
-    >>> found.machine.gib, found.memory_needed >> 30, found.bytes_read >> 20
-    (16.0, 2, 65)
+    >>> found.machine.gib, found.memory_needed >> 30, found.bytes_read >> 20, found.store.name
+    (16.0, 2, 65, 's3')
     >>> round(found.cost(vcpu_hour=0.06, gib_hour=0.004), 2)
     0.0
     """
     machine = Machine.of(machine_type)
+    if workers is None:
+        workers = plan.machines
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise ValueError(f"workers={workers!r}: give the number of machines, from 1 on")
-    passes = plan.passes
-    used = min(plan.threads * plan.processes, machine.vcpus)
-    hours = sum(_hours(plan, p, used, workers, machine.bandwidth) for p in passes)
-    needed = max((hiring.needed(plan, p.index) for p in passes), default=1) * hiring.GIB
+    found = Store.of(_default_store(plan, machine, workers) if store is None else store)
+    times = []
+    reads = writes = 0
+    for p in plan.passes:
+        # A store whose rates have grown in one pass keeps them for the next.
+        seconds = -found.seconds(reads, writes)
+        reads, writes = reads + p.chunks_read, writes + p.units_written
+        seconds += found.seconds(reads, writes)
+        times.append(_times(plan, p, machine, workers, seconds, found))
+    hours = [max(each.values()) for each in times]
+    binding = [max(LIMITS, key=lambda name: each[name]) for each in times]
+    spent = {
+        name: sum(h for h, bound in zip(hours, binding, strict=True) if bound == name)
+        for name in LIMITS
+    }
+    concurrency = replace(plan.concurrency, machines=workers)
+    tails = (
+        h * concurrency.tail(len(p.grid))
+        for p, h in zip(plan.passes, hours, strict=True)
+        if len(p.grid) > concurrency.slots
+    )
+    needed = max((hiring.needed(plan, p.index) for p in plan.passes), default=1) * hiring.GIB
+    total = sum(hours)
     return Estimate(
         machine,
         workers,
-        hours,
-        hours * workers * machine.vcpus,
-        hours * workers * machine.gib,
+        total,
+        total * workers * machine.vcpus,
+        total * workers * machine.gib,
         hiring.core_hours(plan),
-        sum(_shuffled(p) for p in passes),
-        sum(p.limit_bytes * len(p.grid) for p in passes if p.program.surveys),
+        sum(_shuffled(p) for p in plan.passes),
+        sum(p.limit_bytes * len(p.grid) for p in plan.passes if p.program.surveys),
         needed,
         plan.bytes_read,
         plan.bytes_written,
-        sum(p.chunks_read + p.units_written for p in passes),
-        tuple(_remarks(plan, machine, workers, needed)),
+        reads + writes,
+        tuple(_remarks(plan, machine, workers, needed, found)),
+        found,
+        reads,
+        writes,
+        {name: sum(each[name] for each in times) for name in LIMITS},
+        max(LIMITS, key=lambda name: spent[name]),
+        sum(tails),
     )
 
 
-def _hours(plan: Plan, p: Pass, cores: int, machines: int, bandwidth: int | None) -> float:
-    """Hours of a pass: its slabs go in rounds of as many as are in flight at all machines."""
+def _default_store(plan: Plan, machine: Machine, machines: int) -> str:
+    """Return the store of a plan's paths; several machines need a bucket for what is on a disk now."""
+    places = [sink.kvstore for sink in plan.outputs]
+    places += [e.store for _, extents in plan.inputs for e in extents]
+    drivers = [
+        place["driver"] if isinstance(place, Mapping) else str(place).partition(":")[0]
+        for place in places
+    ]
+    elsewhere = "disk" if machines == 1 else machine.cloud or "s3"
+    return next((_STORES[driver] for driver in drivers if driver in _STORES), elsewhere)
+
+
+def _times(
+    plan: Plan, p: Pass, machine: Machine, machines: int, requests: float, store: Store
+) -> dict[str, float]:
+    """Hours of a pass by what may limit it; slabs go in rounds of as many as all machines have in flight.
+
+    ``requests``: seconds that the store takes for its requests.
+    """
     if not len(p.grid):
-        return 0.0
-    of_slab = (compute_seconds([p]) + transfer_seconds([p])) / len(p.grid)
-    concurrency = plan.concurrency
-    busy = min(concurrency.busy(serial_share([p])), float(cores))
+        return dict.fromkeys(LIMITS, 0.0)
+    of_slab = (compute_seconds([p]) + transfer_seconds([p])) / len(p.grid) / 1e9
+    cores = min(plan.threads * plan.processes, machine.vcpus)
+    busy = min(plan.concurrency.busy(serial_share([p])), float(cores))
     in_flight = min(plan.workers * machines, len(p.grid))
     # A machine that has fewer slabs than it could have in flight has its cores for those.
     each = -(-in_flight // machines)
     rounds = -(-len(p.grid) // in_flight)
-    hours = rounds * of_slab * each / max(busy, 1.0) / 3.6e12
-    if bandwidth is None:
-        return hours
-    seconds = (p.bytes_read + p.bytes_written) / (bandwidth * min(machines, in_flight))
-    return max(hours, seconds / 3600)
+    used = min(machines, in_flight)
+    moved = p.bytes_read + p.bytes_written
+    is_limited = store.name != "disk" or machine.bandwidth is not None
+    waiting = max(
+        _waiting(count, size, store.latency)
+        for count, size in (
+            (p.chunks_read, p.bytes_read),
+            (p.units_written, p.bytes_written),
+        )
+    )
+    seconds = {
+        "cores": rounds * of_slab * each / max(busy, 1.0),
+        "bandwidth": moved / (machine.bytes_per_second * used) if is_limited else 0.0,
+        "requests": max(requests, waiting / (used * plan.processes)),
+    }
+    return {name: s / 3600 for name, s in seconds.items()}
+
+
+def _waiting(requests: int, size: int, latency: float) -> float:
+    """Seconds that a process waits for requests, of which it has as many under way as 64 MiB hold."""
+    if not requests:
+        return 0.0
+    return requests * latency / max(1.0, _IN_FLIGHT * requests / max(1, size))
 
 
 def _shuffled(p: Pass) -> int:
@@ -273,8 +368,8 @@ def _shuffled(p: Pass) -> int:
     return slabs * (_INDEX + states)
 
 
-def _remarks(plan: Plan, machine: Machine, machines: int, needed: int) -> list[str]:
-    remarks = []
+def _remarks(plan: Plan, machine: Machine, machines: int, needed: int, store: Store) -> list[str]:
+    remarks = [*many_objects(plan.passes, STORES["s3"] if store.name == "disk" else store)]
     if needed > machine.gib * hiring.GIB:
         minimum = max(1, math.floor(machine.gib - hiring.SYSTEM / hiring.GIB))
         remarks.append(
@@ -289,7 +384,7 @@ def _remarks(plan: Plan, machine: Machine, machines: int, needed: int) -> list[s
     maximum = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
     if machines > maximum:
         remarks.append(
-            f"more than {counted(maximum, 'machine')} would have nothing to do; smaller slabs, with slab=, "
-            "share out further"
+            f"more than {counted(maximum, 'machine')} would have nothing to do: plan with "
+            f"machines={machines}, or with smaller slabs by slab="
         )
     return remarks
