@@ -12,6 +12,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 import beam_volumes as bv
+from beam_volumes.across.tables import default_properties
 from tests.tiers import examples
 
 GEOMETRY = ("label", "num_pixels", "area", "bbox", "centroid", "inertia_tensor_eigvals")
@@ -140,6 +141,11 @@ def test_files(tmp_path, ending):
     with pytest.raises(ValueError, match=r"exists.*overwrite"):
         in_parts(table.to(path))
     in_parts(table.to(path), overwrite=True)
+
+
+def test_every_property_is_documented():
+    text = bv.regionprops_table.__doc__
+    assert [name for name in default_properties(3, True) if f"``{name}``" not in text] == []
 
 
 def test_nothing_to_measure():
