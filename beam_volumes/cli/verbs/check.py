@@ -1,4 +1,4 @@
-"""``beam-volumes check``: check a recipe: its words, its inputs, and what each step gives."""
+"""``beam-volumes check`` and ``beam-volumes probe``: check a recipe, and find how far a network sees."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import recipe_arguments
+from beam_volumes.cli.options import numbers, recipe_arguments
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
-def register(parser: argparse.ArgumentParser) -> None:
+def register_check(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Only metadata are read. Exit code 0: the recipe can be carried out. 2: it cannot, and the reason is "
         "printed with the line."
@@ -28,7 +29,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def act(args: argparse.Namespace) -> None:
+def act_check(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     if not args.words_only:
         build(recipe)
@@ -55,3 +56,30 @@ def _what(item: Any) -> str:
         shape = " x ".join(map(str, item.shape))
         return f"{shape} ({', '.join(item.axes)}) {item.dtype}, {format_bytes(item.nbytes)}"
     return "a table" if isinstance(item, Table) else f"a number, {item.dtype}"
+
+
+def register_probe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the path or URL of an ONNX file")
+    parser.add_argument(
+        "--patch",
+        metavar="Z,Y,X",
+        default="64",
+        help="voxels of its input, more than twice its reach to each side (default: 64)",
+    )
+    parser.add_argument("--channels", metavar="N", type=int, help="channels that it takes")
+    parser.epilog = "What is printed can stand in a recipe's step `op: predict`."
+
+
+def act_probe(args: argparse.Namespace) -> None:
+    patch = [int(n) for n in numbers(args.patch, "--patch")]
+    found = bv.probe_model(
+        args.model, patch[0] if len(patch) == 1 else patch, channels=args.channels
+    )
+    print_result(f"context: {[list(pair) for pair in found.context]}")
+    print_result(f"stride: {list(found.stride)}")
+    print_result(
+        f"# it depends on {' '.join(f'{b}+{a}' for b, a in found.reach)} voxels around each"
+    )
+    print_result(
+        f"# it makes {found.channels} channels, a voxel of {' x '.join(map(str, found.scale))}"
+    )

@@ -1,14 +1,19 @@
-"""``beam-volumes convert``: write a volume in another format, in other chunks, or as another dtype."""
+"""``beam-volumes convert`` and ``beam-volumes downsample``.
+
+A volume is written in another format, in other chunks or as another dtype, or gets coarser levels.
+"""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import execute
+from beam_volumes.cli.execute import dry, execute, finish, note_unless_quiet, summary
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import (
     computing,
     extents,
@@ -20,6 +25,8 @@ from beam_volumes.cli.options import (
     parse_options,
     run_options,
 )
+from beam_volumes.drive import compute
+from beam_volumes.drive.add_levels import prepared
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
@@ -28,7 +35,7 @@ from beam_volumes.recipes.document import parse_value
 from beam_volumes.storage.formats import registry
 
 
-def register(parser: argparse.ArgumentParser) -> None:
+def register_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("input", metavar="IN", help="a path, glob or URL of any volume")
     parser.add_argument(
         "out",
@@ -86,7 +93,7 @@ def endings() -> list[str]:
     return [suffix for f in registry.writable().values() for suffix in f.suffixes]
 
 
-def act(args: argparse.Namespace) -> None:
+def act_convert(args: argparse.Namespace) -> None:
     options = run_options(args)
     execute(Built((converted(args),), ("",)), options, args.dry_run)
 
@@ -173,3 +180,34 @@ def _dtype(name: str) -> np.dtype:
 def _shape(text: str | None, option: str) -> Any:
     found = extents(text, option)
     return found[0] if found is not None and len(found) == 1 else found
+
+
+def register_downsample(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume "
+        "stays as it is. Its metadata list the levels when all are there. One that has levels is refused."
+    )
+    parser.add_argument("path", metavar="PATH", help="a path or URL of the volume")
+    levelling(parser, "auto")
+    computing(parser, crops=False)
+
+
+def act_downsample(args: argparse.Namespace) -> None:
+    options = run_options(args)
+    found = prepared(args.path, **levels_asked(args), resume=options.resume)
+    if found is None:
+        print_result(f"{args.path}: its levels are there")
+        return
+    options = replace(options, journal=found.journal)
+    if args.dry_run:
+        dry(found.targets, options)
+        return
+    outcome = compute.run(
+        found.targets,
+        options,
+        note=found,
+        on_plan=lambda planned: note_unless_quiet(summary(planned), options),
+    )
+    finish(outcome, found.names, options)
+    if outcome.ran:
+        found.done()
