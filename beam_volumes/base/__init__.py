@@ -1,1 +1,1 @@
-"""What every other package may import: geometry, axes, texts, exports."""
+"""Shared by all other packages: geometry, axes, text, exports."""

@@ -1,7 +1,7 @@
-"""Texts that many docstrings share, each written once.
+"""Paragraphs that several docstrings share, each written once.
 
-A docstring names a text on a line of its own, ``%(mode)s``, and a decorator puts it there when the module
-is imported, as in `scipy.ndimage`. Signatures, annotations and the function itself stay as they are.
+A docstring has a line ``%(mode)s``, and a decorator replaces it on import by the paragraph of that name, as
+`scipy.ndimage` does. The function, its signature and its annotations do not change.
 """
 
 from __future__ import annotations
@@ -16,18 +16,10 @@ _PLACE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 
 
 def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
-    r"""Make a decorator that puts texts where a function's or a class's docstring names them.
+    r"""Make a decorator that inserts paragraphs into the docstring of a function or class.
 
-    Parameters
-    ----------
-    texts : mapping of str to str
-        The texts by name, not indented, without empty lines and a newline at the end.
-
-    Returns
-    -------
-    callable
-        The decorator. It returns what it is given, with another ``__doc__``; without docstrings
-        (``python -OO``) it does nothing. A name without a text is a KeyError.
+    ``texts`` are the paragraphs by name, unindented, without empty lines and a trailing newline. A name
+    without a paragraph raises a KeyError. Without docstrings (``python -OO``), the decorator does nothing.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures as SVG: boxes, lines and texts, without a library."""
+"""Drawings as SVG: boxes, lines and text, without a library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 INK, SOFT, LINE = "#1f2933", "#52606d", "#9aa5b1"
-PAPER, EMPTY, HELD, NOW, NEXT, DONE = (
+PAPER, EMPTY, STORED, NOW, NEXT, DONE = (
     "#ffffff",
     "#eef1f4",
     "#9cc4e4",
@@ -17,13 +17,7 @@ PAPER, EMPTY, HELD, NOW, NEXT, DONE = (
 
 
 class Drawing:
-    """Shapes and texts that become an SVG.
-
-    Parameters
-    ----------
-    width, height : float
-    title : str
-        What the picture shows, for those who do not see it.
+    """Shapes and text of an SVG image; ``title`` is its description for screen readers.
 
     Examples
     --------
@@ -38,10 +32,10 @@ class Drawing:
         self.parts = [f"<title>{escape(title)}</title>"]
 
     def box(
-        self, x: float, y: float, w: float, h: float, fill: str, line: str = LINE, told: str = ""
+        self, x: float, y: float, w: float, h: float, fill: str, line: str = LINE, tooltip: str = ""
     ) -> None:
-        """A box, which says something more to who points at it."""
-        inside = f"<title>{escape(told)}</title>" if told else ""
+        """Add a box, with an optional tooltip."""
+        inside = f"<title>{escape(tooltip)}</title>" if tooltip else ""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="3" fill="{fill}" '
             f'stroke="{line}">{inside}</rect>'
@@ -64,7 +58,7 @@ class Drawing:
         )
 
     def curve(self, x0: float, y0: float, x1: float, y1: float, line: str = SOFT) -> None:
-        """A connection from left to right."""
+        """Add a curve from left to right."""
         m = (x0 + x1) / 2
         self.parts.append(
             f'<path d="M{x0:g},{y0:g} C{m:g},{y0:g} {m:g},{y1:g} {x1:g},{y1:g}" fill="none" '
@@ -74,7 +68,7 @@ class Drawing:
     def line(
         self, points: Iterable[tuple[float, float]], line: str = INK, dashed: bool = False
     ) -> None:
-        """A line through points."""
+        """Add a line through points."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         at = " ".join(f"{x:.5g},{y:.5g}" for x, y in points)
         self.parts.append(
@@ -82,7 +76,7 @@ class Drawing:
         )
 
     def svg(self) -> str:
-        """The picture as a text."""
+        """Return the image as SVG."""
         body = "\n".join(self.parts)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '
@@ -91,18 +85,18 @@ class Drawing:
         )
 
 
-def shortened(words: str, most: int) -> str:
-    """A text of at most so many letters: its beginning, or of a path its end.
+def shortened(words: str, maximum: int) -> str:
+    """Shorten text to at most ``maximum`` letters: keep its beginning, or the end of a path.
 
     Examples
     --------
     >>> shortened("gaussian_filter", 9), shortened("/data/em.zarr", 9)
     ('gaussian…', '…/em.zarr')
     """
-    if len(words) <= most:
+    if len(words) <= maximum:
         return words
     if "/" in words:
-        tail = words[-(most - 1) :]
+        tail = words[-(maximum - 1) :]
         cut = tail.find("/")
         return f"…{tail[cut:] if cut >= 0 else tail}"
-    return f"{words[: most - 1]}…"
+    return f"{words[: maximum - 1]}…"

@@ -1,8 +1,7 @@
-"""Public names are imported when they are first asked for; the package's stub says from where.
+"""Public names are imported on first use. `beam_volumes/__init__.pyi` lists them and their modules.
 
-Compiling needs numba, and pipelines need Apache Beam: seconds and 100 MB that a program which asks for
-neither can spare. So there is one list of names, `beam_volumes/__init__.pyi`. It tells editors and type
-checkers what there is, and a program where to find it.
+Importing numba or Apache Beam takes seconds and 100 MB, and many programs need neither. Editors, type
+checkers and the package itself read the same list.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from beam_volumes.base.hints import hint
 
 
 def read_stub(stub: Path) -> dict[str, str]:
-    """For each name that a stub exports, the module that has it, relative to the stub's package."""
+    """Map each name that a stub exports to its module, relative to the stub's package."""
     statements = ast.parse(stub.read_text()).body
     imports = [s for s in statements if isinstance(s, ast.ImportFrom)]
     return dict(sorted((name.name, f".{i.module}") for i in imports for name in i.names))
@@ -29,12 +28,12 @@ EXPORTS = read_stub(Path(__file__).parents[1] / "__init__.pyi")
 
 
 def public(name: str) -> Any:
-    """Return what the package exports under a name, importing its module if need be."""
+    """Return a public name of the package; import its module if necessary."""
     return getattr(import_module(EXPORTS[name], _PACKAGE), name)
 
 
-#: The modules that methods of expressions call although they lie above them, by what they do. This is the one
-#: place where a name leads upward: opening a volume imports neither operations nor runners.
+#: The modules that methods of expressions call although they are in higher layers. All other imports point
+#: downward, so opening a volume imports neither operations nor runners.
 _ABOVE = {
     "array_api": ".ops.array_api.methods",
     "compute": ".drive.compute",
@@ -43,12 +42,12 @@ _ABOVE = {
 
 
 def above(what: str) -> Any:
-    """Return a module that lies above all rooms that call it, importing it if need be."""
+    """Return a module of a higher layer; import it if necessary."""
     return import_module(_ABOVE[what], _PACKAGE)
 
 
 def pictured(item: Any) -> str | None:
-    """Return what notebooks show of a volume, a plan or a table, as HTML; None if it cannot be drawn."""
+    """Return the HTML of a volume, plan or table for notebooks; None if it cannot be drawn."""
     try:
         html: str = above("notebook").html(item)
     except Exception:
@@ -59,13 +58,13 @@ def pictured(item: Any) -> str | None:
 def lazy(
     package: str, space: dict[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make the ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose globals are `space`."""
+    """Make ``__getattr__``, ``__dir__`` and ``__all__`` for a package; ``space`` is its globals."""
 
     def get(name: str) -> Any:
         if name not in EXPORTS:
-            said = hint(name, EXPORTS)
+            found = hint(name, EXPORTS)
             raise AttributeError(
-                f"module {package!r} has no attribute {name!r}{'; ' if said else ''}{said}"
+                f"module {package!r} has no attribute {name!r}{'; ' if found else ''}{found}"
             )
         space[name] = public(name)
         return space[name]

@@ -1,7 +1,6 @@
-"""Boxes, halos and grids: the integer geometry that every layer shares.
+"""Boxes, halos and grids: integer geometry for all layers.
 
-Everything inside the package is three-dimensional, in the order z, y, x; an axis the user does not
-see has extent 1.
+Internally everything is three-dimensional, in the order z, y, x. An axis that users do not see has extent 1.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 Triple = tuple[int, int, int]
 Range = tuple[int, int]
-#: A range of each axis.
+#: One range per axis.
 Ranges = tuple[Range, Range, Range]
 #: Voxels needed (before, after) a voxel along z, y, x.
 Halo = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
@@ -81,10 +80,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Grid:
-    """A box cut into cells of one ``step``: index -> box in O(1), nothing listed.
-
-    Cells are counted in raster order; those at the far edges are clipped to the shape.
-    """
+    """A box divided into cells of shape ``step``, in raster order; the last cells are clipped."""
 
     shape: Triple
     step: Triple
@@ -98,14 +94,14 @@ class Grid:
         return math.prod(self.counts)
 
     def cell(self, index: int) -> Triple:
-        """The (z, y, x) position of cell ``index`` in the grid."""
+        """The (z, y, x) position of a cell in the grid."""
         _, ny, nx = self.counts
         if not 0 <= index < len(self):
             raise IndexError(f"cell {index} of a grid of {len(self)}")
         return (index // (ny * nx), index // nx % ny, index % nx)
 
     def index(self, cell: Triple) -> int:
-        """The number of the cell at a (z, y, x) position in the grid."""
+        """The index of the cell at a (z, y, x) position in the grid."""
         _, ny, nx = self.counts
         return (cell[0] * ny + cell[1]) * nx + cell[2]
 
@@ -116,7 +112,7 @@ class Grid:
         return Box(start, stop)  # type: ignore[arg-type]
 
     def ranges(self, axis: int) -> list[Range]:
-        """Those of all cells along an axis."""
+        """The ranges of all cells along an axis."""
         n, step = self.shape[axis], self.step[axis]
         return [(a, min(n, a + step)) for a in range(0, n, step)]
 
@@ -126,9 +122,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Where the voxels of an array lie in a domain of slabs: voxel v at ``start + v * step``.
+    """The positions of an array's voxels in a domain of slabs: voxel v is at ``start + v * step``.
 
-    A crop begins elsewhere; a level of a pyramid has one voxel for several of the domain.
+    A crop has another start. A level of a pyramid has a larger step.
 
     Examples
     --------
@@ -142,21 +138,21 @@ class Lattice:
     step: Triple = (1, 1, 1)
 
     def within(self, axis: int, span: tuple[int, int], unit: int = 1) -> tuple[int, int]:
-        """The voxels that lie in a range of the domain; in whole units, those of units that begin there."""
+        """The voxels in a range of the domain; with ``unit``, the voxels of all units that start in it."""
         first, last = self.firsts(axis, span, unit)
         return first, last
 
     def firsts(self, axis: int, places: Sequence[int], unit: int = 1) -> list[int]:
-        """The first voxel at or after each place in the domain; of units, the first that begins there."""
+        """The first voxel, or first voxel of a unit, at or after each position in the domain."""
         n, start, step = self.shape[axis], self.start[axis], self.step[axis]
         return [min(max(0, -((start - at) // step // unit) * unit), n) for at in places]
 
     def until(self, axis: int, stop: int) -> int:
-        """Up to where in the domain the voxels before ``stop`` lie."""
+        """The end of the voxels before ``stop``, in the domain."""
         return self.start[axis] + (stop - 1) * self.step[axis] + 1
 
     def above(self, start: Triple, factor: Triple = (1, 1, 1)) -> Lattice:
-        """The same in what this domain is a crop of, from ``start``, or a level of, by ``factor``.
+        """The lattice in a larger domain: this domain starts at ``start``, or is coarser by ``factor``.
 
         Examples
         --------
@@ -169,29 +165,16 @@ class Lattice:
 
 
 def cells_touched(start: int, stop: int, step: int, origin: int = 0) -> int:
-    """How many cells of a regular grid ``origin + k * step`` the range ``[start, stop)`` touches."""
+    """How many cells of the grid ``origin + k * step`` intersect the range ``[start, stop)``."""
     if stop <= start:
         return 0
     return (stop - 1 - origin) // step - (start - origin) // step + 1
 
 
 def pad_index(start: int, stop: int, size: int, mode: str) -> np.ndarray:
-    """Where a padded axis takes its values from.
+    """The source coordinate of each padded coordinate in ``[start, stop)``; -1 stands for ``cval``.
 
-    Parameters
-    ----------
-    start, stop : int
-        Range of padded coordinates; those below 0 or from ``size`` on lie outside.
-    size : int
-        Extent of the axis.
-    mode : str
-        One of scipy.ndimage's boundary modes except ``wrap``.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-        For each padded coordinate the coordinate in ``[0, size)`` that it repeats, or -1 where the
-        constant ``cval`` stands.
+    ``size`` is the extent of the axis, and ``mode`` a boundary mode of scipy.ndimage other than ``wrap``.
 
     Examples
     --------
@@ -221,8 +204,8 @@ def source_range(
 ) -> tuple[int, int]:
     """The range of an axis that outputs ``[start, stop)`` read through a padded halo.
 
-    Outside voxels that repeat an inside one count as that one. Never empty while ``start < stop``
-    and ``size > 0``.
+    A padded voxel counts as the voxel that it repeats. The range is not empty if ``start < stop`` and
+    ``size > 0``.
     """
     return source_ranges([(start, stop)], halo, size, mode)[0]
 
@@ -230,7 +213,7 @@ def source_range(
 def source_ranges(
     spans: Sequence[Range], halo: tuple[int, int], size: int, mode: str
 ) -> list[Range]:
-    """`source_range` of each of several spans."""
+    """`source_range` for several spans."""
     found = []
     for start, stop in spans:
         first, last = start - halo[0], stop + halo[1]
@@ -243,17 +226,16 @@ def source_ranges(
 
 
 def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | None:
-    """The least and the last of a range's `pad_index`, without making it; None for constants.
+    """The minimum and maximum of `pad_index` over a range, without the array; None for constants.
 
-    Planning asks so often that arrays would be most of what it takes. Back and forth over the axis,
-    a range has its ends where it begins, where it ends, or where it turns.
+    Planning calls this often. The extremes of a reflected range are at its start, at its end, or at a turn.
     """
     if not size or mode in ("constant", "grid-constant"):
         return None
     if mode == "nearest" or size == 1:
         first, last = (min(max(i, 0), size - 1) for i in (start, stop - 1))
         return first, last
-    mirrors = mode == "mirror"  # its turns are not repeated
+    mirrors = mode == "mirror"  # voxels at the turns are not repeated
     if not mirrors and mode not in ("reflect", "grid-mirror"):
         raise ValueError(f"unknown boundary mode {mode!r}")
     length = size - 1 if mirrors else size

@@ -1,7 +1,7 @@
-"""What scipy, scikit-image, numpy and dask have under other names than this package: what to type here.
+"""Suggestions for names of scipy, scikit-image, numpy and dask that this package does not have.
 
-People type first what they know. One table answers them, whoever is asked: the package, or a volume.
-`tests/test_hints.py` evaluates each hint "EXPRESSION is that", and compares it with the other library.
+The package and its volumes share one table. `tests/test_hints.py` evaluates each hint "EXPRESSION is that"
+and compares the result with the other library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _THINNED = (
 _PARTS = "it is not offered; {} do its parts"
 _COUNTS = (
     "bv.regionprops_table(labels, properties=['num_pixels']) counts the voxels of each label, and "
-    "bv.histogram those of each value"
+    "bv.histogram of each value"
 )
 _BALL = "bv.ball(radius, mask.ndim)"
 _ERODED = f"bv.binary_erosion(mask, {_BALL}, border_value=1)"
@@ -35,7 +35,7 @@ _DILATED = f"bv.binary_dilation(mask, {_BALL})"
 _RANGE = "(v / 255) rescales, v.astype() converts, and bv.rescale_intensity stretches"
 _AXES = "bv.transpose reorders the axes, and bv.flip reverses them"
 
-#: Names that are elsewhere, and what does it here.
+#: Names of other libraries, and what to use here.
 INSTEAD = {
     # files
     **dict.fromkeys(("imread", "read", "open_zarr", "from_zarr", "from_url"), _FILES),
@@ -220,7 +220,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(
         ("fourier_gaussian", "fourier_uniform", "fourier_shift", "fourier_ellipsoid", "fftn"),
-        "what is made of Fourier transforms of the whole volume is not offered; bv.convolve takes weights",
+        "Fourier transforms of a whole volume are not offered; bv.convolve takes weights",
     ),
     **dict.fromkeys(
         ("random_walker", "slic", "felzenszwalb", "active_contour", "chan_vese", "quickshift"),
@@ -230,9 +230,9 @@ INSTEAD = {
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """Say what does what a name is asked for; nothing if nobody knows.
+    """Suggest a public name instead of another one; "" without a suggestion.
 
-    A name of numpy is no misspelt one: `sort` is not `sqrt`.
+    Names of numpy are not treated as misspelt: `sort` is not `sqrt`.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def hint(name: str, known: Collection[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else ""
 
 
-#: What arrays of other libraries have, and what does it here.
+#: Attributes of arrays of other libraries, and what to use here.
 INSTEAD_OF_METHODS = {
     "values": "np.asarray(v) computes the array",
     "to_numpy": "np.asarray(v) computes the array",
@@ -267,10 +267,10 @@ INSTEAD_OF_METHODS = {
     "ravel": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "flatten": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "rechunk": "v.to(path, chunks=...) stores other chunks",
-    "numblocks": "v.chunks is the shape of a chunk of what is stored",
+    "numblocks": "v.chunks is the shape of a stored chunk",
     "fill": "a volume is never changed; bv.where(mask, v, 0) makes a new one",
     "view": "v.astype(dtype) converts; bv.view(v) shows the volume",
-    "coords": "v.origin and v.voxel_size say where voxels lie",
+    "coords": "v.origin and v.voxel_size are the position and size of voxels",
     "persist": "v.to(path) and bv.compute store it, and give a volume that reads it",
     "save": "bv.compute(v.to(path)) writes it",
     "to_zarr": "bv.compute(v.to('out.zarr')) writes it",
@@ -282,7 +282,7 @@ INSTEAD_OF_METHODS = {
 
 
 def method_hint(name: str, methods: Collection[str], exports: Collection[str]) -> str:
-    """What to write instead of an attribute that a volume has not; "" if nothing is like it."""
+    """Suggest something for an attribute that volumes lack; "" without a suggestion."""
     if name in INSTEAD_OF_METHODS:
         return f": {INSTEAD_OF_METHODS[name]}"
     if name in exports:

@@ -1,4 +1,4 @@
-"""Where a user's function is called by a sweep, no other sweep may begin: it would wait for the first one."""
+"""A user's function that a sweep calls must not start another sweep, which would wait for the first one."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-#: The user's function that this thread is in.
+#: The user's function that this thread is calling.
 _caller: ContextVar[str | None] = ContextVar("beam_volumes_user_function", default=None)
 
 
 @contextmanager
 def calling(function: str) -> Iterator[None]:
-    """Call a user's function inside, on whatever thread."""
+    """Mark the current thread as calling a user's function."""
     token = _caller.set(function)
     try:
         yield
@@ -21,12 +21,7 @@ def calling(function: str) -> Iterator[None]:
 
 
 def check_not_nested() -> None:
-    """Refuse to begin a sweep inside a user's function.
-
-    Raises
-    ------
-    ValueError
-        It would wait for a place among the sweeps of this process, which the one that called has.
+    """Refuse to start a sweep inside a user's function.
 
     Examples
     --------
@@ -39,6 +34,6 @@ def check_not_nested() -> None:
     if function is not None:
         raise ValueError(
             f"the function {function!r} computes with beam_volumes itself, inside the sweep that calls it, "
-            "which can never end: work on the arrays it is given; give volumes it needs as further volumes "
-            "of map_overlap, and numbers as those of a computation before"
+            "which can never end: work on the arrays it is given; pass further volumes to map_overlap, and "
+            "compute numbers in a computation before"
         )

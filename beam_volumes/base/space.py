@@ -1,4 +1,4 @@
-"""What the voxels of a volume mean: axes, voxel size, unit and origin."""
+"""The axes, voxel size, unit and origin of a volume."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 AXES = ("z", "y", "x")
-#: Axes that stand before these: time, and channels.
+#: Axes before z, y, x: time and channels.
 LEADING = ("t", "c")
-#: Units of length in metres, as decimal numbers: converted by these, 1000 nm are 1 um to the bit.
+#: Units of length in metres, as decimal numbers. They convert exactly: 1000 nm are 1 um to the bit.
 METRES = {
     "picometer": "1e-12",
     "angstrom": "1e-10",
@@ -24,20 +24,12 @@ METRES = {
     "meter": "1.0",
     "kilometer": "1e3",
 }
-#: Numbers that differ by so little are one: formats such as MRC hold float32, which has 24 bits.
+#: The relative difference up to which lengths are equal: formats such as MRC store float32.
 _SAME = 2.0**-23
 
 
 class DifferentSpaces(ValueError):
-    """Two volumes lie differently.
-
-    Attributes
-    ----------
-    what : str
-        In what they differ, e.g. ``"voxel size"``.
-    first, second : str
-        What each has.
-    """
+    """Two volumes differ in ``what``, e.g. the voxel size."""
 
     def __init__(self, what: str, first: str, second: str) -> None:
         super().__init__(f"{what}: {first} and {second}")
@@ -45,40 +37,27 @@ class DifferentSpaces(ValueError):
 
 
 class ImpossibleSpace(ValueError):
-    """A voxel size or an origin that no volume has."""
+    """An invalid voxel size or origin."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """Axes and physical grid of a volume.
+    """Axes and physical grid of a volume. Lengths are per internal axis z, y, x, in ``unit``."""
 
-    Attributes
-    ----------
-    axes : tuple of str
-        The axes the user sees, a subset of ``("z", "y", "x")`` in that order. The others exist
-        inside with extent 1.
-    voxel_size, origin : tuple of float or None
-        Per internal axis z, y, x, in ``unit``. ``origin`` is the centre of voxel (0, 0, 0); it counts
-        voxels where no size is known.
-    unit : str or None
-        The OME-NGFF name of the length unit, e.g. ``"nanometer"``.
-    sliced_from : tuple of float or None
-        Where slicing in this program has moved ``origin``: the origin before. It is not stored.
-    leading : tuple of str
-        The axes before these that the user sees: a subset of ``("t", "c")`` in that order.
-    channels : tuple of str
-        Names of the channels, if they are known and there is an axis of them.
-    times : int
-        How many points in time there are; 0 without such an axis.
-    """
-
+    #: The visible axes, a subset of z, y, x in that order.
     axes: tuple[str, ...] = AXES
     voxel_size: tuple[float, float, float] | None = None
+    #: The OME-NGFF name of the unit, e.g. "nanometer".
     unit: str | None = None
+    #: The centre of voxel (0, 0, 0), counted in voxels if the voxel size is unknown.
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    #: The origin before slicing in this program; it is not stored.
     sliced_from: tuple[float, float, float] | None = None
+    #: The visible axes before z, y, x: a subset of t, c in that order.
     leading: tuple[str, ...] = ()
+    #: Names of the channels, if known.
     channels: tuple[str, ...] = ()
+    #: Number of points in time; 0 without a time axis.
     times: int = 0
 
     def __post_init__(self) -> None:
@@ -97,7 +76,7 @@ class Space:
 
     @property
     def all_axes(self) -> tuple[str, ...]:
-        """All axes that the user sees, time and channels first."""
+        """All visible axes, time and channels first."""
         return self.leading + self.axes
 
     def of_one(self, axis: str) -> Space:
@@ -107,23 +86,23 @@ class Space:
         return replace(self, leading=leading, channels=channels, times=times)
 
     def with_leading(self, times: int, has_channels: bool, channels: tuple[str, ...]) -> Space:
-        """The same place with other axes before it."""
+        """The same grid with other leading axes."""
         leading = (("t",) if times else ()) + (("c",) if has_channels else ())
         return replace(self, leading=leading, channels=channels, times=times)
 
     @property
     def visible(self) -> tuple[int, ...]:
-        """Positions of the user's axes among z, y, x."""
+        """Positions of the visible axes among z, y, x."""
         return tuple(AXES.index(a) for a in self.axes)
 
     @property
     def grid_origin(self) -> tuple[float, float, float]:
-        """The origin of the whole grid that slices are of."""
+        """The origin of the whole grid, before slicing."""
         return self.origin if self.sliced_from is None else self.sliced_from
 
     @property
     def knows_size(self) -> bool:
-        """Whether anybody said how large voxels are: 1 without a unit is what formats hold if not."""
+        """Whether the voxel size is known. Formats without one store 1 without a unit."""
         size = self.voxel_size
         return size is not None and (
             self.unit is not None or any(size[a] != 1.0 for a in self.visible)
@@ -131,23 +110,23 @@ class Space:
 
     @property
     def knows_origin(self) -> bool:
-        """Whether anybody said where it lies; of a volume of known voxels 0 is a place, too."""
+        """Whether the origin is known. With a known voxel size, 0 is a known origin."""
         return self.knows_size or any(self.grid_origin[a] for a in self.visible)
 
     def shifted(self, offset: tuple[int, int, int]) -> Space:
-        """The space of a crop that starts at voxel ``offset``."""
+        """The space of a crop from voxel ``offset``."""
         size = self.voxel_size or (1.0, 1.0, 1.0)
         z, y, x = (o + s * k for o, s, k in zip(self.origin, size, offset, strict=True))
         return replace(self, origin=(z, y, x), sliced_from=self.grid_origin)
 
     def unsliced(self) -> Space:
-        """The same place, as that of a volume of its own."""
+        """The same space, not as a slice."""
         return replace(self, sliced_from=None)
 
     def resized(self, voxel_size: tuple[float, float, float], counted: bool | None = None) -> Space:
-        """The space of voxels that are said to be of another size; slices begin at the same voxel.
+        """The same grid with another voxel size; slices start at the same voxel.
 
-        ``counted`` says whether the origin counts voxels: where no size is known, by default.
+        ``counted``: whether the origin counts voxels, by default if the voxel size is unknown.
         """
         counted = not self.knows_size if counted is None else counted
         old = self.voxel_size or (1.0, 1.0, 1.0)
@@ -164,7 +143,7 @@ class Space:
         return replace(self, voxel_size=voxel_size, origin=(z, y, x), sliced_from=root)
 
     def in_unit(self, unit: str | None) -> Space:
-        """The same with its lengths in another unit; numbers of which the unit is not known stay."""
+        """Convert lengths to another unit; without a known unit, the numbers stay."""
         if unit is None or self.unit in (None, unit) or self.voxel_size is None:
             return replace(self, unit=unit or self.unit)
         by = Fraction(METRES[str(self.unit)]) / Fraction(METRES[unit])
@@ -182,16 +161,11 @@ class Space:
         )
 
     def shared(self, other: Space) -> Space:
-        """What a result of two volumes has, voxel by voxel: all that either of them knows.
+        """The space of the voxelwise result of two volumes: the metadata that either of them has.
 
-        The rule is in docs/internals/rules.md. What both know has to be equal; what one does not know, the
-        other says; the unit is the first one that is known. Origins may differ between slices of
-        one grid, and the result has that of the first.
-
-        Raises
-        ------
-        DifferentSpaces
-            Both know something, and it is not the same.
+        Both must agree where both have metadata, or DifferentSpaces is raised. The unit is the first known
+        one. Origins may differ between slices of one grid; the result has the first origin. The rule is in
+        docs/internals/rules.md.
 
         Examples
         --------
@@ -235,7 +209,7 @@ class Space:
         )
 
     def view(self, order: tuple[int, int, int]) -> Space:
-        """The space with its axes in another order; names stay with positions."""
+        """The space with permuted axes; axis names stay in place."""
         a, b, c = order
 
         def ordered(given: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -251,7 +225,7 @@ class Space:
     def resampled(
         self, scale: tuple[float, float, float], first: tuple[float, float, float]
     ) -> Space:
-        """The space of voxels ``scale`` times as large, the first at position ``first``, in voxels."""
+        """The space with voxels ``scale`` times as large; ``first`` is the first one's position in voxels."""
         size = self.voxel_size or (1.0, 1.0, 1.0)
         step = tuple(s * p for s, p in zip(size, first, strict=True))
 
@@ -269,20 +243,20 @@ class Space:
 
 
 def times(length: float, factor: Fraction) -> float:
-    """A length times a factor, of the decimal number that the length is written as."""
+    """The product of a length and a factor, exact for the decimal digits of the length."""
     try:
         return float(Fraction(repr(float(length))) * factor)
     except (OverflowError, ValueError):  # larger than any float, or no number
         return length * math.inf
 
 
-def _same(a: float, b: float, beside: float = 0.0) -> bool:
-    """Whether two lengths are one, but for how they are stored; near 0 beside a voxel."""
-    return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b), beside)
+def _same(a: float, b: float, scale: float = 0.0) -> bool:
+    """Whether two lengths are equal up to the precision of storage; ``scale`` is the scale near 0."""
+    return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b), scale)
 
 
 def _meet(first: Space, second: Space) -> bool:
-    """Whether two volumes of equal voxels lie at one place, or are slices of one grid."""
+    """Whether two volumes of equal voxel size have the same origin or are slices of one grid."""
     size = first.voxel_size or (1.0, 1.0, 1.0)
 
     def equal(a: tuple[float, float, float], b: tuple[float, float, float]) -> bool:
@@ -299,7 +273,7 @@ def _shown(lengths: tuple[float, float, float]) -> str:
 
 
 def _sizes(space: Space, lengths: tuple[float, float, float] | None, between: str = "x") -> str:
-    """Lengths along the axes that the user sees, with their unit."""
+    """Lengths along the visible axes, with their unit."""
     assert lengths is not None
     numbers = between.join(f"{lengths[a]:.12g}" for a in space.visible)
     return f"{numbers} {space.unit or 'without a unit'}"

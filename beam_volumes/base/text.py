@@ -1,4 +1,4 @@
-"""Texts for people: names of files and metadata may hold what a terminal obeys."""
+"""Text for users. Names of files and metadata may contain control characters of terminals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    r"""A text in which nothing but letters, spaces and line ends is left to a terminal.
+    r"""Escape all characters except printable ones and newlines.
 
     Examples
     --------
@@ -23,12 +23,7 @@ def printable(text: str) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """What a JSON document from anywhere holds.
-
-    Raises
-    ------
-    ValueError
-        It is no JSON, or nested too deeply.
+    """Parse a JSON document; ValueError if it is invalid or nested too deeply.
 
     Examples
     --------
@@ -43,7 +38,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def counted(n: int, name: str) -> str:
-    """A number of things.
+    """Format a number with a noun.
 
     Examples
     --------
@@ -55,7 +50,7 @@ def counted(n: int, name: str) -> str:
 
 
 def format_bytes(n: float) -> str:
-    """Bytes for people.
+    """Format a number of bytes.
 
     Examples
     --------
@@ -70,7 +65,7 @@ def format_bytes(n: float) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or all of them if they are few.
+    """Suggest the nearest known name, or all names if they are few.
 
     Examples
     --------

@@ -8,13 +8,13 @@ from typing import Any
 from beam_volumes.base.drawing import (
     DONE,
     EMPTY,
-    HELD,
     INK,
     LINE,
     NEXT,
     NOW,
     PAPER,
     SOFT,
+    STORED,
     Drawing,
     shortened,
 )
@@ -24,7 +24,7 @@ from beam_volumes.base.text import counted, format_bytes
 MAX_STEPS, MAX_PASSES = 40, 30
 _W, _H, _GAP_X, _GAP_Y, _HEAD, _EDGE = 172, 26, 34, 8, 44, 14
 _FILLS = {
-    "source": HELD,
+    "source": STORED,
     "stage": PAPER,
     "number": NEXT,
     "survey": NEXT,
@@ -147,7 +147,7 @@ def _pass(
         if kind == "write" and item["name"] in internal:
             kind = "store"
         words = "kept for this run" if kind == "store" else item["name"]
-        d.box(x, y, _W, _H, _FILLS[kind], told=item["name"])
+        d.box(x, y, _W, _H, _FILLS[kind], tooltip=item["name"])
         d.text(x + _W / 2, y + 17, shortened(words, 22), 12, INK, "middle")
         for k in item["of"]:
             x0, y0 = at[k]

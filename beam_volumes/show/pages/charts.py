@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from beam_volumes.base.drawing import DONE, HELD, INK, LINE, NEXT, NOW, SOFT, Drawing
+from beam_volumes.base.drawing import DONE, INK, LINE, NEXT, NOW, SOFT, STORED, Drawing
 
 _W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
-COLOURS = (HELD, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
+COLOURS = (STORED, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
 #: Rows of slabs that are drawn, and passes that are named.
 MAX_LANES, MAX_NAMES = 32, 24
 
@@ -25,7 +25,7 @@ def histogram(counts: Sequence[int], low: float, high: float, name: str = "inten
         height = (_H - _TOP - _BOTTOM) * value / most
         x = _LEFT + k * width
         told = f"{low + (high - low) * k / len(counts):.4g}: {count:,}"
-        d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, HELD, HELD, told)
+        d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, STORED, STORED, told)
     _ends(d, f"{low:.4g}", f"{high:.4g}")
     d.text(_LEFT - 6, _TOP + 8, f"{max(counts, default=0):,}", 11, SOFT, "end")
     d.text(_LEFT - 6, _H - _BOTTOM, "0 (log)", 11, SOFT, "end")
