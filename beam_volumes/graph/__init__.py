@@ -1,1 +1,1 @@
-"""Lazy expressions: volumes, tables, numbers, and the nodes that they hold."""
+"""Lazy expressions: volumes, tables and numbers, and their nodes."""

@@ -1,4 +1,4 @@
-"""Voxel-by-voxel arithmetic of volumes, lazy numbers, arrays and numbers."""
+"""Voxelwise arithmetic of volumes, lazy numbers, arrays and numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from beam_volumes.storage.sources.axes import DEFAULT_AXES
 
 @dataclass(frozen=True, eq=False)
 class Ufunc(Formula):
-    """A numpy ufunc of evaluated values and constants."""
+    """A numpy ufunc of computed values and constants."""
 
     def evaluate(self, *arguments: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -33,7 +33,7 @@ class Ufunc(Formula):
 
 
 def _stand_in(item: Any) -> Any:
-    """A small operand of the same type, from which numpy infers dtypes."""
+    """An empty or single operand of the same type, from which numpy infers dtypes."""
     if isinstance(item, Volume) or (isinstance(item, Scalar | np.ndarray) and item.ndim):
         return np.empty(0, item.dtype)
     return item.dtype.type(1) if isinstance(item, Scalar) else item
@@ -61,7 +61,7 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
 
 
 def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """Open arrays as volumes with the last axes of the other operands, unless these are lazy arrays alone."""
+    """Open arrays as volumes with the last axes of the volumes, if there is a volume or only arrays."""
     for o in operands:
         refuse_masked(o)
     like = _widest_space(operands)
@@ -74,7 +74,7 @@ def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _widest_space(operands: Sequence[Any]) -> Space | None:
-    """The space of the volume with the largest number of axes."""
+    """The space of the volume with most axes."""
     spaces = [o.space for o in operands if isinstance(o, Volume)]
     return max(spaces, key=lambda s: len(s.all_axes), default=None)
 
@@ -90,8 +90,8 @@ def elementwise_volume(
 ) -> Volume:
     """Compute a volume voxel by voxel from volumes, lazy numbers, lazy arrays and numbers.
 
-    A volume without channels is combined with each channel of the others. Operands that lack an axis, or have
-    an extent of 1 along it, are repeated along it.
+    A volume without channels is combined with each channel of the others. Operands are repeated along axes
+    that they lack or have with extent 1.
     """
     values: list[Value] = []
     arguments: list[tuple[str, Any]] = []
@@ -138,17 +138,17 @@ def check_alike(name: str, like: Volume, v: Volume) -> None:
 
 
 def channels_of(volume: Volume, like: Volume) -> tuple[Node, ...]:
-    """Return the nodes of a volume, one for each channel of another if it has no channels itself."""
+    """Return the nodes of a volume, repeated for each channel of another one if it has no channels."""
     if volume.space.has_channels or not like.space.has_channels:
         return volume.nodes
     return volume.nodes * len(like.nodes)
 
 
-# Operands of other shapes go together as numpy's arrays do: extents of 1 are repeated.
+# Shapes are broadcast as in numpy: extents of 1 are repeated.
 
 
 def aligned_volume(array: Any, like: Space | None) -> Volume:
-    """Open an array as a volume with the last axes of another, as numpy aligns them."""
+    """Open an array as a volume with the last axes of another one."""
     if isinstance(array, np.ndarray) and array.ndim == 1:
         array = array[None]
     source = open_source(array)
@@ -163,7 +163,7 @@ def aligned_volume(array: Any, like: Space | None) -> Volume:
 
 
 def together(volumes: Sequence[Volume]) -> list[Volume] | None:
-    """Repeat volumes along axes of extent 1 until all have one shape; None if their shapes differ otherwise.
+    """Broadcast volumes to one grid; None if their shapes do not match.
 
     Channels and points in time are not repeated.
     """
@@ -198,7 +198,7 @@ def _repeated(
 
 
 def _along(space: Space, other: Space, axis: int) -> Space:
-    """A space with the place and size of another's voxels along an axis where it has one voxel."""
+    """A space with another's voxel size and origin along an axis on which it has one voxel."""
     if {space.unit, other.unit} <= set(METRES):
         other = other.in_unit(space.unit)
 

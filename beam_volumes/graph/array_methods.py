@@ -1,4 +1,4 @@
-"""What a volume has as numpy's arrays have it. `ops.array_api.methods` has what the methods do."""
+"""Methods of numpy arrays for volumes; `ops.array_api.methods` implements them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _reduction(name: str, result: str, parameters: Method) -> Method:
-    """The reduction of a name, with the parameters of a method that is only declared."""
+    """Make a reduction method with the signature of a declared method."""
     signature = inspect.signature(parameters)
 
     @functools.wraps(parameters)
@@ -115,7 +115,7 @@ class ArrayMethods(VolumeCore):
         return self
 
     def item(self: Any, *key: int) -> Any:
-        """Compute one voxel, as a number of Python's; numpy refuses volumes with more than one."""
+        """Compute one voxel as a Python number; numpy refuses volumes with several voxels."""
         return np.asarray(self[key] if key else self).item()
 
     def cumsum(self: V, axis: int = 0) -> V:
@@ -123,13 +123,13 @@ class ArrayMethods(VolumeCore):
         return above("array_api").cumsum(self, axis)  # type: ignore[no-any-return]
 
     def round(self: V, decimals: int = 0) -> V:
-        """Round to whole numbers, half to even; other decimals are not offered."""
+        """Round to integers, half to even; other decimals are refused."""
         if decimals:
             raise ValueError(f"round: decimals={decimals!r} is not offered; v.round() has none")
         return self if self.dtype.kind in "iub" else np.rint(self)  # type: ignore[call-overload,no-any-return]
 
     def transpose(self: V, *axes: Any) -> V:
-        """Put the axes in another order, as `beam_volumes.transpose`; reversed by default."""
+        """Permute the axes, as `beam_volumes.transpose`; reversed by default."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return above("array_api").transpose(self, order)  # type: ignore[no-any-return]
 
@@ -139,29 +139,29 @@ class ArrayMethods(VolumeCore):
         return above("array_api").transpose(self)  # type: ignore[no-any-return]
 
     def compute(self: Any, **options: Any) -> np.ndarray:
-        """Compute the voxels, as `beam_volumes.compute` with the same options; gives an array."""
+        """Compute the voxels as an array, as `beam_volumes.compute` with the same options."""
         return above("compute").compute(self, **options)  # type: ignore[no-any-return]
 
     def to_dask(self: Any, chunks: Any = "auto") -> dask.array.Array:
-        """Make a dask array whose blocks are computed by this package; needs dask.
+        """Make a dask array that computes its blocks with this package; needs dask.
 
         Parameters
         ----------
         chunks : object, default: "auto"
-            As of `dask.array.from_array`.
+            Block sizes, as in `dask.array.from_array`.
 
         Returns
         -------
         dask.array.Array
-            Each block is computed, with what it needs around it, when dask asks for it. What rests on
-            numbers or labels of a whole volume is one block, so that these are found once.
+            Each block is computed with its neighbourhood when dask needs it. A volume that depends on
+            numbers or labels of a whole volume is one block, so they are computed once.
 
         Raises
         ------
         ImportError
             If dask is not installed.
         ValueError
-            If it would be one block, and that is larger than `options.max_inmemory`.
+            If this single block is larger than `options.max_inmemory`.
 
         Examples
         --------
@@ -172,18 +172,18 @@ class ArrayMethods(VolumeCore):
         return interchange.to_dask(self, chunks)
 
     def to_xarray(self: Any, chunks: Any = "auto") -> xarray.DataArray:
-        """Make a lazy array of xarray with coordinates in the volume's unit; needs xarray and dask.
+        """Make a lazy xarray array with coordinates in the volume's unit; needs xarray and dask.
 
         Parameters
         ----------
         chunks : object, default: "auto"
-            As of `dask.array.from_array`.
+            Block sizes, as in `dask.array.from_array`.
 
         Returns
         -------
         xarray.DataArray
-            Its dimensions are the volume's axes; its coordinates, if the voxel size is known, where
-            voxels lie; the names of channels, if they have some.
+            Dimensions are named as the volume's axes. Coordinates are positions of voxels, if the voxel
+            size is known, and names of channels, if there are any.
 
         Raises
         ------

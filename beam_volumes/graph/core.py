@@ -1,4 +1,4 @@
-"""The data of a volume, its nodes and its space, below all modules that compute or change volumes."""
+"""The nodes and space of a volume, for all modules that compute or change volumes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V = TypeVar("V", bound="VolumeCore")
 
 
 class VolumeCore:
-    """The data of a `Volume`: a node for each channel, and the space of its voxels."""
+    """The data of a `Volume`: one node per channel, and the space of its voxels."""
 
     __slots__ = ("nodes", "space")
 
@@ -29,7 +29,7 @@ class VolumeCore:
 
     @property
     def node(self) -> Node:
-        """The expression of its voxels; an error if there are several channels."""
+        """The expression of the voxels; an error if there are several channels."""
         if self.space.has_channels:
             names = self.channels
             raise ValueError(
@@ -40,7 +40,7 @@ class VolumeCore:
 
     @property
     def grid_shape(self) -> Triple:
-        """Number of voxels along z, y and x; 1 for those that the user does not see."""
+        """Number of voxels along z, y and x; 1 along hidden axes."""
         return self.nodes[0].shape
 
     @property
@@ -126,17 +126,17 @@ class VolumeCore:
         return self.shape[0]
 
     def derive(self: V, node: Node) -> V:
-        """Make a volume on the same grid from a node: for operations.
+        """Make a volume on the same grid from a node, to implement operations.
 
         Parameters
         ----------
         node : Node
-            How its voxels are computed.
+            The expression of the voxels.
 
         Returns
         -------
         Volume
-            The volume of that node, with the axes, voxel size, unit and origin of this one.
+            The node's volume, with the axes, voxel size, unit and origin of this one.
 
         Examples
         --------
@@ -147,19 +147,19 @@ class VolumeCore:
         return type(self)(node, self.space)
 
     def map_channels(self: V, function: Callable[[Node], Node], space: Space | None = None) -> V:
-        """Apply a function to the node of each channel: for operations.
+        """Apply a function to the node of each channel, to implement operations.
 
         Parameters
         ----------
         function : callable
-            Takes a node, and gives one.
+            Maps a node to a node.
         space : Space, optional
-            Axes, voxel size, unit and origin of the result; those of this volume by default.
+            Axes, voxel size, unit and origin of the result; the space of this volume by default.
 
         Returns
         -------
         Volume
-            The volume of those nodes, with the channels of this one.
+            The volume of the new nodes, with the channels of this one.
 
         Examples
         --------
@@ -180,12 +180,12 @@ class VolumeCore:
         Returns
         -------
         Volume
-            The channel, or the channels in the order in which they are named.
+            The channel, or the channels in the given order.
 
         Raises
         ------
         ValueError
-            If there is no such channel, or no axis of channels.
+            If there is no such channel, or no channel axis.
 
         Examples
         --------
@@ -207,7 +207,7 @@ class VolumeCore:
         )
 
     def _channel(self, item: str | int) -> int:
-        """Return the position of a channel."""
+        """The position of a channel."""
         names = self.channels
         if isinstance(item, str):
             if item not in names:

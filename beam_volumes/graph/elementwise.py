@@ -1,8 +1,8 @@
-"""Voxel-by-voxel operations: numpy's ufuncs with numpy's casting, one slice at a time.
+"""Voxelwise operations: numpy's ufuncs with numpy's casting, one slice at a time.
 
-Only operations whose bits do not depend on the processor are offered: IEEE arithmetic through numpy,
-and ``exp``, ``sin`` and the like through our own compiled implementations. So is what numpy leaves open,
-which is for one voxel not as for its neighbour: two NaNs, and the extremum of two zeros.
+All operations have the same bits on every processor: IEEE arithmetic through numpy, and compiled functions of
+our own for ``exp``, ``sin`` and so on. Our own code also handles two NaNs and the extremum of two zeros, for
+which numpy's result depends on the position of the voxel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from beam_volumes.kernels.elementary import exp_log, functions, pairs
 from beam_volumes.sweep.stage import Block, Stage
 
-#: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
+#: Exact by IEEE 754 or integer arithmetic, so the same everywhere.
 EXACT_UFUNCS: frozenset[str] = frozenset(
     {
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative",
@@ -34,24 +34,23 @@ _COMPILED: dict[str, Callable[..., None]] = {
 }
 SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys()
 
-#: Functions that allocate slices for themselves.
+#: Functions that allocate temporary arrays.
 _ALLOCATING = frozenset(("astype", "round", "where", *_COMPILED))
-#: Cost of touching one voxel of one operand, ns.
+#: Nanoseconds to read or write a voxel of one operand.
 _TOUCH = 0.15
 
 
-#: Voxels worked through at a time: what a function allocates, and what a chain passes on, stays in
-#: the cache.
+#: Voxels per block. Temporary arrays and intermediate results of a block fit the cache.
 _BLOCK = 1 << 16
 
 
 def block_rows(rows: int, cols: int) -> int:
-    """Rows of a block."""
+    """The number of rows of a block."""
     return min(rows, max(1, _BLOCK // max(1, cols)))
 
 
 def row_blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
-    """Rows ``y0:y1`` of every slice in blocks: slice, first row, last row + 1."""
+    """Divide rows ``y0:y1`` of every slice into blocks: slice, first row, last row + 1."""
     rows = block_rows(y1 - y0, out.cols)
     for k in range(out.depth):
         for a in range(y0, y1, rows):
@@ -60,13 +59,10 @@ def row_blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Elementwise(Stage):
-    """A ufunc (or ``where``, ``astype``) over inputs, lazy values and constants.
-
-    ``arguments`` says where each operand comes from: ``("input", i)``, ``("value", i)``,
-    ``("constant", number)`` or, inside a `Fused`, ``("part", i)``.
-    """
+    """A ufunc, ``where`` or ``astype`` of inputs, lazy values and constants."""
 
     function: str
+    #: The operands: ("input", i), ("value", i), ("constant", number) or, inside a `Fused`, ("part", i).
     arguments: tuple[tuple[str, Any], ...]
 
     @property
@@ -87,7 +83,7 @@ class Elementwise(Stage):
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         if self.function in _ALLOCATING:
-            # As float64: the operands, of which numbers are spread out, and the result
+            # As float64: the operands, with numbers broadcast, and the result
             wide = 8 * (1 + len(self.arguments)) + 2 if self.function in functions.FUNCTIONS else 19
             return block_rows(rows, cols) * cols * max(19, wide)
         if self.function in pairs.FUNCTIONS and self.dtype.kind == "f":
@@ -111,7 +107,7 @@ class Elementwise(Stage):
         values: Sequence[Any],
         parts: Sequence[np.ndarray] = (),
     ) -> None:
-        """Write the result for some voxels into ``out``, of the inputs' shape."""
+        """Write the result for some voxels into ``out``, which has the shape of the inputs."""
         pick = {"input": inputs, "value": values, "part": parts}
         operands = [pick[k][i] if k in pick else i for k, i in self.arguments]
         with np.errstate(all="ignore"):
@@ -147,9 +143,9 @@ class Elementwise(Stage):
 
 @dataclass(frozen=True, eq=False)
 class Fused(Stage):
-    """A chain (or tree) of elementwise stages in one go, without an array for what is in between.
+    """A tree of elementwise stages without whole intermediate arrays.
 
-    The last part writes the result; the others write blocks of a few rows that later parts read.
+    The last part writes the result. Other parts write blocks of a few rows, which later parts read.
     """
 
     parts: tuple[Elementwise, ...]
@@ -178,14 +174,10 @@ class Fused(Stage):
 def result_dtype(
     function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]
 ) -> np.dtype:
-    """The dtype numpy gives a ufunc's result, operands being empty arrays, numpy scalars or numbers.
+    """The dtype of a ufunc's result in numpy, for operands that are empty arrays, numpy scalars or numbers.
 
-    Raises
-    ------
-    TypeError
-        The function is not offered, or not for these types.
-    ValueError
-        A Python integer does not fit the volume's dtype.
+    Raises TypeError if the function is not offered for these types, and ValueError if a Python integer does
+    not fit the volume's dtype.
     """
     if function not in SUPPORTED:
         raise TypeError(
@@ -200,7 +192,7 @@ def result_dtype(
 
 
 def _is_open(function: str, operands: Sequence[Any], dtype: np.dtype) -> bool:
-    """Whether there may be voxels whose bits numpy leaves open."""
+    """Whether numpy's bits may depend on the position of a voxel."""
     if function not in pairs.FUNCTIONS or dtype.kind != "f":
         return False
     if function in ("minimum", "maximum", "fmin", "fmax"):
@@ -213,7 +205,7 @@ def _is_open(function: str, operands: Sequence[Any], dtype: np.dtype) -> bool:
 def _compiled(
     function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray, out: np.ndarray
 ) -> None:
-    # The compiled functions take floats of 32 and 64 bits; numpy's half precision goes through them.
+    # The compiled functions take float32 and float64; half precision is converted.
     source = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
     if out.dtype in (np.float32, np.float64):
         function(source, out)
@@ -237,7 +229,7 @@ def _power(x: Any, exponent: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _is_plain(exponent: Any, result: np.dtype) -> bool:
-    """Whether a power is one of integers, or made of products or a square root."""
+    """Whether a power is of integers, or consists of products or a square root."""
     if result.kind != "f":
         return True
     return np.ndim(exponent) == 0 and (
@@ -246,7 +238,7 @@ def _is_plain(exponent: Any, result: np.dtype) -> bool:
 
 
 def check_power(exponent: Any, result: np.dtype) -> None:
-    """Refuse negative powers of integers, which numpy refuses when it meets them."""
+    """Refuse negative powers of integers before numpy meets them."""
     if result.kind == "i" and isinstance(exponent, int | np.integer) and exponent < 0:
         raise ValueError(
             f"power: exponent {exponent!r} of integers: a negative power is none; cast the volume with "
@@ -255,7 +247,7 @@ def check_power(exponent: Any, result: np.dtype) -> None:
 
 
 def of_numbers(function: str, operands: Sequence[Any]) -> Any:
-    """A ufunc of numbers and small arrays, with the same bits as of volumes."""
+    """A ufunc of numbers and small arrays, with the same bits as for volumes."""
     if function not in _COMPILED:
         return getattr(np, function)(*operands)
     dtype = result_dtype(function, operands)
@@ -269,7 +261,7 @@ def of_numbers(function: str, operands: Sequence[Any]) -> Any:
 
 
 def cast(source: Any, out: np.ndarray) -> None:
-    """numpy's ``astype``, with what C leaves undefined defined: saturation, and 0 for NaN."""
+    """numpy's ``astype``, but values out of range saturate and NaN becomes 0, which C leaves undefined."""
     source = np.asarray(source)
     np.copyto(out, source, casting="unsafe")
     if np.issubdtype(source.dtype, np.floating) and np.issubdtype(out.dtype, np.integer):
@@ -277,7 +269,7 @@ def cast(source: Any, out: np.ndarray) -> None:
 
 
 def cast_rounded(source: np.ndarray, out: np.ndarray) -> None:
-    """Cast to another dtype; integers are rounded half to even and saturate, NaN becomes 0."""
+    """Cast to another dtype; for integers, round half to even, saturate, and replace NaN by 0."""
     if not np.issubdtype(out.dtype, np.integer) or source.dtype == bool:
         np.copyto(out, source, casting="unsafe")
     elif np.issubdtype(source.dtype, np.floating):
@@ -291,7 +283,7 @@ def cast_rounded(source: np.ndarray, out: np.ndarray) -> None:
 def _saturate(wide: np.ndarray, out: np.ndarray) -> None:
     info = np.iinfo(out.dtype)
     low, high = np.float64(info.min), np.float64(info.max)
-    # The largest 64-bit integers round up to a power of two as float64: there, equality is beyond.
+    # The largest 64-bit integers round up to a power of two in float64, so equality is out of range.
     above = wide >= high + 1 if high < 2.0**53 else wide >= high
     below = wide <= low - 1 if low > -(2.0**53) else wide < low
     for wrong, right in ((above, info.max), (below, info.min), (np.isnan(wide), 0)):
@@ -300,7 +292,7 @@ def _saturate(wide: np.ndarray, out: np.ndarray) -> None:
 
 
 def checked_dtype(dtype: Any) -> np.dtype:
-    """Return a dtype of real numbers in native byte order; others are an error."""
+    """Return a dtype of real numbers in native byte order; refuse others."""
     result = np.dtype(dtype).newbyteorder("=")
     if result.kind not in "buif" or result.itemsize > 8:
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Indexing of volumes: integers and slices, which crop, and nothing else."""
+"""Indexing of volumes by integers and slices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beam_volumes.storage.sources.source import Source
 
 
 def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
-    """Crop a volume to what a key chooses; return the steps to take in it along its axes, [] if all are 1."""
+    """Crop a volume to a key; also return the steps along its axes, [] if all are 1."""
     keys = list(key) if isinstance(key, tuple) else [key]
     for k in keys:
         _refuse_key(k)
@@ -74,7 +74,7 @@ def indexed(volume: V, key: Any) -> tuple[V, list[int]]:
 
 
 def at_points(volume: V, at: int | tuple[int, int]) -> V:
-    """Return a point in time of a volume, or a range of them."""
+    """Return one or several points in time of a volume."""
 
     def taken(source: Source) -> Source:
         if "t" not in source.space.leading:
@@ -88,7 +88,7 @@ def at_points(volume: V, at: int | tuple[int, int]) -> V:
 
 
 def _refuse_key(key: Any) -> None:
-    """Refuse keys that arrays have and lazy volumes have not; the message shows what to write."""
+    """Refuse keys that only arrays support; the message shows an alternative."""
     if key is None:
         raise IndexError(
             "v[None]: a volume has the axes t, c, z, y, x and no others; bv.stack([v]) gives it an axis of "
@@ -110,7 +110,7 @@ def _refuse_key(key: Any) -> None:
 
 
 def _forwards(key: Any, n: int) -> tuple[Any, int]:
-    """Return a slice of step 1 around what a key chooses, and the step within it; -1 is backwards."""
+    """Return a slice of step 1 that contains the slice of a key, and the step in it; -1 is backwards."""
     if not isinstance(key, slice) or key.step in (None, 1):
         return key, 1
     chosen = range(*key.indices(n))
@@ -120,7 +120,7 @@ def _forwards(key: Any, n: int) -> tuple[Any, int]:
 
 
 def _start_and_stop(axis: str, key: Any, n: int) -> int | tuple[int, int]:
-    """Read an integer, or a slice of step 1, that indexes an axis of extent ``n``."""
+    """Parse an integer, or a slice of step 1, for an axis of extent ``n``."""
     if isinstance(key, slice):
         a, b, step = key.indices(n)
         if step != 1:

@@ -1,4 +1,4 @@
-"""Volumes as arrays of dask and xarray, which compute their blocks by this package."""
+"""Volumes as arrays of dask and xarray, which compute their blocks with this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beam_volumes.graph.options import options
 
 
 class Blocks:
-    """A volume as something that gives arrays when it is sliced, as datasets in files do.
+    """A volume that returns arrays when sliced, as datasets in files do.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Blocks:
 
 
 def to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
-    """Make a dask array of a volume: see `Volume.to_dask`."""
+    """See `Volume.to_dask`."""
     try:
         import dask.array as da
     except ImportError:
@@ -57,7 +57,7 @@ def to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
 
 
 def _multiples(volume: VolumeCore) -> tuple[int, ...]:
-    """Blocks of about 64 MiB of whole chunks of an opened volume, along the first axes."""
+    """Shape of blocks of whole chunks, about 64 MiB, divided along the first axes."""
     block = [min(c, n) or 1 for c, n in zip(volume.chunks or (), volume.shape, strict=True)]
     for axis in reversed(range(volume.ndim)):
         room = (64 << 20) // max(1, math.prod(block) * volume.dtype.itemsize)
@@ -67,7 +67,7 @@ def _multiples(volume: VolumeCore) -> tuple[int, ...]:
 
 
 def _has_blocks(volume: VolumeCore) -> bool:
-    """Whether a part of a volume needs only its neighbourhood."""
+    """Whether a part of the volume can be computed from its neighbourhood."""
     return all(map(_is_local, own_below(volume.nodes)))
 
 
@@ -78,7 +78,7 @@ def _is_local(item: Any) -> bool:
 
 
 def to_xarray(volume: VolumeCore, chunks: Any = "auto") -> Any:
-    """Make an array of xarray of a volume: see `Volume.to_xarray`."""
+    """See `Volume.to_xarray`."""
     try:
         import xarray
     except ImportError:

@@ -14,7 +14,7 @@ from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: What other libraries call a parameter, and what it may be here.
+#: Names of parameters in other libraries, and their names here.
 _ELSEWHERE = {
     "intensity_image": ("intensity",),
     "label_image": ("labels",),
@@ -34,7 +34,7 @@ _ELSEWHERE = {
     "path": ("targets",),
 }
 
-#: What no function here has, and why.
+#: Parameters of other libraries that no function here has, and why.
 _NOWHERE = {
     "output": "results are new and lazy: bv.compute(result.to(path)) writes one",
     "out": "results are new and lazy: bv.compute(result.to(path)) writes one",
@@ -46,15 +46,15 @@ _NOWHERE = {
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
     "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",
-    "across": "it finds something in each point in time. Numbers such as mean and threshold_otsu have "
-    "across='t'; objects are told apart by point and label together, as rows of tables are by t and label",
-    "chunks": "chunks are those of what is written: result.to(path, chunks=...)",
+    "across": "the function finds objects in each point in time. Numbers such as mean and threshold_otsu "
+    "have across='t'; rows of tables identify an object by its t and label together",
+    "chunks": "chunks belong to the output: result.to(path, chunks=...)",
 }
 
 
-#: What takes one argument by its position: not ``*targets``, and nothing after it.
+#: Parameters that take one positional argument, unlike ``*targets``.
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-#: Errors to which the call is added if they name none of its parameters.
+#: Errors that show the call, if they name none of its parameters.
 _UNNAMED = (
     TypeError,
     ValueError,
@@ -67,7 +67,7 @@ _UNNAMED = (
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """Suggest the parameter that was meant by an unknown one.
+    """Suggest a parameter for an unknown one.
 
     Examples
     --------
@@ -85,10 +85,10 @@ def meant(name: str, known: Sequence[str]) -> str:
 
 
 def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
-    """Check what a function is given: each parameter by name, and its value by the annotation.
+    """Check arguments: parameters by name, and values by annotation.
 
-    With ``names_call`` the function computes nothing yet. Its own errors then come first if they name a
-    parameter; other errors are followed by the call.
+    With ``names_call``, the function computes nothing yet. Then its own errors take precedence if they name a
+    parameter, and other errors show the call.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         try:
             result = function(*args, **kwargs)
         except _UNNAMED as error:
-            if wrong is not None:  # a function that checks a parameter itself knows a better remedy
+            if wrong is not None:  # the function's own message has a better remedy
                 is_own = isinstance(error, TypeError | ValueError) and _names(
                     str(error), wrong.name
                 )
@@ -151,15 +151,15 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
 
 
 def named_checked(function: Function) -> Function:
-    """Check what a function is given, and show the call in errors that name no parameter."""
+    """Check arguments, and show the call in errors that name no parameter."""
     return checked_keywords(function, names_call=True)
 
 
 def _is_named(error: Exception, kinds: Mapping[str, Kind], given: Sequence[str]) -> bool:
-    """Whether an error is of another library's type, or names what was given.
+    """Whether an error has another library's type, or names a given parameter.
 
-    The name of a volume, and one of a letter, may stand for something else: "the volume has 3 axes" names
-    no parameter.
+    Parameters of one letter, and those that hold a volume, do not count: in "the volume has 3 axes", volume
+    is no parameter.
     """
     if type(error) not in _UNNAMED and not type(error).__module__.startswith("numpy"):
         return True

@@ -1,7 +1,6 @@
-"""What may be given for a parameter, read from its annotation: anything else is refused by name.
+"""Checks arguments against the annotations of public functions, before the functions run.
 
-`checked` looks at every argument of a public function before its body runs. Ranges, and what depends on the
-volume, are left to the functions.
+Functions check ranges, and values that depend on the volume, themselves.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.inputs.objects import is_array_object
 
-#: Whole numbers for which numpy has a dtype.
+#: The range of integers with a numpy dtype.
 MIN_WHOLE, MAX_WHOLE = -(1 << 63), (1 << 64) - 1
 
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 
 
 class _Short(reprlib.Repr):
-    """Values in messages: arrays by their shapes, and long ones cut short."""
+    """Short values for messages: arrays as shapes, and long values truncated."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ short = _Short().repr
 
 
 class ParameterError(TypeError, ValueError):
-    """A parameter is of a wrong type, or a number where another one is needed: either may be caught."""
+    """An argument of a wrong type or value; callers may catch either error."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -58,12 +57,12 @@ class ParameterError(TypeError, ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """What may be given for a parameter."""
+    """The values that a parameter accepts."""
 
-    #: What messages call the alternatives, None last.
+    #: The alternatives in messages, None last.
     names: tuple[str, ...]
     accepts: Callable[[Any], bool] = field(compare=False)
-    #: What messages call several of them.
+    #: Their plural in messages.
     many: str = ""
 
     @property
@@ -80,11 +79,11 @@ class Kind:
 
     @property
     def is_volume(self) -> bool:
-        """Whether it is a volume, and nothing else but None."""
+        """Whether only a volume is accepted, and possibly None."""
         return set(self.names) <= {*_NAMED["Volume"].names, "None"}
 
     def error(self, function: str, name: str, value: Any) -> ParameterError | None:
-        """Return the error for a value that is not of this kind; None if it is."""
+        """The error for a value of another kind; None if the value is accepted."""
         if self.accepts(value):
             return None
         is_path = self.is_volume and isinstance(value, str | os.PathLike)
@@ -96,14 +95,14 @@ ANYTHING = Kind(("anything",), lambda value: True)
 
 
 def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number for which numpy has a dtype. A bool is none."""
+    """Whether a value is an integer with a numpy dtype; a bool is not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         return False
     return MIN_WHOLE <= int(value) <= MAX_WHOLE
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a real number. A bool is none."""
+    """Whether a value is a real number; a bool is not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     return not isinstance(value, int) or is_whole(value)
@@ -140,7 +139,7 @@ def _of_types(name: str, *types: type) -> Kind:
     return Kind((name,), lambda value: isinstance(value, types))
 
 
-#: By what annotations call it.
+#: By their names in annotations.
 _NAMED = {
     "int": Kind(("a whole number",), is_whole, "whole numbers"),
     "float": Kind(("a number",), is_number, "numbers"),
@@ -164,7 +163,7 @@ _NAMED = {
 
 
 def split(text: str, at: str) -> list[str]:
-    """Split an annotation; what stands in brackets stays together.
+    """Split an annotation outside of brackets.
 
     Examples
     --------
@@ -182,7 +181,7 @@ def split(text: str, at: str) -> list[str]:
 
 
 def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
-    """Read an annotation. ``names`` has its aliases; what is not known here may be anything.
+    """Parse an annotation, with aliases from ``names``; unknown annotations accept any value.
 
     Examples
     --------
@@ -203,7 +202,7 @@ def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
 
 
 def kinds_of(function: FunctionType) -> dict[str, Kind]:
-    """Read the annotations of a function's parameters."""
+    """The kinds of a function's parameters."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: kind_of(str(p.annotation), function.__globals__) for p in parameters}
 
@@ -231,7 +230,7 @@ def _sequence(item: Kind, any_order: bool) -> Kind:
         ):
             return False
         if isinstance(value, np.ndarray):
-            # One of millions of numbers is known by its dtype.
+            # The dtype determines the kind of all elements.
             some = value[:1].tolist() if value.dtype.kind in "biuf" and value.ndim else value
             return value.ndim > 0 and all(map(item.accepts, some))
         return isinstance(value, range) or all(map(item.accepts, value))

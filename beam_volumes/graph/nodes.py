@@ -1,8 +1,7 @@
-"""The immutable expression graph: nodes that yield voxels, and values that yield numbers.
+"""The immutable expression graph: nodes yield voxels, and values yield numbers.
 
-Nothing here reads data. A node knows its shape and dtype; a value its dtype and shape. Both carry a
-``token``, a digest of everything that determines the result, computed once when they are built: two
-nodes with one token are one node to the planner.
+No code here reads data. Nodes and values have a shape, a dtype and a ``token``, a digest of everything that
+determines the result. The planner treats two nodes with the same token as one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from beam_volumes.sweep.survey import Completion, Survey
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Something that yields a voxel for every index of a 3-D ``shape``."""
+    """An expression with a voxel for every index of a 3-D ``shape``."""
 
     shape: Triple
     dtype: np.dtype
@@ -68,9 +67,9 @@ class SourceNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class StageNode(Node):
-    """A stage applied to nodes of its own shape, with lazy values as parameters.
+    """A stage applied to nodes of its shape, with lazy values as parameters.
 
-    A `Regrid` stage has a shape of its own, and may have no operand.
+    A `Regrid` stage has its own shape, and may have no operand.
     """
 
     stage: Stage
@@ -107,7 +106,7 @@ class StageNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class CropNode(Node):
-    """A box of another node; what lies upstream still sees the whole volume."""
+    """A box of another node, which is still computed on the whole volume."""
 
     operand: Node
     start: Triple
@@ -132,10 +131,10 @@ class CropNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class ViewNode(Node):
-    """A node with its axes in another order (``axes``), some of those of the result reversed.
+    """A node with permuted ``axes``; some axes of the result are reversed.
 
-    Of a source it is another source. What is computed is stored first: a sweep along z has not the
-    last slices when the first are wanted.
+    The view of a source is another source. Computed voxels are stored first, since a sweep along z does not
+    have the last slices when the view needs them.
     """
 
     operand: Node
@@ -194,7 +193,7 @@ class Barrier:
 
 @dataclass(frozen=True, eq=False)
 class AcrossNode(Node):
-    """Voxels that depend on a barrier: its completion computes them from operands and each slab's answer."""
+    """Voxels that depend on a barrier: a completion computes them from operands and slabs' answers."""
 
     barrier: Barrier
     completion: Completion
@@ -216,7 +215,7 @@ class AcrossNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Something that yields one number or a small array, known only when the volume has been swept."""
+    """A number or small array that is known after a sweep."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -236,10 +235,7 @@ class Value:
 
 
 class Fed(NamedTuple):
-    """The input of a reduction: the voxels of a node, where ``mask`` is true if one is given.
-
-    ``others`` are further nodes of the same shape, for reductions of several volumes.
-    """
+    """The input of a reduction: a node, an optional mask, and further nodes of the same shape."""
 
     voxels: Node
     mask: Node | None = None
@@ -252,9 +248,9 @@ class Fed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FoldValue(Value):
-    """A reduction of the voxels of a volume, or of each of its channels.
+    """A reduction of the voxels of a volume, or of each channel.
 
-    With ``across`` it is one number of all points in time, else one of each.
+    With ``across`` it is one number for all points in time, else one for each.
     """
 
     reduction: Reduction
@@ -310,7 +306,7 @@ class FoldValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class BarrierValue(Value):
-    """A number that is found when a barrier's summaries are merged."""
+    """A number from the merged summaries of a barrier."""
 
     barrier: Barrier
     number: str
@@ -331,7 +327,7 @@ def number_token(barrier: str, number: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Formula(PlainData):
-    """A function of evaluated values; a frozen dataclass of plain data, as a stage is."""
+    """A function of computed values: a frozen dataclass of plain data, like a stage."""
 
     name: str
 
@@ -370,7 +366,7 @@ class FormulaValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class ConstantValue(Value):
-    """A number known from the start."""
+    """A constant."""
 
     number: Any = field(default=None)
 
@@ -386,7 +382,7 @@ class ConstantValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class FoundValue(Value):
-    """A number that some sweep finds, without the voxels it was found in."""
+    """A number that a sweep computes, without the graph of its voxels."""
 
     label: str
 
@@ -400,7 +396,7 @@ T = TypeVar("T", bound=Node | Value | Barrier)
 
 
 def in_order(roots: Iterable[T], arguments: Callable[[T], Iterable[T]]) -> list[T]:
-    """Items and all that they rest on, each once and after its arguments; graphs may be thousands deep."""
+    """Items and their dependencies, each after its arguments, without recursion: graphs may be deep."""
     order: dict[str, T] = {}
     stack = [(item, False) for item in roots]
     while stack:
@@ -414,12 +410,12 @@ def in_order(roots: Iterable[T], arguments: Callable[[T], Iterable[T]]) -> list[
 
 
 def values_below(values: Iterable[Value]) -> list[Value]:
-    """The distinct values that values rest on, arguments before users."""
+    """The distinct values below values, arguments first."""
     return in_order(values, lambda value: value.arguments)
 
 
 def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
-    """The nodes, values and barriers that one depends on directly."""
+    """The direct dependencies of a node, value or barrier."""
     if isinstance(item, Barrier):
         return [*item.operands, *item.parameters]
     if isinstance(item, AcrossNode):
@@ -434,20 +430,20 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
 
 
 def own_below(roots: Iterable[Node | Value | Barrier]) -> Iterator[Node | Value | Barrier]:
-    """Items and all that they rest on, each once, except what is below numbers of all points in time."""
-    seen: set[str] = set()
+    """Items and their dependencies, each once, excluding dependencies of numbers across points in time."""
+    tokens: set[str] = set()
     left = list(roots)
     while left:
         item = left.pop()
-        if item.token not in seen:
-            seen.add(item.token)
+        if item.token not in tokens:
+            tokens.add(item.token)
             if not goes_across(item):
                 left += below(item)
             yield item
 
 
 def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
-    """The number of points in time of the sources below; 0 if none has several."""
+    """The number of points in time of the sources below; 0 without a time axis."""
     sources = (item.source for item in own_below(roots) if isinstance(item, SourceNode))
     return max((s.leading[0] for s in sources if "t" in s.space.leading), default=0)
 
@@ -459,8 +455,8 @@ def with_sources(
 ) -> tuple[Item, ...]:
     """Copy nodes, values or barriers with other sources; ``instead`` has replacements by token.
 
-    Numbers of all points in time stay: a point of ``v - bv.mean(v, across="t")`` is one of ``v``, less the
-    mean of all.
+    Numbers across points in time do not change: a point of ``v - bv.mean(v, across="t")`` is a point of
+    ``v``, minus the mean of all points.
     """
     nodes = tuple(nodes)
     made: dict[str, Any] = dict(instead or {})
@@ -475,12 +471,12 @@ def with_sources(
 
 
 def goes_across(item: Any) -> bool:
-    """Whether something is one number of all points in time."""
+    """Whether an item is one number for all points in time."""
     return isinstance(item, FoldValue) and item.across
 
 
 def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -> Any:
-    """A copy of a node, value or barrier with arguments from ``made``."""
+    """Copy a node, value or barrier with new arguments from ``made``."""
 
     def new(items: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(made[i.token] for i in items)
@@ -514,7 +510,7 @@ def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -
 
 
 def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Values with the same numbers, without the graph of voxels behind them."""
+    """Values with the same numbers, without the graph of their voxels."""
     values = list(values)
     light: dict[str, Value] = {}
     for v in values_below(values):
@@ -528,10 +524,10 @@ def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def evaluate(value: Value, known: dict[str, Any]) -> Any:
-    """The number of a value, given those of folds by token; KeyError if one is not known."""
+    """Evaluate a value from numbers by token; KeyError if one is missing."""
     stack = [value]
     while stack:
-        # Arguments before users, without recursion: scalars may be chained by the thousand.
+        # Arguments first, without recursion: chains may have thousands of scalars.
         item = stack[-1]
         if item.token in known:
             stack.pop()

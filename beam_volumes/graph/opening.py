@@ -1,4 +1,4 @@
-"""How volumes are made of what is stored, and of arrays: `open`, `from_dask`."""
+"""Volumes from storage and from arrays: `open` and `from_dask`."""
 
 from __future__ import annotations
 
@@ -35,26 +35,25 @@ def open(
 
     Parameters
     ----------
-    path : str, os.PathLike, dict, array_like, Scalar or list
-        A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; an array
-        of 2 to 5 dimensions: t, c, z, y, x, of which the first ones may be missing. Arrays are
-        those of numpy, h5py, zarr, dask, xarray, and others that can be sliced; a lazy array, such
-        as the projection ``bv.max(v, axis="z")``, of c, z, y, x, or of ``axes``. A list or a glob
-        of these is one volume, each on top of the one before it along z. The name of a format may
-        precede a place, as in ``"precomputed://gs://bucket/em"``. There may be
+        A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; or an array
+        with 2 to 5 dimensions. These are the last ones of t, c, z, y, x. Arrays of numpy, h5py, zarr,
+        dask, xarray and other libraries with slicing are accepted, as well as lazy arrays such as
+        the projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``.
+        A list or glob of these is one volume, concatenated along z. A path may begin with the name
+        of its format, as in ``"precomputed://gs://bucket/em"``. The path may be
         %(formats)s
     voxel_size : float or sequence of float, optional
-        Extent of a voxel in ``unit``, one for all axes or one for each; that of the metadata by
+        Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
         default.
     unit : str, optional
-        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; that of the metadata by default.
+        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; taken from the metadata by default.
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
-        that of the metadata by default.
+        taken from the metadata by default.
     axes : str or sequence of str, optional
-        What the axes are, where a file does not say it or is wrong: a letter of t, c, z, y, x for
-        each axis that it opens with otherwise, in their order. ``"tyx"`` makes a stack of frames a
-        film, and ``"xyz"`` is for an array whose first axis is x.
+        The axes, where a file does not name them or is wrong: a letter of t, c, z, y, x for each axis,
+        in their stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
+        with x as its first axis.
     index : dict, optional
         The time point to open, and the channel if only one is wanted, e.g.
         ``{"t": 0, "c": "DAPI"}``. Axes of extent 1 need none.
@@ -62,31 +61,30 @@ def open(
         Path of the array or image inside a group; number or UID of a series of DICOM.
     level : int, optional
         Level of a pyramid; 0, the finest, by default.
-    mpp : float, optional
-        Micrometers a pixel, instead of ``level``: takes the coarsest level whose pixels are no
-        larger, to 5 %.
+        Micrometers per pixel, instead of ``level``: opens the coarsest level with pixels of at most
+        this size, to within 5 %.
     **options : options
-        What only some formats understand.
+        Options of some formats only.
         %(options)s
 
     Returns
     -------
     Volume
-        The lazy volume, with the axes z, y, x, or y, x; with several channels c before them.
+        The lazy volume with the axes z, y, x, or y, x; after c if there are several channels.
 
     Raises
     ------
     FileNotFoundError
-        If nothing is there.
+        If the path does not exist.
     ValueError
-        If nothing there can be read, slices are missing, an axis needs ``index``, ``axes`` are not
-        those of it, or voxels are of a dtype that is not offered.
+        If the data cannot be read, slices are missing, an axis needs ``index``, ``axes`` do not match,
+        or the dtype is not offered.
     TypeError
-        If ``path`` is of another type, or no format has an option.
+        If ``path`` has another type, or no format has an option.
 
     Notes
     -----
-    Voxels may be of bool, integers or floats of up to 64 bits.
+    Voxels are bool, integers or floats of up to 64 bits.
 
     Examples
     --------
@@ -130,12 +128,12 @@ def from_dask(
     origin: float | Sequence[float] | None = None,
     index: dict[str, int | str] | None = None,
 ) -> Volume:
-    """Open a dask array lazily: its blocks are computed when they are read.
+    """Open a dask array lazily: dask computes its blocks when they are read.
 
     Parameters
     ----------
     array : dask.array.Array
-        It has 2 to 5 dimensions: t, c, z, y, x, of which the first ones may be missing.
+        An array with 2 to 5 dimensions: the last ones of t, c, z, y, x.
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one for all axes or one for each.
     unit : str, optional
@@ -153,8 +151,7 @@ def from_dask(
     Raises
     ------
     ValueError
-        If the array has other dimensions, extents that are not known, or a dtype that is not
-        offered.
+        If the array has other dimensions, unknown extents, or a dtype that is not offered.
     TypeError
         If ``array`` is not an array.
 
@@ -164,8 +161,8 @@ def from_dask(
 
     Notes
     -----
-    The array stays in this process, and so does what is computed of it. Slabs that cut through
-    its blocks compute these more than once.
+    The array stays in this process, so everything that depends on it is computed in this process.
+    Slabs that cut through its blocks compute these blocks more than once.
 
     References
     ----------

@@ -17,12 +17,12 @@ class Options:
         Size in bytes of the largest result that `compute` and ``np.asarray`` return as an
         array, 1 GiB by default.
     durable : bool
-        Whether runs that begin in this process wait for the disk: before a slab is recorded as
-        finished, its voxels would survive a power cut. False by default.
+        Whether runs wait for the disk before they record a slab as finished, so its voxels survive a
+        power cut. False by default.
     outside : bool
-        Whether files may name others that lie neither in their folder nor below it: a header its file of
-        voxels, HDF5 and OME-TIFF the other files of a set, OME-Zarr its arrays. False by default: such a
-        file is refused, as it could name any file of the machine.
+        Whether files may refer to files outside their own folder: a header to its voxels, HDF5 and
+        OME-TIFF to other files of a set, OME-Zarr to its arrays. False by default: such a file is
+        refused, because it could name any file of the machine.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What makes an expression lazy: numpy's operators and protocols, and the point at which it is computed."""
+"""numpy's operators and protocols, which make expressions lazy, and the point at which they are computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", defaul
 
 @contextmanager
 def nothing_computed() -> Iterator[None]:
-    """Refuse to compute expressions, e.g. one given where an array is needed."""
+    """Refuse to compute expressions, e.g. when one is given instead of an array."""
     token = _allowed.set(False)
     try:
         yield
@@ -27,17 +27,17 @@ def nothing_computed() -> Iterator[None]:
 
 
 def computed(item: Any) -> Any:
-    """Compute an expression in this process, for numpy."""
+    """Compute an expression in this process for numpy."""
     if not _allowed.get():
         raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
     return above("compute").in_process(item)
 
 
 class OnClass:
-    """A method that a class has, and none of its objects.
+    """A method of a class that its instances lack.
 
-    numpy asks the class for its protocols. dask, xarray and others ask an object, and take one that has them
-    for an array in memory.
+    numpy looks up its protocols on the class. dask, xarray and others look on the instance, and treat an
+    instance that has them as an array in memory.
 
     Examples
     --------
@@ -57,12 +57,12 @@ class OnClass:
 
 
 def _in_place(operate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The operator in place of another one: ``v += 1`` is ``v = v + 1``, as expressions never change."""
+    """Make an in-place operator: ``v += 1`` is ``v = v + 1``, as expressions are immutable."""
     return lambda self, other: operate(self, other)
 
 
 class LazyOperators(np.lib.mixins.NDArrayOperatorsMixin):
-    """Arithmetic, comparisons, and numpy's ufuncs and functions, as `ops.array_api` carries them out.
+    """Arithmetic, comparisons, and numpy's ufuncs and functions, implemented in `ops.array_api`.
 
     Examples
     --------

@@ -15,12 +15,12 @@ from beam_volumes.sweep.stage import digest
 
 
 class Scalar(LazyOperators):
-    """A lazy number, or a small lazy array, which is known once volumes have been read.
+    """A lazy number, or a small lazy array, which is known after volumes have been read.
 
-    It takes part in expressions as a numpy scalar of its dtype would: with volumes it gives
-    volumes, with numbers and other lazy numbers it gives lazy numbers. `compute`, ``float()``,
-    ``int()`` and ``np.asarray`` compute it. Indexing gives an element, or a slice. Functions such
-    as `mean` make such numbers.
+    Functions such as `mean` return lazy numbers. A lazy number promotes like a numpy scalar of its
+    dtype. Expressions with volumes are volumes; expressions with numbers and other lazy numbers are
+    lazy numbers. `compute`, ``float()``, ``int()`` and ``np.asarray`` compute it. Indexing returns
+    an element or a slice.
 
     Attributes
     ----------
@@ -92,12 +92,12 @@ class Scalar(LazyOperators):
         return format(computed(self), spec) if spec else repr(self)
 
     def item(self) -> Any:
-        """Compute the number, as one of Python's.
+        """Compute the number as a Python number.
 
         Returns
         -------
         number
-            The number; numpy refuses arrays with more than one.
+            The number; numpy refuses arrays with several elements.
 
         Examples
         --------
@@ -107,12 +107,12 @@ class Scalar(LazyOperators):
         return self.__array__().item()
 
     def compute(self, **options: Any) -> Any:
-        """Compute the number, or the small array.
+        """Compute the number or small array.
 
         Parameters
         ----------
         **options : options
-            Those of `beam_volumes.compute`.
+            Options of `beam_volumes.compute`.
 
         Returns
         -------
@@ -145,5 +145,5 @@ class Item(Formula):
 
 
 def lazy(item: Any) -> Value:
-    """Return the value of a lazy scalar or a number."""
+    """Return the value of a lazy scalar or number."""
     return item.value if isinstance(item, Scalar) else ConstantValue.of(item)

@@ -13,10 +13,10 @@ from beam_volumes.storage.sources.axes import stated_space
 
 
 def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
-    """Combine the spaces of operands of one shape: missing metadata is taken from the other operands.
+    """Combine the spaces of operands of one shape: missing metadata is taken from other operands.
 
-    Channels and points in time are taken from the first operand that has some. Raises ValueError if two
-    operands differ in voxel size, unit or origin; the message names both, and the operation.
+    Channels and points in time come from the first operand that has them. ValueError if two operands differ
+    in voxel size, unit or origin; the message names both operands and the operation.
     """
     space, known_by = first.space, first
     for other in others:
@@ -24,9 +24,9 @@ def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
             merged = space.shared(other.space)
         except DifferentSpaces as error:
             raise ValueError(
-                f"{name}: the {error.what} of {called(known_by)} is {error.first}, and that of "
-                f"{called(other)} {error.second}; say which is meant: v.with_space(other), or "
-                "v.with_space(voxel_size=, unit=, origin=), of one of them"
+                f"{name}: the {error.what} of {called(known_by)} is {error.first}, but {called(other)} has "
+                f"{error.second}; choose one with v.with_space(other), or v.with_space(voxel_size=, unit=, "
+                "origin=)"
             ) from None
         if not space.knows_size and other.space.knows_size:
             known_by = other
@@ -68,7 +68,7 @@ def space_of(
 
 
 def called(volume: VolumeCore) -> str:
-    """The name of a volume in messages: its place, or the operation and its source.
+    """The name of a volume in messages: its path, or its operation and source.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Stages of expressions that are no operation: lazy arrays as voxels, repeated slices, joined channels.
+"""Stages that no public operation has: lazy arrays as voxels, repeated slices, joined channels.
 
-Voxels with several channels have a structured dtype with a field for each channel, so that a sweep moves them
-as any others.
+Voxels with several channels have a structured dtype with a field per channel, so sweeps handle them like
+other voxels.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.storage.sources.source import DTYPES
 from beam_volumes.sweep.stage import Block, Regrid, Stage
 
-#: The axes of lazy arrays; points in time are no axis of them.
+#: The axes of lazy arrays, which have no time axis.
 _AXES = ("c", *AXES)
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayStage(Regrid):
-    """The numbers of a lazy array as voxels. It takes no input."""
+    """The numbers of a lazy array as voxels, without input."""
 
     cost = 0.3
 
@@ -44,7 +44,7 @@ class ArrayStage(Regrid):
 
 @dataclass(frozen=True, eq=False)
 class Turned(Formula):
-    """An array with its axes in another order."""
+    """An array with permuted axes."""
 
     order: tuple[int, ...]
 
@@ -55,19 +55,10 @@ class Turned(Formula):
 def array_nodes(
     numbers: Scalar, axes: Sequence[str] | None = None
 ) -> tuple[tuple[Node, ...], Space]:
-    """The nodes and the space of a lazy array as a volume.
+    """The nodes and space of a lazy array with 1 to 4 dimensions as a volume.
 
-    Parameters
-    ----------
-    numbers : Scalar
-        Of 1 to 4 dimensions; one of x alone has one row.
-    axes : sequence of str, optional
-        What its dimensions are: the last ones of c, z, y, x by default. Those of points in time are none.
-
-    Raises
-    ------
-    ValueError
-        It has other dimensions, or numbers that voxels cannot be.
+    ``axes`` are the last ones of c, z, y, x by default; a time axis is not possible. A single axis x makes
+    one row. ValueError if dimensions or dtype do not fit.
     """
     letters = _AXES[-numbers.ndim :] if axes is None else tuple(axes)
     if (
@@ -77,7 +68,7 @@ def array_nodes(
     ):
         given = "" if axes is None else f"axes={''.join(letters)!r}: "
         raise ValueError(
-            f"{given}{numbers!r} is no such volume: it needs 1 to 4 dimensions, each one of c, z, y, x, and "
+            f"{given}{numbers!r} cannot be a volume: it needs 1 to 4 dimensions, each one of c, z, y, x, and "
             "numbers of up to 64 bits"
         )
     order = [letters.index(a) for a in _AXES if a in letters]
@@ -96,7 +87,7 @@ def array_nodes(
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Regrid):
-    """The one slice, row or column of its input again and again, along the axes where it has but one."""
+    """Repeats the only slice, row or column of its input along axes of extent 1."""
 
     cost = 0.3
 
@@ -110,7 +101,7 @@ class Repeated(Regrid):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         block = inputs[0]
-        # Where the result's first voxel is in the block.
+        # The position of the result's first voxel in the block.
         z, y, x = (
             0 if self._repeats(a) else out.start[a] - block.start[a] for a in range(len(out.start))
         )
@@ -121,7 +112,7 @@ class Repeated(Regrid):
 
 
 def interleaved_dtype(dtype: np.dtype, channels: int) -> np.dtype:
-    """The dtype of a voxel with several channels of a dtype.
+    """The dtype of a voxel with several channels.
 
     Examples
     --------
@@ -133,7 +124,7 @@ def interleaved_dtype(dtype: np.dtype, channels: int) -> np.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Interleave(Stage):
-    """Several channels as one array."""
+    """Joins several channels into one array."""
 
     cost = 1.0
 
@@ -148,7 +139,7 @@ class Interleave(Stage):
 
 @dataclass(frozen=True, eq=False)
 class Separate(Stage):
-    """One channel of voxels that have several."""
+    """Extracts one channel."""
 
     field: str
 
@@ -162,12 +153,12 @@ class Separate(Stage):
 
 
 def interleaved(nodes: Sequence[Node], dtype: np.dtype) -> Node:
-    """The node whose voxels have the channels of some nodes, each of a dtype."""
+    """The node that joins several nodes as channels of a dtype."""
     stage = Interleave("interleave", interleaved_dtype(dtype, len(nodes)))
     return StageNode.of(stage, tuple(nodes))
 
 
 def separated(node: Node, name: str) -> tuple[Node, ...]:
-    """The nodes of the channels that the voxels of a node have."""
+    """The nodes of the separate channels of a node."""
     fields: Any = node.dtype.fields
     return tuple(StageNode.of(Separate(name, fields[field][0], field), (node,)) for field in fields)

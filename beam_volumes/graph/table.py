@@ -1,4 +1,4 @@
-"""The lazy table that measurements of a whole volume give."""
+"""Lazy tables: the measurements of a whole volume."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
-    """The rows of a computed table, as a dict of its columns.
+    """The rows of a computed table, as a dict of columns.
 
-    ``pd.DataFrame(rows)``, ``polars.DataFrame(rows)``, ``pyarrow.table(rows)`` and ``dict(rows)`` take it.
-    It also has the attributes and methods of `pyarrow.Table`; ``rows.to_pyarrow()`` is that table itself,
-    for functions of pyarrow that take nothing else. Its length is the number of rows.
+    ``pd.DataFrame(rows)``, ``polars.DataFrame(rows)``, ``pyarrow.table(rows)`` and ``dict(rows)`` accept it.
+    It also has the attributes and methods of `pyarrow.Table`; ``rows.to_pyarrow()`` returns a real table for
+    functions that accept nothing else. Its length is the number of rows.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
         return type(self), (self._rows,)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_rows":  # not made yet
+        if name == "_rows":  # before __init__
             raise AttributeError(name)
         return getattr(self._rows, name)
 
@@ -69,14 +69,14 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
         return repr(self._rows)
 
     def equals(self, other: Any, **how: Any) -> bool:
-        """Find out whether another table has the same rows, as `pyarrow.Table.equals`.
+        """Compare the rows with another table, as `pyarrow.Table.equals`.
 
         Parameters
         ----------
         other : ComputedTable or pyarrow.Table
             The other table.
         **how : options
-            Those of `pyarrow.Table.equals`.
+            Options of `pyarrow.Table.equals`.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
         return isinstance(other, type(self._rows)) and bool(self._rows.equals(other, **how))
 
     def to_pyarrow(self) -> pyarrow.Table:
-        """Give the table of pyarrow.
+        """Return a pyarrow table.
 
         Returns
         -------
@@ -110,19 +110,19 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
 
 
 class Table(dict[str, np.ndarray]):
-    """A lazy table, which is computed when it is asked for, sorted by its first column.
+    """A lazy table of measurements, sorted by its first column.
 
-    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` gives the
-    table a place to be written to, and it may be larger than memory. `regionprops_table` and
-    `region_adjacency` make tables.
+    `regionprops_table` and `region_adjacency` return tables. `compute` returns the rows, which pandas,
+    polars and ``dict()`` accept. ``table.to(path)`` sets a path for `compute` to write to, also for
+    tables larger than memory.
 
-    It is a dict of its columns, as scikit-image has it: ``table["area"]``, ``pd.DataFrame(table)`` and
-    the like compute it in this process, once, and keep its rows.
+    It is a dict of columns, as in scikit-image. ``table["area"]``, ``pd.DataFrame(table)`` and similar
+    calls compute it once in this process and keep the rows.
 
     Attributes
     ----------
     columns : dict
-        Names of the columns, in order, and their dtypes.
+        Names and dtypes of the columns, in order.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class Table(dict[str, np.ndarray]):
     def __reduce__(self) -> Any:
         return type(self), (self.barrier,)
 
-    # As a dict of columns.
+    # Methods of a dict of columns.
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -171,7 +171,7 @@ class Table(dict[str, np.ndarray]):
         return column
 
     def keys(self) -> Any:
-        """Give the names of the columns.
+        """Return the names of the columns.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class Table(dict[str, np.ndarray]):
         return [self[name] for name in self.columns]
 
     def items(self) -> Any:
-        """Compute the columns, with their names.
+        """Compute the columns, and return them with their names.
 
         Returns
         -------
@@ -216,14 +216,14 @@ class Table(dict[str, np.ndarray]):
         return [(name, self[name]) for name in self.columns]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Compute a column, if there is one of that name.
+        """Compute a column, if it exists.
 
         Parameters
         ----------
         name : str
             Name of the column.
         default : object, optional
-            Result if there is none.
+            Result if the column does not exist.
 
         Returns
         -------
@@ -248,7 +248,7 @@ class Table(dict[str, np.ndarray]):
         Parameters
         ----------
         **options : options
-            Those of `beam_volumes.compute`.
+            Options of `beam_volumes.compute`.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Table(dict[str, np.ndarray]):
 
     @property
     def columns(self) -> dict[str, np.dtype]:
-        """Names of the columns, in order, and their dtypes."""
+        """Names and dtypes of the columns, in order."""
         empty = self.barrier.survey.no_rows(self.barrier.shape)
         return {name: column.dtype for name, column in empty.items()}
 
@@ -276,26 +276,26 @@ class Table(dict[str, np.ndarray]):
         return pictured(self)
 
     def to(self, path: Any, *, format: str | None = None) -> TableTarget:
-        """Say where the table is to be written; `compute` writes it.
+        """Set the path to write the table to; `compute` writes it.
 
         Parameters
         ----------
         path : str, os.PathLike or dict
-            Ends in ``.parquet`` (a folder with a file for each range of labels, as pyarrow and
-            pandas read it), ``.csv`` or ``.jsonl`` (one local file), or ``.geojson`` (likewise, for
-            `outlines`).
+            A path that ends in ``.parquet`` (a folder with a file for each range of labels, for
+            pyarrow and pandas), ``.csv`` or ``.jsonl`` (one local file), or ``.geojson`` (one local
+            file, for `outlines`).
         format : {"parquet", "csv", "jsonl", "geojson"}, optional
-            The format, instead of by the ending.
+            The format, if it does not follow from the ending.
 
         Returns
         -------
         TableTarget
-            The table and its place, for `compute`.
+            The table and its path, for `compute`.
 
         Raises
         ------
         ValueError
-            If the format is not known, not possible at that place, or not made for such columns.
+            If the format is unknown, impossible at that path, or does not support the columns.
 
         Examples
         --------
@@ -312,24 +312,24 @@ class Table(dict[str, np.ndarray]):
         return TableTarget(self, sink)
 
     def at(self, index: Any, column: str) -> np.ndarray:
-        """Compute the table in this process, and look up labels in it.
+        """Compute the table in this process, and look up labels.
 
-        As ``index`` of the measurements in `scipy.ndimage` does.
+        It replaces ``index`` of the measurements in `scipy.ndimage`.
 
         Parameters
         ----------
         index : int or sequence of int
-            Labels in any order.
+            Labels, in any order.
         column : str
             Name of a column: ``"intensity_mean"`` for scipy's ``mean``, ``"intensity_sum"`` for
-            ``sum_labels``, ``"centroid_weighted"`` for ``center_of_mass``, and so on. If a
-            property has several columns, all are taken.
+            ``sum_labels``, ``"centroid_weighted"`` for ``center_of_mass``, and so on. A property with
+            several columns returns all of them.
 
         Returns
         -------
         numpy.ndarray
-            For each label a number, or for several columns a row. Labels that are not there
-            have NaN, or 0 in columns of integers.
+            A number for each label, or a row for several columns. Missing labels are NaN, or 0 in
+            columns of integers.
 
         Raises
         ------
@@ -337,6 +337,7 @@ class Table(dict[str, np.ndarray]):
             If there is no such column.
         TypeError
             If ``index`` is not made of integers.
+            If ``index`` does not consist of integers.
 
         Examples
         --------
@@ -354,7 +355,7 @@ class Table(dict[str, np.ndarray]):
             raise TypeError(f"index={index!r}: labels are integers")
         info = np.iinfo(labels.dtype)
         possible = (wanted >= info.min) & (wanted <= info.max)
-        wanted = wanted.astype(labels.dtype)  # two dtypes would be compared as float64
+        wanted = wanted.astype(labels.dtype)  # different dtypes are compared as float64
         at = np.minimum(np.searchsorted(labels, wanted), max(0, len(labels) - 1))
         results = []
         for name in names:
@@ -382,7 +383,7 @@ class Table(dict[str, np.ndarray]):
         return rows.to_pyarrow()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Compute the table in this process, as a data frame; needs pandas.
+        """Compute the table in this process as a data frame; needs pandas.
 
         Returns
         -------
@@ -400,14 +401,14 @@ class Table(dict[str, np.ndarray]):
 
 @dataclass(frozen=True, eq=False)
 class TableTarget:
-    """A table and where it is to be written; made by `Table.to`.
+    """A table and the path to write it to, as returned by `Table.to`.
 
     Attributes
     ----------
     table : Table
         The table.
     sink : TableSink
-        Its place and format; ``sink.name`` is the path or URL.
+        Path and format; ``sink.name`` is the path or URL.
 
     Examples
     --------

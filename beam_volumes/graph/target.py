@@ -1,4 +1,4 @@
-"""A volume and where it is to be written: `Target`."""
+"""A volume and the path to write it to: `Target`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A volume and where it is to be written; made by `Volume.to`.
+    """A volume and the path to write it to, as returned by `Volume.to`.
 
     Attributes
     ----------
     volume : Volume
         The volume.
     sink : Sink
-        Its place and format; ``sink.name`` is the path or URL.
+        Path and format; ``sink.name`` is the path or URL.
     levels : tuple of Volume
         The coarser levels of a pyramid.
 
@@ -41,19 +41,19 @@ class Target:
 
     @property
     def written(self) -> list[tuple[Volume, Sink]]:
-        """Pairs of a volume and its place: one, or one for each level of a pyramid."""
+        """Pairs of volume and sink, one for each level of a pyramid."""
         return list(zip((self.volume, *self.levels), self.sink.every_level, strict=True))
 
     def __repr__(self) -> str:
         return f"<Target {self.sink.name} of {self.volume!r}>"
 
 
-#: Options of a run, which outputs have not.
+#: Options of runs, which outputs do not have.
 _OF_RUNS = ("memory", "workers", "runner", "resume", "overwrite", "progress", "slab", "threads")
 
 
 def target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[str, Any]) -> Target:
-    """Return a volume with its place, and with the coarser levels if that has some."""
+    """Return a volume with its path, and coarser levels for pyramids."""
     for option in _OF_RUNS:
         if option in storage:
             raise TypeError(

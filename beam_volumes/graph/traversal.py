@@ -1,4 +1,4 @@
-"""What expressions rest on: numbers of all points in time, voxels, and labels."""
+"""Dependencies of expressions: numbers across points in time, voxels, and labels."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ Item = Node | Value | Barrier
 
 
 def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
-    """The numbers of all points that items rest on, in the order in which they can be found."""
+    """The numbers across points in time that items depend on, in order of computation."""
     return in_order(_next_across(roots), lambda fold: _next_across(below(fold)))
 
 
 def _next_across(roots: Iterable[Item]) -> list[FoldValue]:
-    """The nearest numbers of all points below items."""
+    """The nearest such numbers below items."""
     return [item for item in own_below(roots) if goes_across(item)]  # type: ignore[misc]
 
 
 def holds_voxels(roots: Iterable[Item]) -> bool:
-    """Whether items rest on voxels otherwise than by numbers of all points."""
+    """Whether items depend on voxels other than by numbers across points in time."""
     return any(isinstance(item, Node) for item in own_below(roots))
 
 
@@ -46,7 +46,7 @@ def holds_labels(nodes: Sequence[Node]) -> bool:
 
 
 def _is_labelled(node: Node) -> bool:
-    """Cropped, turned, coarser and cast labels are labels, too."""
+    """Whether a node yields labels, also cropped, permuted, downsampled or cast."""
     while True:
         if node.dtype.kind == "b":
             return True
@@ -70,7 +70,7 @@ def _is_labelled(node: Node) -> bool:
 
 
 def voxels_per_label(node: Node) -> int:
-    """The number of voxels for which a label is to be expected; operations with small labels declare it."""
+    """The expected number of voxels per label; operations with small labels declare it."""
     while not isinstance(node, AcrossNode):
         if isinstance(node, CropNode | ViewNode):
             node = node.operand

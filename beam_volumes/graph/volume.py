@@ -1,4 +1,4 @@
-"""What users hold: a lazy `Volume` of voxels."""
+"""A lazy volume of voxels: `Volume`."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.sources.source import Source
 
-#: Each channel is a part of the plan.
+#: Each channel is a node of the plan.
 MAX_CHANNELS = 4096
 
 
 class Volume(ArrayMethods, LazyOperators):
-    """A lazy volume: opened, or computed from others. Nothing is read before it is computed.
+    """A lazy volume of voxels, opened or computed from other volumes.
 
-    Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting; so do
-    those of numpy's functions that the package has too, such as ``np.where`` and ``np.pad``. Other
-    functions compute the voxels first, and warn of it. Slicing crops the result: what lies upstream
-    still sees the whole volume. ``np.asarray`` computes, up to ``options.max_inmemory`` bytes.
-    `open` and functions of this package make volumes.
+    `open` and the functions of this package return volumes. No voxels are read before `compute`.
+    Arithmetic, comparisons and numpy's ufuncs return volumes, with numpy's casting. So do numpy's
+    functions that this package has too, such as ``np.where`` and ``np.pad``; other functions of
+    numpy compute the voxels first, with a warning. Slicing crops the result; earlier operations
+    still see the whole volume. ``np.asarray`` computes up to ``options.max_inmemory`` bytes.
 
-    Methods are those of arrays: ``v.mean()``, ``v.max()``, ``v.T``, ``v.compute()``,
+    Volumes have methods of arrays: ``v.mean()``, ``v.max()``, ``v.T``, ``v.compute()``,
     ``v.to_dask()``, ``v.to_xarray()``.
 
     Attributes
     ----------
     node : Node
-        How its voxels are computed, for operations; an error if there are several channels.
+        The expression of the voxels, for operations; an error if there are several channels.
     grid_shape : tuple of int
-        Number of voxels along z, y and x, for operations; 1 for those that the user does not see.
+        Number of voxels along z, y and x, for operations; 1 along hidden axes.
     shape : tuple of int
         Number of voxels along each axis.
     dtype : numpy.dtype
@@ -74,7 +74,7 @@ class Volume(ArrayMethods, LazyOperators):
     chunks : tuple of int or None
         Shape of chunks of an opened volume; None for a computed one.
     num_labels : Scalar
-        Number of labels, of a result of `label`.
+        Number of labels, only of a result of `label`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Volume(ArrayMethods, LazyOperators):
 
     @property
     def num_labels(self) -> Scalar:
-        """Lazy number of labels of a result of `beam_volumes.label`; of others an AttributeError."""
+        """Lazy number of labels of a result of `beam_volumes.label`; an AttributeError for others."""
         node = self.nodes[0]
         if not isinstance(node, AcrossNode) or "count" not in node.barrier.survey.empty_numbers():
             raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
@@ -110,19 +110,19 @@ class Volume(ArrayMethods, LazyOperators):
         unit: str | None = None,
         origin: float | Sequence[float] | None = None,
     ) -> Volume:
-        """Set voxel size, unit and origin, from another volume or by numbers.
+        """Set voxel size, unit and origin, from another volume or from numbers.
 
-        Use it where the metadata of two volumes differ, or are missing. Voxels are not resampled.
+        Use it if the metadata of two volumes differ or are missing. Voxels are not resampled.
 
         Parameters
         ----------
         other : Volume, optional
-            A volume at the same place, from which voxel size, unit and origin are taken.
+            A volume at the same position, from which voxel size, unit and origin are taken.
         voxel_size : float or sequence of float, optional
             Extent of a voxel in ``unit``, one number for all axes or one for each.
         unit : str, optional
-            Unit of length, e.g. ``"nm"``. Without ``voxel_size``, the unit that the numbers have
-            been in all along; with it, the origin is converted.
+            Unit of length, e.g. ``"nm"``. Without ``voxel_size``, this is the unit of the existing
+            numbers; with it, the origin is converted.
         origin : float or sequence of float, optional
             Position of the first voxel's centre in ``unit``, one number for all axes or one for
             each.
@@ -130,18 +130,18 @@ class Volume(ArrayMethods, LazyOperators):
         Returns
         -------
         Volume
-            The same voxels with that voxel size, unit and origin.
+            The same voxels with this voxel size, unit and origin.
 
         Raises
         ------
         ValueError
-            If a number is out of its range, or ``other`` lacks an axis of this volume.
+            If a number is out of range, or ``other`` lacks an axis of this volume.
         TypeError
             If no parameter is given, or ``other`` is not a volume.
 
         Notes
         -----
-        Arithmetic of volumes that lie differently is refused; this says which place is meant.
+        Arithmetic of volumes with different metadata is refused; this method resolves the conflict.
 
         Examples
         --------
@@ -182,7 +182,7 @@ class Volume(ArrayMethods, LazyOperators):
         return format(self._voxel(), spec) if spec else repr(self)
 
     def _voxel(self) -> Any:
-        """Compute the voxel of a volume that has one, as of ``v[3, 4, 5]``."""
+        """Compute the only voxel of a volume, such as ``v[3, 4, 5]``."""
         if self.shape:
             raise TypeError(
                 f"{self!r} is no number: choose a voxel, as v{[0] * self.ndim}, or take bv.mean(v) or "
@@ -204,7 +204,7 @@ class Volume(ArrayMethods, LazyOperators):
     def astype(self, dtype: Any, copy: bool = True) -> Volume:
         """Cast voxels to another dtype.
 
-        Integers wrap around as in numpy. Floats are truncated; those beyond an integer's range
+        Integers wrap around as in numpy. Floats are truncated; values out of an integer's range
         saturate, and NaN becomes 0.
 
         Parameters
@@ -212,12 +212,12 @@ class Volume(ArrayMethods, LazyOperators):
         dtype : dtype
             Bool, an integer or a float of up to 64 bits.
         copy : bool, default: True
-            Without effect, as volumes are lazy; numpy has it.
+            For compatibility with numpy; has no effect.
 
         Returns
         -------
         Volume
-            A volume of that dtype.
+            A volume with this dtype.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class Volume(ArrayMethods, LazyOperators):
         Returns
         -------
         Volume
-            A volume of the dtype that numpy promotes the volume and its limits to.
+            A volume with the dtype to which numpy promotes the volume and the limits.
 
         Examples
         --------
@@ -279,34 +279,34 @@ class Volume(ArrayMethods, LazyOperators):
         dataset: str | None = None,
         **others: Any,
     ) -> Target:
-        """Say where the volume is to be written; `compute` writes it.
+        """Set the path to write the volume to; `compute` writes it.
 
         Parameters
         ----------
         path : str, os.PathLike or dict
             A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store.
-            It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in anything with
-            ``format``.
+            It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in anything else
+            with ``format``.
         %(format)s
         dtype : dtype, optional
-            Type of the stored voxels, the volume's own by default; integers are rounded half to even
-            and saturate.
+            Type of the stored voxels, the volume's dtype by default; integers are rounded half to
+            even and saturate.
         %(options)s
         **others : options
-            Those of formats that other packages register.
+            Options of formats that other packages register.
 
         Returns
         -------
         Target
-            The volume and its place, for `compute`.
+            The volume and its path, for `compute`.
 
         Raises
         ------
         ValueError
-            If the format cannot hold the dtype, an option is out of its range, or the volume
-            has less than two axes.
+            If the format does not support the dtype, an option is out of range, or the volume has
+            fewer than two axes.
         TypeError
-            If an option is not known.
+            If an option is unknown.
 
         Examples
         --------
@@ -341,7 +341,7 @@ class Volume(ArrayMethods, LazyOperators):
 
 
 def as_volume(item: Any) -> Volume:
-    """Return a volume, or open an array."""
+    """Return a volume, or open an array as one."""
     if isinstance(item, Volume):
         return item
     if isinstance(item, Scalar):
@@ -354,27 +354,27 @@ def as_volume(item: Any) -> Volume:
 
 
 def one_channel(item: Any) -> Volume:
-    """Return a volume, or open an array; an error if it has channels."""
+    """Return a volume, or open an array as one; refuse several channels."""
     volume = as_volume(item)
     _ = volume.node
     return volume
 
 
 def volume_of(numbers: Scalar, axes: Sequence[str] | None = None) -> Volume:
-    """Return a lazy array as a volume; ``axes`` names its dimensions, by default the last of c, z, y, x."""
+    """Return a lazy array as a volume; ``axes`` defaults to the last ones of c, z, y, x."""
     return Volume(*array_nodes(numbers, axes))
 
 
 def of_source(source: Source) -> Volume:
-    """Return the volume of a source: a node for each channel, which is one of all points in time."""
+    """Return the volume of a source, with one node per channel for all points in time."""
     extents = dict(zip(source.space.leading, source.leading, strict=True))
     space = replace(source.space, times=extents.get("t", 0))
     if "c" not in extents:
         return Volume(SourceNode.of(source), space)
     if extents["c"] > MAX_CHANNELS:
         raise ValueError(
-            f"{source.name} has {extents['c']:,} channels, and {MAX_CHANNELS:,} are the most: choose one by "
-            "index={'c': 0}, or say axes='tzyx' if they are points in time"
+            f"{source.name} has {extents['c']:,} channels, and the maximum is {MAX_CHANNELS:,}: choose one "
+            "with index={'c': 0}, or use axes='tzyx' if they are points in time"
         )
     channels = (source.point("c", k) for k in range(extents["c"]))
     return Volume(tuple(map(SourceNode.of, channels)), space)

@@ -114,7 +114,7 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_what_is_no_volume_says_so() -> None:
-    with pytest.raises(ValueError, match="is no such volume: it needs 1 to 4 dimensions"):
+    with pytest.raises(ValueError, match="cannot be a volume: it needs 1 to 4 dimensions"):
         bv.open(bv.max(bv.open(ARRAY)))
     with pytest.raises(ValueError, match=r"axes='tyx': .* each one of c, z, y, x"):
         bv.open(bv.max(bv.open(ARRAY), axis="z"), axes="tyx")

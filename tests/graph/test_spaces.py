@@ -61,7 +61,7 @@ MEETINGS = {
 @pytest.mark.parametrize("meeting", MEETINGS)
 def test_volumes_that_lie_differently_are_refused(meeting, other, what):
     with pytest.raises(
-        ValueError, match=rf"the {what} of .* is .*, and that of .*with_space\(other\)"
+        ValueError, match=rf"the {what} of .* is .*, but .* has .*with_space\(other\)"
     ) as e:
         MEETINGS[meeting](em(), em(**other))
     assert "\n" not in str(e.value)
@@ -81,8 +81,8 @@ def test_the_message_names_both_volumes_and_both_values():
     with pytest.raises(ValueError) as e:
         bv.gaussian_filter(bv.open("em.zarr"), 1) * bv.open("mask.zarr")
     assert "multiply: the voxel size of gaussian_filter of " in str(e.value)
-    assert "em.zarr is 40x8x8 nanometer, and that of " in str(e.value)
-    assert "mask.zarr 8x8x8 nanometer; say which is meant" in str(e.value)
+    assert "em.zarr is 40x8x8 nanometer, but " in str(e.value)
+    assert "mask.zarr has 8x8x8 nanometer; choose one" in str(e.value)
 
 
 def test_what_one_does_not_know_the_other_says():
