@@ -1,1 +1,1 @@
-"""Numba kernels on plain arrays, in the families of `ops`."""
+"""Numba kernels for plain arrays, grouped like `ops`."""

@@ -1,9 +1,9 @@
-"""Compiled kernels on disk, found by their content.
+"""Compiled kernels on disk, addressed by content.
 
-Numba's own cache identifies a kernel by the path and the modification time of its file. Each clone,
-environment and upgrade then compiles everything again, a changed callee goes unnoticed, and processes that
-share the cache overwrite each other's index. Here the name of an entry is a digest of everything that decides
-its machine code. An entry is therefore valid wherever it is found, and there is no index.
+Numba's own cache identifies a kernel by the path and modification time of its file. Each clone, environment
+and upgrade then compiles everything again, a changed callee goes unnoticed, and processes that share the
+cache overwrite each other's index. Here the name of an entry is a digest of everything that determines its
+machine code. An entry is valid everywhere, and there is no index.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps, pickle
 
-#: A cache above this is cut back to three quarters of it; the least recently used kernels go first.
+#: A larger cache is reduced to three quarters of this; the least recently used kernels are removed first.
 MAX_BYTES = 2 * 2**30
-#: Seconds after which reading a kernel renews its time of use.
+#: Seconds after which reading a kernel updates its time of use.
 _MARK_AFTER = 86400
-#: Seconds after which a partly written file is removed: its process has died.
+#: Seconds after which a partly written file is removed, because its process has died.
 _ABANDONED_AFTER = 3600
 _SUFFIX = ".kernel"
-#: Numba's settings: attributes made when it is imported.
+#: Numba's settings: its attributes are created on import.
 config: Any = _config
 _DIGEST = 32
-#: Empty files, whose names are digests of operations whose kernels are all in the cache.
+#: Suffix of empty files. Their names are digests of operations that have all their kernels in the cache.
 _CACHED = ".cached"
 
-#: What decides machine code besides sources, signature, options and processor.
+#: The parts of machine code's digest other than sources, signature, options and processor.
 _VERSIONS = (
     *(m.__version__ for m in (numba, llvmlite, np)),
     sys.implementation.cache_tag,
@@ -59,7 +59,7 @@ _SETTINGS = (
     *("DISABLE_INTEL_SVML", "DEBUGINFO_DEFAULT"),
 )
 
-# Where kernels are kept.
+# The cache folder.
 
 
 def folder() -> Path:
@@ -70,7 +70,7 @@ def folder() -> Path:
 
 
 def _temporary_folder(is_made: bool) -> Path | None:
-    """Return the folder of kernels if `folder` is read-only; None unless it belongs to this user alone.
+    """Return the fallback if `folder` is read-only; None unless it belongs to this user alone.
 
     Files in it are executed, and every user may write to its parent folder.
     """
@@ -93,7 +93,7 @@ def _folders(is_made: bool = False) -> Iterator[Path]:
 
 
 def usage() -> tuple[int, int]:
-    """Return how many kernels are in the cache, and their bytes."""
+    """Return the number of kernels in the cache, and their bytes."""
     sizes = [found.st_size for _, found in _entries(folder())]
     return len(sizes), sum(sizes)
 
@@ -107,7 +107,7 @@ def _entries(path: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def prune(path: Path, max_bytes: int) -> None:
-    """Remove abandoned files and, above ``max_bytes`` in all, the least recently used kernels."""
+    """Remove abandoned files and, above ``max_bytes`` in total, the least recently used kernels."""
     with suppress(OSError):
         for partial in path.glob("*.partial"):
             with suppress(OSError):
@@ -130,7 +130,7 @@ def prune(path: Path, max_bytes: int) -> None:
 
 # Sources.
 
-#: By module, read when its kernels are defined: the file may be edited while the process runs.
+#: By module, read when its kernels are defined, because files may be edited while the process runs.
 _sources: dict[str, str] = {}
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))", re.M
@@ -138,7 +138,7 @@ _IMPORT = re.compile(
 
 
 def _remember_sources(module: str) -> None:
-    """Read the source of a module that defines a kernel, and those of the modules it can have imported."""
+    """Read the source of a module that defines a kernel, and of the modules that it can have imported."""
     if module in _sources:
         return
     package = "beam_volumes.kernels" if module.startswith("beam_volumes.") else module.split(".")[0]
@@ -152,10 +152,7 @@ def _remember_sources(module: str) -> None:
 
 @cache
 def source_digest(module: str) -> str | None:
-    """Return a digest of a module's source and of the kernel modules it imports, directly or not.
-
-    None without a source, as in a notebook.
-    """
+    """Return a digest of a module's source and all kernel modules that it imports; None without source."""
     found: set[str] = set()
     left = [module]
     while left:
@@ -195,7 +192,7 @@ def _imported(module: str) -> set[str]:
 
 
 def is_cached(operation: str) -> bool:
-    """Return whether an operation has run here, so that its kernels are in the cache."""
+    """Return whether an operation has run here, so its kernels are in the cache."""
     name = _mark(operation)
     return any((place / name).exists() for place in _folders())
 
@@ -219,7 +216,7 @@ def _mark(operation: str) -> str:
 
 @cache
 def _all_sources() -> str:
-    """Return a digest of the sources of all kernels, as they are when it is first asked for."""
+    """Return a digest of the sources of all kernels at the first call."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())

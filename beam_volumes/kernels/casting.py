@@ -1,4 +1,4 @@
-"""The types that kernels have voxels in, and from the type one computes in to the type it returns."""
+"""Voxel types of kernels, and conversion of results to the output type."""
 
 import numpy as np
 from numba import types
@@ -9,7 +9,7 @@ from beam_volumes.kernels.jit import owning_nothing, row_kernel
 
 
 def kernel_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype that kernels have voxels of this one in: numba has no float16, float32 holds it exactly.
+    """The dtype of voxels in kernels: float32 for float16, which numba lacks, else the same.
 
     >>> kernel_dtype(np.dtype("f2")), kernel_dtype(np.dtype("u1"))
     (dtype('float32'), dtype('uint8'))
@@ -19,15 +19,15 @@ def kernel_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def kernel_array(array: np.ndarray) -> np.ndarray:
-    """An array in a dtype that kernels have: a copy if it is of float16, else the same array."""
+    """An array of a kernel dtype: a float32 copy of float16, else the same array."""
     return array.astype(kernel_dtype(array.dtype), copy=False)
 
 
 def rounded(value, dtype):
-    """``value`` as a scalar of ``dtype``: rounded half to even and saturated if that is an integer.
+    """Convert ``value`` to a scalar of ``dtype``; integers round half to even and saturate.
 
-    NaN becomes 0, everything but 0 becomes True, floats are cast plainly. Call it inside a kernel,
-    with a numpy dtype such as ``out.dtype``.
+    NaN becomes 0 in integers, and all values but 0 become True. Only for compiled code, with a numpy dtype
+    such as ``out.dtype``.
     """
     raise NotImplementedError("only inside compiled code")
 
@@ -49,10 +49,10 @@ def _rounded(value, dtype):
         return lambda value, dtype: dtype.type(lo if value < lo else hi if value > hi else value)
     bits: int = target.bitwidth  # type: ignore[attr-defined]
     if bits <= 32:
-        # Both limits are exact in the type we compare in, and so is an int64 in between.
+        # Both limits, and every int64 between them, are exact in the type of the comparison.
         work = np.float32 if bits <= 16 and value == types.float32 else np.float64
         lo, hi = work(limits.min), work(limits.max)
-        # The detour through an integer of the same width as `work` is what vector units have.
+        # Vector units convert through an integer of the same width as `work`.
         via = np.int32 if work is np.float32 or limits.max < 2**31 else np.int64
 
         def narrow(value, dtype):
@@ -61,7 +61,7 @@ def _rounded(value, dtype):
 
         return narrow
 
-    # 64 bits: the upper limit is no float; the first float beyond it is.
+    # 64 bits: the upper limit is not a float; the next float is out of range.
     beyond, lo = float(limits.max + 1), float(limits.min)
     smallest, largest = as_dtype(target).type(limits.min), as_dtype(target).type(limits.max)
 
@@ -79,10 +79,10 @@ def _rounded(value, dtype):
 
 
 def one_nan(row):
-    """Give every NaN of a row of floats the bits of ``np.nan``.
+    """Set every NaN of a row of floats to the bits of ``np.nan``.
 
-    Which sign and payload arithmetic leaves depends on the order of operands, and that on which of
-    the compiler's loops a voxel falls into. Integers, for compilers hold all NaNs to be alike.
+    The sign and payload of a computed NaN depend on the order of operands, which differs between the loops
+    that a compiler makes. The loop works on integers, because compilers treat all NaNs as equal.
     """
     raise NotImplementedError("only inside compiled code")
 
@@ -109,7 +109,7 @@ def _one_nan(row):
 
 @row_kernel
 def cast_rounded(row, out):
-    """Write ``row`` into ``out``, each value as `rounded` has it; NaN as `one_nan` has it."""
+    """Write ``row`` into ``out`` with `rounded` values; NaN becomes ``np.nan``."""
     holes = False
     for x in range(out.size):
         holes |= row[x] != row[x]

@@ -1,7 +1,7 @@
-"""How every kernel is compiled: one decorator, so that one place decides.
+"""Decorators that compile all kernels.
 
-Never ``fastmath``: a result must be the same sequence of IEEE operations on every CPU.
-Signatures are left open: a kernel is compiled for the dtypes it meets, and kept on disk (`kernels.cache`).
+``fastmath`` is never used: a result is the same sequence of IEEE operations on every CPU. Kernels are
+compiled for the dtypes of their arguments on first use, and cached on disk (`kernels.cache`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beam_volumes.kernels.cache import KernelCache, config
 
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function with these options and keeps the result on disk."""
+    """Return a decorator that compiles functions with these options and caches them on disk."""
 
     def compile_and_keep(function: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
@@ -34,37 +34,37 @@ def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 kernel = _compiled(boundscheck=False)
-#: For what is called row by row. It owns nothing, so that a view of a row costs no counting of references,
-#: which is an atomic operation. It can neither allocate nor call what returns an array.
+#: For functions called for every row. Without reference counting, a view of a row needs no atomic operations.
+#: Such functions can neither allocate nor call functions that return arrays.
 owning_nothing: Any = {"_nrt": False}
 row_kernel = _compiled(boundscheck=False, **owning_nothing)
-#: For what is made while we run, of functions of users: not kept on disk, and no index goes astray.
+#: For functions of users: not cached on disk, and indices are checked.
 made_kernel: Any = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
 user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy")
 
 
 def load_compiler() -> None:
-    """Load what numba otherwise imports when a process meets its first kernel."""
+    """Load the modules that numba otherwise imports with the first kernel."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel that was compiled for some types, because it was not on disk."""
+    """A kernel that was compiled for some types because it was not on disk."""
 
     name: str
-    types: str  #: Of its arguments.
-    seconds: float  #: With those that it calls.
+    types: str  #: Types of its arguments.
+    seconds: float  #: Includes functions that it calls.
 
 
 @contextmanager
 def compilations(
     on_compile: Callable[[str | None], None] | None = None,
 ) -> Iterator[list[Compiled]]:
-    """What this process compiles while the context lasts, in a list that grows.
+    """Collect the compilations of this process in a list, while the context lasts.
 
-    ``on_compile`` is called with the kernel's name when compilation begins, and with None when it ends.
+    ``on_compile`` is called with the kernel's name at the start, and with None at the end.
 
     >>> @numba.njit
     ... def twice(x):
@@ -90,10 +90,10 @@ class _Listener(event.Listener):
             self.on_compile(_name(event))
 
     def on_end(self, event: Any) -> None:
-        if not self.begun:  # it began, in another thread, before this listener was there
+        if not self.begun:  # it started in another thread before this listener existed
             return
         seconds = time.perf_counter() - self.begun.pop()
-        if not self.begun:  # else a part of another
+        if not self.begun:  # otherwise it is part of another compilation
             types = ", ".join(map(str, event.data["args"]))
             self.found.append(Compiled(_name(event), types, seconds))
             if self.on_compile is not None:
@@ -105,5 +105,5 @@ def _name(event: Any) -> str:
 
 
 def processor() -> str:
-    """The processor that kernels are compiled for: only there will those kept on disk be used."""
+    """The processor that kernels are compiled for; other processors do not use its cache entries."""
     return os.environ.get("NUMBA_CPU_NAME") or str(binding.get_host_cpu_name())

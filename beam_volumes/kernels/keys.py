@@ -1,8 +1,8 @@
-"""Unsigned integers that order as values do: one compiled kernel for all types of a width, and no NaNs in it.
+"""Unsigned integers in the order of values, so one compiled kernel serves all types of a width, without NaN.
 
-*Keys* order as the values; of floats the highest bit is the sign, and negative ones are backwards.
-*Rivals* are keys of which the largest is asked for, be it the maximum or the minimum, and NaN is above all.
-Functions here are for compiled code.
+*Keys* are in the order of the values; for floats the highest bit is the inverted sign, and negative ones are
+reversed. *Order keys* are in the order of an extremum: it has the largest key, for minima and maxima alike,
+and NaN is above all. These functions are for compiled code.
 """
 
 import numpy as np
@@ -14,17 +14,17 @@ from beam_volumes.kernels.jit import owning_nothing
 
 
 def as_unsigned(lines):
-    """A view of the bits of values, as unsigned integers of their width."""
+    """A view of values as unsigned integers of their width."""
     raise NotImplementedError("only inside compiled code")
 
 
 def empty_keys(rows, width, like):
-    """An array of unsigned integers as wide as the values of ``like``."""
+    """An array of unsigned integers with the width of the values of ``like``."""
     raise NotImplementedError("only inside compiled code")
 
 
 def to_keys(row, keys):
-    """Write unsigned integers that order as the values of ``row`` do."""
+    """Write unsigned integers in the order of the values of ``row``."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -34,7 +34,7 @@ def from_keys(keys, row):
 
 
 def to_order_key(given, like, is_max):
-    """Of the bits of a value the unsigned integer of which the extremum has the largest, NaN above all.
+    """Convert a value's bits to an unsigned integer that is largest for the extremum, with NaN above all.
 
     ``like`` is an array of the values' type.
     """
@@ -42,17 +42,15 @@ def to_order_key(given, like, is_max):
 
 
 def from_order_key(given, like, is_max):
-    """The inverse of `to_order_key`; of NaN, the bits of ``np.nan``."""
+    """The inverse of `to_order_key`; NaN gives the bits of ``np.nan``."""
     raise NotImplementedError("only inside compiled code")
 
 
 class _Bits:
-    """Of a type, as unsigned integers of its width.
+    """Bit patterns of a type.
 
-    ``unsigned``: type.
-    ``sign``, ``highest``, unsigned: the sign's bit, and all bits.
-    ``shift``, unsigned: the bits in which an integer and its key differ.
-    ``infinity``, ``nan``, unsigned: of floats.
+    ``sign`` and ``highest`` (all bits), ``shift`` (the bits in which integers and their keys differ), and
+    ``infinity`` and ``nan`` of floats.
     """
 
     def __init__(self, dtype):
@@ -150,7 +148,7 @@ def _from_order_key_for(given, like, is_max):
 
 
 def _reversed(of):
-    """For integers there and back are the same."""
+    """For integers, both directions are the same."""
     shift, highest = of.shift, of.highest
 
     def reverse(given, like, is_max):

@@ -1,21 +1,20 @@
-"""Rows of ring buffers: what every neighbourhood kernel works on.
+"""Rows of ring buffers, the input of all neighbourhood kernels.
 
-All of them share one calling convention::
+The kernels share one calling convention::
 
     kernel(src, out, y0, y1, nx, *parameters)
 
-``src`` and ``out`` are `Rows`. Output voxel ``(k, y, x)`` is
-``out.lines[out.firsts[k] + y, out.left + x]``, computed for ``y0 <= y < y1`` and ``0 <= x < nx``;
-nothing else of ``out`` is touched. Tap ``(tz, ty, tx)`` of that voxel is
-``src.lines[src.firsts[k + tz] + y + ty, src.left + x + tx]``: there is one of ``src.firsts`` per
-input slice, and whatever lies beyond the volume's edges is already in the ring.
+``src`` and ``out`` are `Rows`. Output voxel ``(k, y, x)`` is ``out.lines[out.firsts[k] + y, out.left + x]``,
+computed for ``y0 <= y < y1`` and ``0 <= x < nx``; the rest of ``out`` is not changed. Offset ``(tz, ty, tx)``
+of that voxel is ``src.lines[src.firsts[k + tz] + y + ty, src.left + x + tx]``. There is one element of
+``src.firsts`` per input slice. Voxels beyond the volume's edges are already in the ring.
 
-A kernel makes many views of rows, and each counts a reference: what does so for each row is a
-`beam_volumes.kernels.jit.row_kernel`, which is given its scratch.
+A kernel makes many views of rows, with reference counting for each. Functions that do this for every row use
+`beam_volumes.kernels.jit.row_kernel` and receive their scratch arrays.
 
-Rows are contiguous, so the inner loops are plain loops over 1-D arrays that LLVM vectorises. Such
-a loop must not write one of several arrays it reads under two names: that fails LLVM's overlap
-check and falls back to scalar code.
+Rows are contiguous, so inner loops are plain loops over 1-D arrays, which LLVM vectorizes. Such a loop must
+not write an array that it reads under another name: this fails LLVM's overlap check and falls back to scalar
+code.
 """
 
 from typing import NamedTuple
@@ -31,16 +30,16 @@ from beam_volumes.kernels.jit import kernel, owning_nothing, row_kernel
 class Rows(NamedTuple):
     """Some slices of a ring buffer, each as a stack of rows.
 
-    Of one type for each dtype, so that a kernel is compiled for it once: make it with `rows_of`.
+    `rows_of` makes one type for each dtype, so kernels are compiled once for it.
     """
 
-    lines: np.ndarray  #: 2-D array. All rows of the ring, C-contiguous.
-    firsts: np.ndarray  #: int64. Where in ``lines`` row 0 of each slice is.
-    left: int  #: The column in which rows begin.
+    lines: np.ndarray  #: 2-D array with all rows of the ring, C-contiguous.
+    firsts: np.ndarray  #: int64. The index in ``lines`` of row 0 of each slice.
+    left: int  #: The first column of rows.
 
 
 def rows_of(ring: np.ndarray, slots: np.ndarray, y: int, x: int) -> Rows:
-    """The slices in some slots of a ring, from row ``y`` and column ``x`` on; no copy.
+    """A view of the slices in some slots of a ring, from row ``y`` and column ``x`` on.
 
     >>> ring = np.arange(24).reshape(3, 2, 4)
     >>> rows = rows_of(ring, np.array([2, 0]), 1, 3)
@@ -52,7 +51,7 @@ def rows_of(ring: np.ndarray, slots: np.ndarray, y: int, x: int) -> Rows:
 
 
 def as_bytes(rows):
-    """The same rows; of bool as uint8 0/1. Call it inside a kernel."""
+    """The same rows, with bool as uint8; only for compiled code."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -66,9 +65,9 @@ def _as_bytes(rows):
 def strided(array, writeable=False):
     """An array of two or three axes as ``voxels, z, y``: ``[k, j, i]`` is ``voxels[k * z + j * y + i]``.
 
-    Of one type for each dtype, be the array part of a larger one or not: a kernel is compiled for it
-    once. A view, unless the array is turned around or not contiguous along x; what is to be written to
-    must not be.
+    The type depends only on the dtype, also for parts of larger arrays, so kernels are compiled once. The
+    result is a view, unless the array has negative strides or is not contiguous along x; ``writeable``
+    requires a view.
     """
     item = array.itemsize
     steps = array.strides[:-1]
@@ -94,7 +93,7 @@ def copy_row(src, out):
 
 @row_kernel
 def has_nan(row):
-    """Whether a row holds a NaN; never true of integers."""
+    """Whether a row contains a NaN; never true for integers."""
     found = False
     for x in range(row.size):
         found |= row[x] != row[x]
@@ -102,7 +101,7 @@ def has_nan(row):
 
 
 def is_negative(value):
-    """Whether a number has a minus sign, as -0.0 does. Call it inside a kernel."""
+    """Whether a number has a minus sign, also -0.0; only for compiled code."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -116,7 +115,7 @@ def _is_negative(value):
 
 
 def signed_zero(value, negative):
-    """A number, or if it is a zero, -0.0 where ``negative`` and 0.0 elsewhere. Call it inside a kernel."""
+    """A number, or a zero with the sign ``negative``; only for compiled code."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -129,7 +128,7 @@ def _signed_zero(value, negative):
 
 
 def has_unordered(row):
-    """Whether a row holds a NaN, and whether a -0.0: what comparisons do not order. Never of integers."""
+    """Whether a row contains a NaN, and whether a -0.0, which comparisons do not order."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -153,7 +152,7 @@ def _has_unordered(row):
 
 @kernel
 def box_has_unordered(rows, y0, y1, nx):
-    """`has_unordered` of all slices in rows ``y0:y1`` and the first ``nx`` columns."""
+    """`has_unordered` for all slices in rows ``y0:y1`` and the first ``nx`` columns."""
     lines = as_bytes(rows).lines
     nan = minus = False
     for first in rows.firsts:
@@ -173,9 +172,9 @@ def count_negative(row, counts):
 
 @row_kernel
 def order_zeros(out, counts, rank):
-    """Give zeros of some rank the sign that they have where -0.0 comes before 0.0.
+    """Set the signs of zeros of a rank, for an order with -0.0 before 0.0.
 
-    Of the voxels that each is taken from ``counts`` have a minus sign.
+    ``counts`` are the numbers of voxels with a minus sign under each footprint.
     """
     for x in range(out.size):
         out[x] = signed_zero(out[x], counts[x] > rank)
@@ -198,17 +197,14 @@ def write_nan(flags, out):
 
 @kernel
 def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
-    """Fill what lies around the rows ``r0:r1`` and columns ``c0:c1`` of some slots.
+    """Fill the margins around rows ``r0:r1`` and columns ``c0:c1`` of some slots.
 
-    Columns first, in the rows that are there; then whole rows, corners included, from rows that are
-    complete by then. So a corner is padded along x, then along y.
+    Columns are filled first, in existing rows; then whole rows with their corners. So a corner is padded
+    along x, then along y.
 
-    ``ring``, 3-D array: slots, rows, columns.
-    ``slots``, int64: which slots to fill.
-    ``r0``, ``r1``, ``c0``, ``c1``: what is valid before.
-    ``row_map``, ``col_map``, int64: for every row and column of the ring the one, of the valid ones,
-    that it repeats, or -1 for the constant. Entries of valid rows and columns are not looked at.
-    ``cval``, scalar of the ring's dtype: the constant.
+    ``ring`` has slots, rows, columns. ``slots``, int64, are the slots to fill. ``row_map`` and ``col_map``,
+    int64, are for every row and column of the ring the valid one that it repeats, or -1 for the constant
+    ``cval``, a scalar of the ring's dtype. Entries of valid rows and columns are not used.
     """
     rows, cols = ring.shape[1], ring.shape[2]
     for slot in slots:

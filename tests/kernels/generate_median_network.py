@@ -1,14 +1,13 @@
 """Write the median network of the package: ``python -m tests.kernels.generate_median_network``.
 
-A 3 x 3 x 3 block sorted along z, then y, then x stays sorted along all three. Of its 27 values
-only 19 can then be the median: one with at least 14 values on its low (or high) side cannot. A
-sorting network on those 19 is pruned twice: of comparisons that the order already decides, and of
-outputs that the median does not need. How much goes depends on which value enters where; a seeded
-random search finds an order that leaves 70 minima and maxima.
+A 3 x 3 x 3 block that is sorted along z, then y, then x is sorted along all three. Only 19 of its 27 values
+can be the median: a value with at least 14 values on its low (or high) side cannot. A sorting network for
+these 19 is pruned twice: comparisons that the order already decides, and outputs that the median does not
+need. The result depends on which value enters where. A seeded random search finds an order with 70 minima and
+maxima.
 
-Deciding and checking is exact by the 0-1 principle: a network that is right for every block of 0s
-and 1s is right. Sorted ones are the 980 plane partitions in a 3 x 3 x 3 box, one bit each of a
-Python integer.
+Pruning and checking is exact by the 0-1 principle: a network that is correct for every block of 0s and 1s is
+correct. The sorted blocks are the 980 plane partitions in a 3 x 3 x 3 box, each a bit of a Python integer.
 """
 
 import itertools
@@ -76,10 +75,10 @@ COMPARATORS = batcher(len(CANDIDATES))
 
 
 def pruned(order):
-    """What is left of the network if ``order`` is what enters: (cost, steps).
+    """Prune the network with inputs in ``order``; return its cost and steps.
 
-    A step is (wire a, wire b, needed outputs), needed being 0 for a mere exchange, else 1 for the
-    minimum, plus 2 for the maximum.
+    A step is (wire a, wire b, needed outputs): 0 for a mere exchange, 1 for the minimum, plus 2 for the
+    maximum.
     """
     wires = [COLUMNS[cell] for cell in order]
     steps = []
@@ -101,7 +100,7 @@ def pruned(order):
 
 
 def search(seed, tries=6000):
-    """A good order of the candidates, by exchanging a few of them at random."""
+    """Find a good order of the candidates by random exchanges."""
     rng = random.Random(seed)
     order = sorted(CANDIDATES, key=lambda cell: (sum(cell), cell))
     cost = pruned(order)[0]

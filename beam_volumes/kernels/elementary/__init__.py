@@ -1,1 +1,1 @@
-"""Functions of one voxel with the same bits on every machine: exponentials, logarithms, angles."""
+"""Functions of single voxels with the same bits on every machine: exponentials, logarithms, angles."""

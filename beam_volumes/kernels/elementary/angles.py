@@ -1,8 +1,8 @@
 """Sines, tangents and their inverses of float64, with the same bits on every machine.
 
-As `beam_volumes.kernels.elementary.exp_log`: IEEE ``+ - * /``, square roots and operations on bits alone. The
-approximations are those of FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors below 1 ulp; large
-angles are reduced by as many bits of 2/pi as they need (M. Payne and R. Hanek, 1983).
+Like `beam_volumes.kernels.elementary.exp_log`, they use only IEEE ``+ - * /``, square roots and bit
+operations. The approximations are from FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors below 1
+ulp. Large angles are reduced with as many bits of 2/pi as necessary (M. Payne and R. Hanek, 1983).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from beam_volumes.kernels.jit import kernel
 
 
 def _two_over_pi(words: int) -> np.ndarray:
-    """A word of zeros, and the first ``64 * words`` bits of 2/pi."""
+    """The first ``64 * words`` bits of 2/pi, after a word of zeros."""
     bits = 64 * words + 64
-    # pi by Machin's formula, in integers
+    # pi by Machin's formula in integers
     one = 1 << (bits + 16)
 
     def arctan_of_inverse(n: int) -> int:
@@ -50,13 +50,13 @@ def _sum_in_two(a, b):
 
 @kernel
 def reduced(x):
-    """``(n, hi, lo)`` with ``x = n pi/2 + hi + lo`` modulo 2 pi, |hi| <= pi/4: for a finite x."""
+    """``(n, hi, lo)`` with ``x = n pi/2 + hi + lo`` modulo 2 pi and |hi| <= pi/4, for finite x."""
     if abs(x) <= 0.7853981633974483:
         return 0, x, 0.0
     if abs(x) > 1000000.0:
         return _reduced_large(x)
     n = np.floor(x * 6.36619772367581382433e-01 + 0.5)
-    # pi/2 in three parts of 33 bits, whose products are exact, and the rest
+    # pi/2 in three parts of 33 bits with exact products, and the remainder
     first = x - n * 1.57079632673412561417e00
     hi, lo = _sum_in_two(first, -(n * 6.07710050630396597660e-11))
     hi, more = _sum_in_two(hi, -(n * 2.02226624871116645580e-21))
@@ -71,7 +71,7 @@ def _reduced_large(x):
     negative = bits < 0
     e = ((bits >> 52) & 2047) - 1075  # abs(x) == m * 2**e
     m = np.uint64((bits & np.int64(0xFFFFFFFFFFFFF)) | np.int64(0x10000000000000))
-    # Bits of 2/pi before e - 2 make multiples of 4: the next 192 are taken.
+    # Bits of 2/pi before e - 2 contribute multiples of 4; use the next 192.
     p = e - 2 + 64
     word, off = p >> 6, np.uint64(p & 63)
     w0, w1, w2, w3 = _BITS[word], _BITS[word + 1], _BITS[word + 2], _BITS[word + 3]
@@ -93,7 +93,7 @@ def _reduced_large(x):
     f1 = (a1 << np.uint64(2)) | (a2 >> np.uint64(62))
     f2 = a2 << np.uint64(2)
     sign = 1.0
-    if f0 >> np.uint64(63):  # more than half: from the next quarter back
+    if f0 >> np.uint64(63):  # more than half: use the next quarter turn
         n, sign = n + 1, -1.0
         f0, f1, f2 = ~f0, ~f1, ~f2
     shift = 0
@@ -102,7 +102,7 @@ def _reduced_large(x):
         f1 = (f1 << np.uint64(1)) | (f2 >> np.uint64(63))
         f2 = f2 << np.uint64(1)
         shift += 1
-    # 53 bits and the 53 after them
+    # the upper 53 bits, and the next 53
     high = np.float64(f0 >> np.uint64(11))
     rest = ((f0 & np.uint64(2047)) << np.uint64(42)) | (f1 >> np.uint64(22))
     scale = np.int64((1023 - 53 - shift) << 52).view(np.float64)

@@ -1,11 +1,11 @@
 """exp, log and Gaussian weights with the same bits on every machine.
 
-libm and numpy's SIMD loops differ in the last bit between CPUs and versions. These use only IEEE
-``+ - * /`` and operations on bits, which have one answer everywhere; without fastmath LLVM neither
-reorders nor contracts them, so that vectorised and scalar code agree.
+libm and numpy's SIMD loops differ in the last bit between CPUs and versions. These functions use only IEEE
+``+ - * /`` and bit operations, which are exact by definition. Without fastmath, LLVM neither reorders nor
+contracts them, so vectorized and scalar code agree.
 
-The approximations are those of FreeBSD's msun (fdlibm, Sun Microsystems 1993; error below 1 ulp),
-arranged without branches so that loops vectorise.
+The approximations are from FreeBSD's msun (fdlibm, Sun Microsystems 1993; error below 1 ulp), rewritten
+without branches to vectorize.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from beam_volumes.kernels.jit import kernel
 _LN2_HI = 6.93147180369123816490e-01  # the low 32 bits are zero: k * _LN2_HI is exact
 _LN2_LO = 1.90821492927058770002e-10
 _INV_LN2 = 1.44269504088896338700
-_ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer in the low bits
-_EXP_MAX = 709.782712893383973096  # beyond: inf
-_EXP_MIN = -745.13321910194110842  # beyond: 0
+_ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it moves the nearest integer to the low bits
+_EXP_MAX = 709.782712893383973096  # inf above
+_EXP_MIN = -745.13321910194110842  # 0 below
 
 _P1 = 1.66666666666666019037e-01
 _P2 = -2.77777777770155933842e-03
@@ -40,7 +40,7 @@ _L6 = 1.531383769920937332e-01
 _L7 = 1.479819860511658591e-01
 
 _MANTISSA = (1 << 52) - 1
-_SQRT_HALF = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2): mantissas are taken from [sqrt(1/2), sqrt(2))
+_SQRT_HALF = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2): mantissas are in [sqrt(1/2), sqrt(2))
 _ONE = 0x3FF0000000000000
 
 
@@ -61,7 +61,7 @@ def exp_value(x):
     t = r * r
     c = r - t * (_P1 + t * (_P2 + t * (_P3 + t * (_P4 + t * _P5))))
     y = 1.0 - ((lo - (r * c) / (2.0 - c)) - hi)
-    # 2**k in two exact halves, so that a subnormal result is rounded once
+    # 2**k as two exact factors, so a subnormal result is rounded once
     n = np.float64(shifted).view(np.int64) - np.float64(_ROUND).view(np.int64)
     half = n >> 1
     y = y * np.int64((half + 1023) << 52).view(np.float64)
@@ -82,7 +82,7 @@ def log_value(x):
     subnormal = x < 2.2250738585072014e-308
     bits = np.float64(x * 18014398509481984.0 if subnormal else x).view(np.int64)
     bits += np.int64(_ONE - _SQRT_HALF)
-    # the exponent as a float without a conversion that few CPUs vectorise
+    # convert the exponent to float without an instruction that few CPUs vectorize
     exponent = (bits >> 52) - 1023 - (54 if subnormal else 0)
     k = np.int64(exponent + np.float64(_ROUND).view(np.int64)).view(np.float64) - _ROUND
     f = np.int64((bits & _MANTISSA) + _SQRT_HALF).view(np.float64) - 1.0
@@ -99,11 +99,11 @@ def log_value(x):
 
 
 def few(function, values: Sequence[float]) -> list[float]:
-    """``exp_value`` or ``log_value`` of a few numbers, interpreted: the same operations, and the same bits.
+    """``exp_value`` or ``log_value`` of a few numbers, with the same bits, but interpreted.
 
-    To load the first kernel takes half a second, which a plan need not wait for.
+    Loading the first kernel takes half a second, which plans avoid.
     """
-    interpreted = getattr(function, "py_func", function)  # numba may be told to compile nothing
+    interpreted = getattr(function, "py_func", function)  # numba's compiler may be disabled
     with np.errstate(all="ignore"):
         return [float(interpreted(value)) for value in values]
 
@@ -125,15 +125,12 @@ def _log_rows(src, pitch, out, out_pitch, rows, cols):
 
 
 def exp(src: np.ndarray, out: np.ndarray) -> None:
-    """``out[...] = exp(src)`` on 2-D views, computed in float64 and rounded to ``out``'s dtype.
-
-    ``src`` is of any real dtype, ``out`` of a float dtype; they may be the same array.
-    """
+    """``out[...] = exp(src)`` for 2-D views, computed in float64 and rounded to ``out``'s dtype."""
     _apply(_exp_rows, src, out)
 
 
 def log(src: np.ndarray, out: np.ndarray) -> None:
-    """``out[...] = log(src)`` on 2-D views; see `exp`. Negative numbers give NaN, zero ``-inf``."""
+    """``out[...] = log(src)`` for 2-D views, like `exp`. Negative numbers give NaN, and zero ``-inf``."""
     _apply(_log_rows, src, out)
 
 
@@ -147,18 +144,18 @@ def _apply(rows_kernel, src: np.ndarray, out: np.ndarray) -> None:
     if out.dtype == np.float16 or not np.may_share_memory(target, out):
         target, target_pitch = np.empty(out.size, np.float64), out.shape[1]
         rows_kernel(flat, pitch, target, target_pitch, *out.shape)
-        with np.errstate(over="ignore"):  # exp of a float16 may well be infinite
+        with np.errstate(over="ignore"):  # exp of a float16 is often infinite
             out[...] = target.reshape(out.shape)
     else:
         rows_kernel(flat, pitch, target, target_pitch, *out.shape)
 
 
 def flat_rows(view: np.ndarray) -> tuple[np.ndarray, int]:
-    """The memory of a 2-D view as one contiguous array, and the distance between its rows in it.
+    """The memory of a 2-D view as one contiguous array, and the distance between its rows.
 
-    Row ``y`` is ``flat[y * pitch : y * pitch + cols]``. A kernel that indexes so sees unit stride,
-    which vectorises, and one array type whatever the view was cut from, which compiles once. A view
-    whose rows are not contiguous is copied.
+    Row ``y`` is ``flat[y * pitch : y * pitch + cols]``. Kernels with this index have unit stride, so they
+    vectorize, and one array type for all views, so they are compiled once. A view with rows that are not
+    contiguous is copied.
     """
     rows, cols = view.shape
     if view.size == 0:
@@ -173,15 +170,11 @@ def flat_rows(view: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
-    """Weights of a 1-D Gaussian or its derivative, for correlation.
+    """Weights of a 1-D Gaussian with standard deviation ``sigma``, or of its derivative of an ``order``.
 
-    The same numbers to 1e-15 as ``scipy.ndimage.gaussian_filter1d`` passes to ``correlate1d`` (its
-    ``_gaussian_kernel1d``, reversed), but the same bits on every machine: our `exp`, and sums that
-    do not depend on BLAS or SIMD.
-
-    ``sigma``: standard deviation in voxels, > 0.
-    ``radius``: the weights number ``2 * radius + 1``.
-    ``order``: of the derivative; 0 is the Gaussian itself, whose weights sum to one.
+    The ``2 * radius + 1`` weights are for correlation. They agree to 1e-15 with the reversed
+    ``_gaussian_kernel1d`` of ``scipy.ndimage.gaussian_filter1d``, and have the same bits on every machine:
+    `exp` is our own, and the sums do not depend on BLAS or SIMD.
     """
     if order < 0 or radius < 0:
         raise ValueError(f"order {order} and radius {radius} of a Gaussian must not be negative")
@@ -190,7 +183,7 @@ def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
     phi = few(exp_value, [-0.5 / sigma2 * float(x * x) for x in xs])
     total = math.fsum(phi)
     phi = [p / total for p in phi]
-    # d/dx (q exp(p)) = (q' + q p') exp(p) with p' = -x / sigma2, on the coefficients of q
+    # d/dx (q exp(p)) = (q' + q p') exp(p) with p' = -x / sigma2, as coefficients of q
     q = [1.0] + [0.0] * order
     for _ in range(order):
         down = [(i + 1) * q[i + 1] for i in range(order)] + [0.0]

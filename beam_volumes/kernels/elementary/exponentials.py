@@ -1,7 +1,8 @@
 """Logarithms, hyperbolic functions and powers of float64, with the same bits on every machine.
 
-As `beam_volumes.kernels.elementary.exp_log`: IEEE ``+ - * /``, square roots and operations on bits alone. The
-approximations are those of FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors of 1 to 2 ulp at most.
+Like `beam_volumes.kernels.elementary.exp_log`, they use only IEEE ``+ - * /``, square roots and bit
+operations. The approximations are from FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors of at most
+2 ulp.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _L7 = 1.479819860511658591e-01
 
 @kernel
 def high_part(x):
-    """The float64 with the lower half of its bits cleared: a product of two of these is nearly exact."""
+    """Clear the lower half of a float64's bits; products of such numbers are nearly exact."""
     return np.int64(np.float64(x).view(np.int64) & _HIGH).view(np.float64)
 
 
 @kernel
 def product_in_two(a, b):
-    """``a * b`` and what it was rounded by (T. Dekker, 1971)."""
+    """``a * b`` and its rounding error (T. Dekker, 1971)."""
     p = a * b
     c = a * 134217729.0
     a1 = c - (c - a)
@@ -74,7 +75,7 @@ def _split(x):
 
 @kernel
 def _series(f):
-    """``log(1 + f) - f + f*f/2``, nearly: https://netlib.org/fdlibm/e_log.c."""
+    """An approximation of ``log(1 + f) - f + f*f/2``: https://netlib.org/fdlibm/e_log.c."""
     s = f / (2.0 + f)
     z = s * s
     w = z * z
@@ -85,7 +86,7 @@ def _series(f):
 
 @kernel
 def _log_of_base(x, inv_hi, inv_lo, step_hi, step_lo):
-    """log to a base of which ``inv`` is 1/ln(base) and ``step`` log(2), each of a high and a low part."""
+    """Logarithm to a base: ``inv`` is 1/ln(base) and ``step`` is log(2), each in a high and a low part."""
     if x != x:
         return np.nan
     if x == 0.0:
@@ -144,7 +145,7 @@ def log1p_value(x):
     if not -0.2928932188134524 < x < 0.41421356237309503:
         u = 1.0 + x
         k, m = _split(u)
-        # What was lost in 1 + x.
+        # The rounding error of 1 + x.
         c = (1.0 - (u - x) if k >= 2.0 else x - (u - 1.0)) / u if k < 54.0 else 0.0
         f = m - 1.0
     half = 0.5 * f * f
@@ -202,13 +203,13 @@ def expm1_value(x):
 
 @kernel
 def _half_exp(x):
-    """``exp(x) / 2`` where that is finite, though exp(x) may not be."""
+    """``exp(x) / 2`` where it is finite, even if exp(x) is not."""
     return (
         exp_value(x) * 0.5
         if x < 709.0
         else exp_value(x - 2.0 * 0.6931471803691238)
         * (
-            # 2 ln 2 is taken in two parts: the first is exact.
+            # Subtract 2 ln 2 in two parts; the first one is exact.
             2.0 * (1.0 - 2.0 * _LN2_LO)
         )
     )
@@ -257,7 +258,7 @@ def tanh_value(x):
         return sign
     if a > 0.5493061443340549:
         return sign * (1.0 - 2.0 / (expm1_value(2.0 * a) + 2.0))
-    # t / (t + 2), with what rounding the sum and the quotient took
+    # t / (t + 2), with the rounding errors of the sum and the quotient
     t = expm1_value(2.0 * a)
     below = t + 2.0
     y = t / below
@@ -267,14 +268,14 @@ def tanh_value(x):
 
 @kernel
 def power_value(x, y):
-    """``x**y`` with C's rules for what is not finite: https://netlib.org/fdlibm/e_pow.c."""
+    """``x**y`` with C's rules for infinities and NaN: https://netlib.org/fdlibm/e_pow.c."""
     x, y = np.float64(x), np.float64(y)
     if y == 0.0 or x == 1.0:
         return 1.0
     if x != x or y != y:
         return np.nan
     ax, ay = abs(x), abs(y)
-    # Of whole numbers: 1 for odd ones, 2 for even ones.
+    # Integers: 1 if odd, 2 if even.
     whole = 0
     if ay >= 9007199254740992.0:
         whole = 2
@@ -341,7 +342,7 @@ def power_value(x, y):
 
 @kernel
 def _log2_in_two(ax):
-    """``log2(ax)`` as a sum of two float64: 1 < ax or ax < 1, finite, above 0."""
+    """``log2(ax)`` as a sum of two float64, for finite ax above 0 other than 1."""
     n = np.int64(0)
     if ax < 2.2250738585072014e-308:
         ax *= 9007199254740992.0

@@ -1,6 +1,6 @@
-"""Elementwise functions by the names that numpy has for them, with the same bits on every machine.
+"""Elementwise functions under numpy's names, with the same bits on every machine.
 
-Each is compiled once, for float64: other dtypes are computed in it and rounded.
+They are compiled for float64; other dtypes are converted and rounded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_volumes.kernels.elementary import angles, exponentials
 
-#: By name; each is called with flat arrays of float64, the last of which gets the result.
+#: By name. Arguments are flat arrays of float64; the last one receives the result.
 FUNCTIONS: dict[str, Callable[..., None]] = {
     "log10": exponentials.log10_of,
     "log2": exponentials.log2_of,
@@ -33,10 +33,9 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 
 
 def apply(name: str, operands: Sequence[Any], out: np.ndarray) -> None:
-    """Write one of `FUNCTIONS` of arrays of one shape, or of numbers.
+    """Write one of `FUNCTIONS` of arrays of one shape, or of numbers, to ``out``, which may be an operand.
 
-    ``operands``: of any real dtype.
-    ``out``: of the arrays' shape. It may be one of them. A NaN is written as ``np.nan``.
+    A NaN is written as ``np.nan``.
 
     >>> out = np.empty(3, np.float32)
     >>> apply("power", [np.array([1, 2, 3], "u1"), 0.5], out)

@@ -1,8 +1,8 @@
-"""Operations on two floats, where numpy's loops leave bits to chance.
+"""Operations on two floats with results that do not depend on numpy's loops.
 
-A sum of two NaNs is one of them, and a maximum of 0.0 and -0.0 either: which, depends on whether a voxel
-falls into a loop of vectors or behind it, and so on where rows begin. Here a NaN made of two is
-``np.nan``, and -0.0 is less than 0.0.
+The sum of two NaNs in numpy is either of them, and the maximum of 0.0 and -0.0 is either zero. It depends on
+whether a vectorized loop or its remainder handles the voxel, so on where rows begin. Here a NaN of two NaNs
+is ``np.nan``, and -0.0 is less than 0.0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
 
-#: By the name that numpy has for them.
+#: By numpy's name.
 FUNCTIONS = {
     "add": 0,
     "subtract": 1,
@@ -25,16 +25,15 @@ FUNCTIONS = {
     "fmin": 6,
     "fmax": 7,
 }
-#: Voxels of which copies are made at a time where dtypes differ, or a row.
+#: Voxels, or a row, that are converted at a time if dtypes differ.
 COPIED = 1 << 13
 
 
 def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Write one of `FUNCTIONS` of two arrays.
+    """Write one of `FUNCTIONS` of two arrays, or of an array and a number.
 
-    ``a``, ``b``: of the shape of ``out``, or of one number; taken in the dtype of ``out``.
-    ``out``, floats (rows, columns): neither of the two. Half precision is computed in float32 and
-    rounded.
+    ``out`` has floats (rows, columns) and is neither operand. Operands are converted to its dtype; half
+    precision is computed in float32 and rounded.
     """
     kind = FUNCTIONS[name]
     real = kernel_dtype(out.dtype)
@@ -58,7 +57,7 @@ def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 
 def _taken(x: np.ndarray, like: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rows in the dtype of others; a number is one row for all."""
+    """Rows in the dtype of ``like``; a number is one row for all."""
     return (
         _flat(x.astype(like.dtype, copy=False))
         if x.ndim
@@ -67,7 +66,7 @@ def _taken(x: np.ndarray, like: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _flat(view: np.ndarray) -> tuple[np.ndarray, int]:
-    """`flat_rows`, in a tenth of the time: a block is short."""
+    """`flat_rows`, ten times faster, since blocks are short."""
     if view.flags.c_contiguous:
         return view.reshape(-1), view.shape[1]
     whole, (down, along) = view.base, view.strides
@@ -77,12 +76,12 @@ def _flat(view: np.ndarray) -> tuple[np.ndarray, int]:
         return flat_rows(view)
     start = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     stop = start + (view.shape[0] - 1) * down + view.shape[1] * along
-    bytes_of = whole.reshape(-1).view(np.uint8)  # rings are parts of a piece of memory
+    bytes_of = whole.reshape(-1).view(np.uint8)  # rings share memory
     return bytes_of[start:stop].view(view.dtype), down // along
 
 
 def one_nan_of(out: np.ndarray) -> None:
-    """Give every NaN of a 2-D view of floats the bits of ``np.nan``."""
+    """Set every NaN of a 2-D view of floats to the bits of ``np.nan``."""
     if out.dtype == np.float16:
         out[np.isnan(out)] = np.nan
     else:
@@ -116,7 +115,7 @@ def _row(a, b, out, kind):
 
 @row_kernel
 def _arithmetic(a, b, out, kind):
-    """Returns whether there is a NaN."""
+    """Return whether there is a NaN."""
     found = False
     if kind == 0:
         for x in range(out.size):
@@ -143,7 +142,7 @@ def _arithmetic(a, b, out, kind):
 
 @row_kernel
 def _extremum(a, b, out, is_max):
-    """Right where there is no NaN; returns whether there is one."""
+    """Write the extremum, correct without NaN; return whether there is a NaN."""
     found = False
     if is_max:
         for x in range(out.size):

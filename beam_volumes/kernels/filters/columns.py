@@ -1,7 +1,7 @@
-"""Minimum or maximum over a small footprint that is made of columns, as a ball's is.
+"""Minimum or maximum over a small footprint of columns, such as a ball.
 
-A column is the taps of one (ty, tx). If it has no gaps, and of any two columns one lies within the other
-along z, all of them are extrema over slices that grow into one another: found once, in whole tiles.
+A column is the set of offsets with one (ty, tx). If columns have no gaps and are nested along z, they are
+extrema over growing ranges of slices. Each range is computed once, for whole tiles.
 """
 
 from __future__ import annotations
@@ -16,35 +16,33 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import as_unsigned, from_order_key
 from beam_volumes.kernels.rows import as_bytes
 
-#: As many rows of tables does one loop read.
+#: The largest number of rows of tables in one loop.
 MAX_PARTS = 16
-#: Of more, tables leave the caches.
+#: More slices exceed the caches.
 MAX_SLICES = 9
-#: Rows and columns worked on together.
+#: Rows and columns of a tile.
 TILE_ROWS, TILE_COLUMNS = 32, 512
 
 
 class Columns(NamedTuple):
-    """A footprint taken apart for `extremum_of_columns`."""
+    """A decomposed footprint for `extremum_of_columns`."""
 
-    #: int64 (n, 2). First and last slice of runs along z: one slice, and then at most one
-    #: more at each end.
+    #: int64 (n, 2). First and last slice of runs along z: one slice, then at most one more at
+    #: each end.
     levels: np.ndarray
-    #: int64. Those of runs along x of what is found for the last level: 1, and each at most
-    #: three times as long as the one before.
+    #: int64. Lengths of runs along x over the last level: 1, then each at most three times the
+    #: previous length.
     lengths: np.ndarray
-    #: int64 (m, 3). Which table, ty and tx. Tables are slices, levels but the first, and runs
+    #: int64 (m, 3). Table, ty and tx. Tables are slices, levels except the first, and runs
     #: longer than 1.
     parts: np.ndarray
 
 
 def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
-    """A footprint in a box of so many slices as columns, or None.
+    """Decompose a footprint in a box with ``deep`` slices; None if it has other columns or too many parts.
 
-    None if it is not made of them, or of too many parts or slices.
-
-    The most frequent run along z is the last level: columns that have it or more are put together to
-    runs along x, and what the higher ones have more are single voxels.
+    The most frequent run along z is the last level. Columns that contain it are combined to runs along x, and
+    the remaining offsets of longer columns are single voxels.
 
     >>> cross = np.argwhere(np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]]))
     >>> columns_of(cross, 1).parts.tolist()
@@ -61,9 +59,9 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
         return None
     if any(b[0] > a[0] or b[1] < a[1] for a, b in pairwise(runs)):
         return None
-    most = max(runs, key=list(ends.values()).count)
+    common = max(runs, key=list(ends.values()).count)
     levels = [(sum(runs[0]) // 2,) * 2]
-    for first, last in runs[: runs.index(most) + 1]:
+    for first, last in runs[: runs.index(common) + 1]:
         while levels[-1] != (first, last):
             levels.append((max(first, levels[-1][0] - 1), min(last, levels[-1][1] + 1)))
     table = {run: deep + i - 1 for i, run in enumerate(levels)}
@@ -71,10 +69,10 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     rows: list[list[int]] = []  # ty, first tx, length
     parts = []
     for (ty, tx), run in sorted(ends.items()):
-        if run in table and run != most:
+        if run in table and run != common:
             parts.append((table[run], ty, tx))
             continue
-        parts += [(tz, ty, tx) for tz in slices[ty, tx] if tz < most[0] or tz > most[1]]
+        parts += [(tz, ty, tx) for tz in slices[ty, tx] if tz < common[0] or tz > common[1]]
         if rows and rows[-1][0] == ty and sum(rows[-1][1:]) == tx:
             rows[-1][2] += 1
         else:
@@ -83,7 +81,7 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     for length in sorted({row[2] for row in rows}):
         while lengths[-1] < length:
             lengths.append(min(length, 3 * lengths[-1]))
-    tables = [table[most], *range(deep + len(levels) - 1, deep + len(levels) + len(lengths) - 2)]
+    tables = [table[common], *range(deep + len(levels) - 1, deep + len(levels) + len(lengths) - 2)]
     parts += [(tables[lengths.index(length)], ty, tx) for ty, tx, length in rows]
     if len(parts) > MAX_PARTS:
         return None
@@ -94,17 +92,14 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
 def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is_max):
     """Minimum or maximum over a footprint of columns.
 
-    Of a tile, all slices that a result sees are held. For a result, the extrema over each level's
-    slices grow from those of the level before; of the last level, tables of runs along x are made (the
-    chords of Urbach & Wilkinson 2008). One loop over rows of all these gives the result. Values of
-    any type are unsigned integers, of which the largest is asked for. Each loop writes one array: one
-    that writes three takes twice as long as three that write one, if these do not fit the nearest cache.
+    All input slices of a tile are kept as unsigned integers, and the extremum is the largest. For each
+    result, the extremum over a level's slices is computed from the level before. Tables of runs along x
+    follow for the last level (the chords of Urbach & Wilkinson 2008). One loop over rows of these tables
+    computes the result. Each loop writes one array: a loop that writes three arrays outside of the nearest
+    cache takes twice as long as three loops.
 
-    ``out`` has the type of ``src``, any of them.
-    ``levels``, ``lengths``, ``parts``: see `Columns`.
-    ``ly``, ``lx``: size of the footprint's box.
-    A voxel of a ball of radius 3, which has 123 taps, takes 28 loads and 6 stores, over the vector
-    width. Scratch: see `scratch_voxels`.
+    ``out`` has the type of ``src``, which may be any. ``ly`` and ``lx`` are the size of the footprint's box.
+    A ball of radius 3, with 123 offsets, takes 28 loads and 6 stores per voxel and vector.
     """
     src, out = as_bytes(src), as_bytes(out)
     lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
@@ -120,9 +115,9 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
             cols = min(wide, nx - left)
             pitch, size = cols + lx - 1, (rows + ly - 1) * (cols + lx - 1)
             for s in range(src.firsts.size):
-                held = s % deep * table
+                at_slice = s % deep * table
                 at = src.firsts[s] + top, src.left + left, rows + ly - 1, pitch
-                order_keys_of_tile(lines, at, tables[held : held + size], src.lines, is_max)
+                order_keys_of_tile(lines, at, tables[at_slice : at_slice + size], src.lines, is_max)
                 k = s - deep + 1
                 if k >= 0:
                     for tz in range(deep):
@@ -135,7 +130,7 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
 
 
 def scratch_voxels(columns: Columns, taps: tuple[int, int, int], rows: int, cols: int) -> int:
-    """What `extremum_of_columns` keeps, of so many rows and columns."""
+    """The scratch voxels of `extremum_of_columns` for a block of rows and columns."""
     tall, wide = min(rows, TILE_ROWS), min(cols, TILE_COLUMNS)
     table = (tall + taps[1] - 1) * (wide + taps[2] - 1) + 256
     return (taps[0] + len(columns.levels) + len(columns.lengths)) * table
@@ -143,7 +138,7 @@ def scratch_voxels(columns: Columns, taps: tuple[int, int, int], rows: int, cols
 
 @row_kernel
 def _grow(tables, bases, levels, deep, size):
-    """Of a result what it sees of the slices of each level; tells which table is the last of them."""
+    """Extrema over the slices of each level for one result; return the table of the last level."""
     last = levels[0, 0]
     for i in range(1, len(levels)):
         a, b, to = bases[levels[i, 0]], bases[levels[i, 1]], deep + i - 1
@@ -154,7 +149,7 @@ def _grow(tables, bases, levels, deep, size):
 
 @row_kernel
 def _table_runs(tables, before, bases, lengths, size):
-    """Of runs of each length, from those of the length before."""
+    """Extrema over runs of each length, from the previous length."""
     for i in range(1, lengths.size):
         step, to = lengths[i] - lengths[i - 1], bases[i - 1]
         a, b = before + min(step, lengths[i - 1]), before + step
@@ -173,7 +168,7 @@ def _largest_of_three(tables, a, b, c, to, size):
 
 @row_kernel
 def _find(tables, bases, parts, starts, results, at, like, is_max):
-    """The rows of a result."""
+    """Compute the rows of a result."""
     first, left, rows, cols, pitch = at
     for y in range(rows):
         for i in range(MAX_PARTS):

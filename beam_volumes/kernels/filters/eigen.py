@@ -1,11 +1,11 @@
 """Eigenvalues of a symmetric matrix at every voxel, with the same bits on every machine.
 
-Kernels of voxels are called as `beam_volumes.kernels.rows` says, but with several inputs::
+Kernels have the calling convention of `beam_volumes.kernels.rows`, but several inputs::
 
     kernel(matrix, out, y0, y1, nx, *parameters)
 
-``matrix`` has the six elements 00, 11, 22, 01, 02, 12, each of them `beam_volumes.kernels.rows.Rows`.
-Of 2 x 2 matrices the elements 00, 11 and 01 count.
+``matrix`` has the six elements 00, 11, 22, 01, 02, 12 as `beam_volumes.kernels.rows.Rows`; 2 x 2 matrices use
+00, 11 and 01.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
 
-#: Voxels worked on at a time: a fixed number, so that the compiler sees which memory is which.
+#: Voxels per step: a constant, so the compiler can distinguish memory areas.
 CHUNK = 128
-#: Polynomials in ``t * t``, the powers ascending, of ``cos(2/3 asin t)`` and of ``sin(2/3 asin t) / t`` for
-#: t * t up to 1/2: interpolated at Chebyshev's points, good to 6e-12.
+#: Polynomials in ``t * t``, in ascending powers, for ``cos(2/3 asin t)`` and ``sin(2/3 asin t) / t`` with
+#: t * t up to 1/2, interpolated at Chebyshev points to 6e-12.
 COSINE = (
     1.0000000000032363,
     -0.222222224083964,
@@ -49,16 +49,16 @@ SINE = (
     -0.12760752439498899,
     0.06743748982747395,
 )
-#: Rounds over the three off-diagonal elements; from the fourth on nothing changes in float64.
+#: Rounds over the three off-diagonal elements; four rounds suffice for float64.
 _SWEEPS = 5
 
 
 @row_kernel
 def _turn(work, p, q, pq, rp, rq):
-    """One Jacobi rotation of many matrices: the elements in rows ``pq`` become zero."""
+    """One Jacobi rotation of many matrices, which sets the elements in rows ``pq`` to zero."""
     for i in range(CHUNK):
         a, b, c = work[p, i], work[q, i], work[pq, i]
-        # tan of the angle: the smaller root of t**2 + 2 theta t - 1; of nothing to turn, 0.
+        # tan of the angle: the smaller root of t**2 + 2 theta t - 1, or 0 for diagonal matrices.
         theta = (b - a) / (c + c)
         size = abs(theta)
         t = 1.0 / (size + np.sqrt(theta * theta + 1.0))
@@ -77,12 +77,12 @@ def _turn(work, p, q, pq, rp, rq):
 
 @row_kernel
 def eigenvalues(work):
-    """The eigenvalues of 3 x 3 matrices, descending, into rows 0 to 2.
+    """The eigenvalues of 3 x 3 matrices, descending, in rows 0 to 2.
 
-    Cyclic Jacobi rotations (C. G. J. Jacobi 1846; W. Givens' order), a fixed number of them without
-    branches, so that many matrices are turned at once and equal matrices have equal eigenvalues.
+    A fixed number of cyclic Jacobi rotations (C. G. J. Jacobi 1846; W. Givens' order) without branches, so
+    many matrices are rotated at once and equal matrices have equal eigenvalues.
 
-    ``work``, float64 (6, CHUNK): rows are the elements 00, 11, 22, 01, 02, 12; all are overwritten.
+    ``work``, float64 (6, CHUNK): the elements 00, 11, 22, 01, 02, 12; all are overwritten.
     """
     for _ in range(_SWEEPS):
         _turn(work, 0, 1, 3, 4, 5)
@@ -99,7 +99,7 @@ def eigenvalues(work):
 
 @row_kernel
 def _polynomial(c, x):
-    """Of degree 11, by G. Estrin's scheme: few multiplications wait for others."""
+    """A polynomial of degree 11 by G. Estrin's scheme, in which few multiplications depend on others."""
     x2 = x * x
     low = (c[0] + c[1] * x) + (c[2] + c[3] * x) * x2
     middle = (c[4] + c[5] * x) + (c[6] + c[7] * x) * x2
@@ -110,14 +110,13 @@ def _polynomial(c, x):
 
 @row_kernel
 def _roots(u, v, w, d, e, f):
-    """What the eigenvalues of a matrix have in common.
+    """The mean of the eigenvalues, and whether the largest (else the smallest) is isolated from the others.
 
-    Their mean, how far they are from it, and whether it is the greatest that is apart from the other two,
-    else the least.
+    Between them: half the isolated eigenvalue's offset from the mean, and half the distance of the others.
 
     The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
-    the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). Of |r|, the half angle's sine t
-    is at most sqrt(1/2), where a polynomial gives cosine and sine of a third of the angle without the angle.
+    the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). For |r|, the sine t of half the
+    angle is at most sqrt(1/2). A polynomial then gives cosine and sine of a third of the angle.
     """
     mean = _mean(u, v, w)
     a, b, c = u - mean, v - mean, w - mean
@@ -127,9 +126,9 @@ def _roots(u, v, w, d, e, f):
     cube = 2.0 * square * p
     r = det / (cube if cube > 0.0 else 1.0)
     t2 = (1.0 - min(abs(r), 1.0)) * 0.5
-    apart = p * _polynomial(COSINE, t2)
+    isolated = p * _polynomial(COSINE, t2)
     near = p * (_polynomial(SINE, t2) * np.sqrt(3.0 * t2))
-    return mean, apart, near, r >= 0.0
+    return mean, isolated, near, r >= 0.0
 
 
 @row_kernel
@@ -139,23 +138,23 @@ def _mean(u, v, w):
 
 @row_kernel
 def eigenvalues_of_float32(work):
-    """`eigenvalues` to within 1e-7 of the matrix' norm, which is what float32 elements allow, sooner."""
+    """`eigenvalues` to within 1e-7 of the matrix norm, as precise as float32 elements, but faster."""
     for i in range(CHUNK):
-        mean, apart, near, up = _roots(
+        mean, isolated, near, up = _roots(
             work[0, i], work[1, i], work[2, i], work[3, i], work[4, i], work[5, i]
         )
-        work[0, i] = mean + (apart + apart if up else apart + near)
-        work[1, i] = mean + (near - apart if up else apart - near)
-        work[2, i] = mean - (apart + near if up else apart + apart)
+        work[0, i] = mean + (isolated + isolated if up else isolated + near)
+        work[1, i] = mean + (near - isolated if up else isolated - near)
+        work[2, i] = mean - (isolated + near if up else isolated + isolated)
 
 
 @row_kernel
 def eigenvalues_2d(work):
-    """The eigenvalues of 2 x 2 matrices, descending, into rows 0 and 1; rows are 00, 11, 22, 01."""
+    """The eigenvalues of 2 x 2 matrices, descending, in rows 0 and 1; the elements are 00, 11, 22, 01."""
     for i in range(CHUNK):
         half = (work[0, i] + work[1, i]) / 2
-        apart = (work[0, i] - work[1, i]) / 2
-        root = np.sqrt(work[3, i] * work[3, i] + apart * apart)
+        isolated = (work[0, i] - work[1, i]) / 2
+        root = np.sqrt(work[3, i] * work[3, i] + isolated * isolated)
         work[0, i] = half + root
         work[1, i] = half - root
 
@@ -181,10 +180,7 @@ def _load_matrices(work, matrix, k, y, x0, n):
 
 @kernel
 def eigenvalue(matrix, out, y0, y1, nx, ndim, which):
-    """The eigenvalue ``which`` (0: the greatest) of ``ndim`` x ``ndim`` matrices.
-
-    See the top of the module; of 3 x 3 matrices of float32 `spread` is faster.
-    """
+    """The eigenvalue ``which`` (0: the largest); for 3 x 3 matrices of float32, `spread` is faster."""
     work = np.empty((6, CHUNK))
     _eigenvalue_rows(matrix, out, y0, y1, nx, ndim, which, work)
 
@@ -214,10 +210,10 @@ def _store(work, element, row, x0, n):
 
 @kernel
 def spread(matrix, out, y0, y1, nx):
-    """How far the eigenvalues of 3 x 3 matrices of float32 are from their mean: enough for all three.
+    """The offsets of the eigenvalues of 3 x 3 float32 matrices from their mean, enough to compute all three.
 
-    See the top of the module. ``out`` is uint64, two float32: how far the one is that is apart from the
-    other two, and negative if it is the least; and how far these two are from their middle.
+    ``out`` is uint64 with two float32: half the offset of the isolated eigenvalue, negative if it is the
+    smallest, and half the distance of the other two.
     """
     work = np.empty((6, CHUNK))
     _spread_rows(matrix, out, out.lines.view(np.float32), y0, y1, nx, work)
@@ -240,16 +236,16 @@ def _spread_rows(matrix, out, pairs, y0, y1, nx, work):
 @row_kernel
 def _spread(work):
     for i in range(CHUNK):
-        _, apart, near, up = _roots(
+        _, isolated, near, up = _roots(
             work[0, i], work[1, i], work[2, i], work[3, i], work[4, i], work[5, i]
         )
-        work[0, i] = apart if up else -apart
+        work[0, i] = isolated if up else -isolated
         work[1, i] = near
 
 
 @kernel
 def eigenvalue_of_spread(matrix, out, y0, y1, nx, which):
-    """The eigenvalue ``which`` (0: the greatest); ``matrix`` is what `spread` made, 00, 11 and 22."""
+    """The eigenvalue ``which`` (0: the largest); ``matrix`` is the result of `spread`, 00, 11 and 22."""
     _rows_of_spread(matrix, matrix[0].lines.view(np.float32), out, y0, y1, nx, which)
 
 
@@ -265,36 +261,36 @@ def _rows_of_spread(matrix, pairs, out, y0, y1, nx, which):
             w = c.lines[c.firsts[k] + y, c.left : c.left + nx]
             result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             if which == 0:
-                _greatest(pair, u, v, w, result)
+                _largest(pair, u, v, w, result)
             elif which == 1:
                 _middle(pair, u, v, w, result)
             else:
-                _least(pair, u, v, w, result)
+                _smallest(pair, u, v, w, result)
             if has_nan(result):
                 one_nan(result)
 
 
 @row_kernel
-def _greatest(pair, u, v, w, out):
+def _largest(pair, u, v, w, out):
     for x in range(out.size):
-        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
-        far = abs(apart) + (apart if apart >= 0.0 else near)
+        isolated, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = abs(isolated) + (isolated if isolated >= 0.0 else near)
         out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) + far
 
 
 @row_kernel
 def _middle(pair, u, v, w, out):
     for x in range(out.size):
-        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
-        far = (near if apart >= 0.0 else -near) - apart
+        isolated, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = (near if isolated >= 0.0 else -near) - isolated
         out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) + far
 
 
 @row_kernel
-def _least(pair, u, v, w, out):
+def _smallest(pair, u, v, w, out):
     for x in range(out.size):
-        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
-        far = abs(apart) + (near if apart >= 0.0 else -apart)
+        isolated, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = abs(isolated) + (near if isolated >= 0.0 else -isolated)
         out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) - far
 
 
@@ -302,13 +298,11 @@ def _least(pair, u, v, w, out):
 def ridge(
     matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
 ):  # fmt: skip
-    """How much each voxel looks like a ridge, from Hessian matrices; see the top of the module.
+    """The ridge measure of each voxel, from Hessian matrices.
 
-    ``alpha``, ``beta``, ``gamma``: of Frangi's measure; ``gamma <= 0`` gives the structuredness itself,
-    the root of the sum of squared eigenvalues; ``alpha <= 0`` gives Sato's tubeness, and of two axes so
-    does ``beta <= 0``.
-    ``power``: a factor of the tubeness.
-    ``sign``: 1 for dark ridges, -1 for bright ones.
+    ``alpha``, ``beta`` and ``gamma`` are parameters of Frangi's measure. ``gamma <= 0`` gives the
+    structuredness, the root of the sum of squared eigenvalues. ``alpha <= 0``, or ``beta <= 0`` for two axes,
+    gives Sato's tubeness, times ``power``. ``sign`` is 1 for dark ridges, -1 for bright ones.
     """
     work = np.empty((6, CHUNK))
     _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work)
@@ -335,11 +329,11 @@ def _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, 
 
 @row_kernel
 def _ridges(work, n, alpha, beta, gamma, power, sign):
-    """Row 0, of three eigenvalues."""
+    """Write row 0 from three eigenvalues."""
     for i in range(n):
         a, b, c = sign * work[0, i], sign * work[1, i], sign * work[2, i]
         if alpha <= 0.0:
-            # The two greatest; turned around, they are the other two.
+            # The two largest; with the other sign, the other two.
             high, middle = max(a, c), b
             work[0, i] = power * np.sqrt(max(high, 0.0) * max(middle, 0.0))
             continue
@@ -359,7 +353,7 @@ def _ridges(work, n, alpha, beta, gamma, power, sign):
 
 @row_kernel
 def _ridges_2d(work, n, beta, gamma, power, sign):
-    """Row 0, of two eigenvalues."""
+    """Write row 0 from two eigenvalues."""
     for i in range(n):
         a, b = sign * work[0, i], sign * work[1, i]
         if beta <= 0.0:
@@ -378,7 +372,7 @@ def _ridges_2d(work, n, beta, gamma, power, sign):
 
 @row_kernel
 def _by_size(a, b, c):
-    """Three numbers by their absolute values."""
+    """Sort three numbers by absolute value."""
     if abs(a) > abs(b):
         a, b = b, a
     if abs(b) > abs(c):

@@ -1,6 +1,6 @@
 """Minimum and maximum over a box or a footprint.
 
-NaN: a voxel is NaN exactly where its footprint holds one. -0.0 is less than 0.0.
+A result is NaN exactly where its footprint contains one. -0.0 is less than 0.0.
 """
 
 import numpy as np
@@ -25,21 +25,21 @@ from beam_volumes.kernels.rows import (
     write_nan,
 )
 
-#: Footprints of no more need no tables.
+#: Footprints with at most this many offsets need no tables.
 FEW_TAPS = 7
-#: Rows and columns worked on together, if a footprint is not larger.
+#: Rows and columns of a tile, unless the footprint is larger.
 TILE_ROWS, TILE_COLUMNS = 32, 512
-#: Bytes of a slice worked on together, of few taps: more rows come faster from memory, and three slices of
-#: them still fit a cache.
+#: Bytes per slice of a tile for few offsets. More rows are faster to load, and three such slices still fit a
+#: cache.
 STREAMED_BYTES = 1 << 19
 
 
 @row_kernel
 def extremum(a, b, out, is_max, unordered):
-    """The larger (smaller) of two rows, which hold NaN or -0.0 only if ``unordered`` is set; NaN wins.
+    """The larger or smaller of two rows; NaN wins. They contain NaN or -0.0 only if ``unordered`` is set.
 
-    Associative bit for bit: the result for a window does not depend on how it was put together.
-    ``out`` is neither ``a`` nor ``b``. Where all is ordered it is one instruction.
+    It is associative bit by bit, so the result does not depend on the order of a window's parts. ``out`` is
+    neither ``a`` nor ``b``. Ordered rows take one instruction.
     """
     if not unordered:
         if is_max:
@@ -64,8 +64,8 @@ def extremum(a, b, out, is_max, unordered):
 def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
-    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
-    row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``. All windows share row
+    ``taps - 1``. Suffixes extend up from it and prefixes down; each window combines one of each.
     """
     width = out.shape[1]
     count = rows.size - taps + 1
@@ -74,7 +74,7 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
         return
     later = lines[rows[taps - 1], col : col + width]
     for t in range(taps - 2, -1, -1):
-        # A suffix that is no window's own only passes through; windows' own ones are kept.
+        # Suffixes of windows are kept; others are intermediate.
         target = out[0] if t == 0 else suffix[t]
         extremum(lines[rows[t], col : col + width], later, target, is_max, unordered)
         later = target
@@ -94,7 +94,7 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
 
 @row_kernel
 def _slide_right(row, taps, out, spare, is_max, unordered):
-    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
+    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; overwrites ``row`` and ``spare``."""
     if taps == 1:
         copy_row(row, out)
         return
@@ -111,15 +111,13 @@ def _slide_right(row, taps, out, spare, is_max, unordered):
 def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max):
     """Minimum or maximum over a box, separably: along z, then y, then x.
 
-    Blocks of van Herk (1992) / Gil & Werman (1993) down z and y, whole rows at a time, so that
-    vector lanes are columns; doubling along x. An extremum may count a voxel twice, so it matters
-    to no result where the blocks start.
+    Uses blocks of van Herk (1992) / Gil & Werman (1993) along z and y, with whole rows, so vectors run along
+    x, and doubling along x. Block borders do not affect results, since an extremum may count a voxel twice.
 
-    ``out`` has the type of ``src``, any of them.
-    ``lz``, ``ly``, ``lx``: size of the box.
-    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, if as many slices are asked
-    for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
-    ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
+    ``out`` has the type of ``src``, which may be any. ``lz``, ``ly`` and ``lx`` are the size of the box. It
+    takes about 3 + 3 + log2(lx) row operations per voxel, if at least ``lz`` slices are computed at a time; a
+    block of ``n`` slices costs ``lz + 2 n`` along z. Scratch: ``min(n, lz) * (y1 - y0 + ly - 1)`` rows and
+    ``lz + 2 ly + 6`` more.
     """
     width = nx + lx - 1
     height = y1 - y0 + ly - 1
@@ -173,20 +171,16 @@ def _box_of_slices(
 def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
     """Minimum or maximum over any footprint.
 
-    The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
-    extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
-    the footprint is the extremum of table rows, found once for all results that see it there, as a
-    ball's do before and behind, and grown from a smaller slice that is part of it, as a ball's are.
-    Tables hold the rows of a tile end to end: another row is another place to begin, and one loop runs
-    through the whole tile. In them, values of any type are unsigned integers, of which the largest is
-    asked for. A footprint of `FEW_TAPS` needs none of this.
+    The footprint is decomposed into slices, and these into runs along x. For each input slice, tables have
+    the extrema over runs of each length (the chords of Urbach & Wilkinson 2008). A slice of the footprint is
+    the extremum of table rows. It is computed once for all results that use it, and from a smaller slice
+    that it contains. Tables store the rows of a tile end to end, so one loop handles the whole tile. They
+    have unsigned integers, and the extremum is the largest. A footprint of `FEW_TAPS` needs no tables.
 
-    ``out`` has the type of ``src``, any of them.
-    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
-    Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
-    input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
-    footprint. Scratch: a tile and what is around it for each length and once more, and ``n`` tiles for
-    ``n`` slices.
+    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
+    raster order. It takes at most a comparison per voxel and run, and one per input voxel and length of runs.
+    A tile has `TILE_ROWS` by `TILE_COLUMNS`, or the size of the footprint. Scratch: a tile with margins for
+    each length and once more, and ``n`` tiles for ``n`` slices.
     """
     if len(offsets) <= FEW_TAPS:
         _extremum_of_few(src, out, y0, y1, nx, offsets, is_max)
@@ -200,7 +194,7 @@ def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
     more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
     table = padded((tall + more_y) * (wide + more_x)) + 128
-    tables = np.empty((lengths.size + 1, table), lines.dtype)  # in the last a slice grows
+    tables = np.empty((lengths.size + 1, table), lines.dtype)  # the last one is for a slice
     found = np.empty((slices, padded(tall * (wide + more_x))), lines.dtype)
     starts = np.empty(own.size, np.int64)
     for top in range(y0, y1, tall):
@@ -227,7 +221,7 @@ def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
 
 @row_kernel
 def order_keys_of_tile(lines, at, tile, like, is_max):
-    """The rows of a tile end to end, from ``first, left`` on."""
+    """Copy the rows of a tile end to end, starting at ``first, left``, as order keys."""
     first, left, rows, pitch = at
     for y in range(rows):
         bits, keys = lines[first + y, left : left + pitch], tile[y * pitch :]
@@ -246,7 +240,7 @@ def _write_tile(tile, results, at, like, is_max):
 
 @row_kernel
 def _table_runs(tables, lengths, size):
-    """Of runs of each length, from those of the length before."""
+    """Extrema over runs of each length, from the previous length."""
     for i in range(1, lengths.size):
         step = lengths[i] - lengths[i - 1]
         n = padded(size - lengths[i] + 1)
@@ -258,7 +252,7 @@ def _table_runs(tables, lengths, size):
 
 @row_kernel
 def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
-    """Raise results to what they see of slice ``s``; a slice of the footprint grows from ``last`` on."""
+    """Update results with slice ``s``; slices of the footprint are built up from ``last`` on."""
     begin, end = max(0, s - len(found) + 1), min(kind.size, s + 1)
     lowest = 0
     while kind[lowest] < 0:
@@ -271,14 +265,14 @@ def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
             wanted |= kind[tz] > i
         wanted &= i + 1 < grown.size and grown[i + 1]
         own = starts[first[i] : first[i + 1]]
-        alone = users == 1 and not wanted and not grown[i]
-        if (users > 0 or wanted) and not alone:
+        unshared = users == 1 and not wanted and not grown[i]
+        if (users > 0 or wanted) and not unshared:
             _raise_to_runs(tables, own, growing, not grown[i])
         for tz in range(begin, end):
             if kind[tz] != i:
                 continue
             result = found[s - tz, :size]
-            if alone:
+            if unshared:
                 _raise_to_runs(tables, own, result, tz == lowest)
             elif tz == lowest:
                 copy_row(growing, result)
@@ -288,7 +282,7 @@ def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
 
 @row_kernel
 def _raise_to_runs(tables, starts, out, fresh):
-    """The largest over runs tabled from ``starts`` on, and if not ``fresh`` of ``out`` as well."""
+    """The largest over runs tabled from ``starts`` on, and of ``out`` unless ``fresh``."""
     n, last = out.size, starts.size - 1
     i = 0
     if fresh:
@@ -323,13 +317,13 @@ def _raise(out, row):
 
 @row_kernel
 def padded(size):
-    """A size in whole unrolled vectors: what is left over of loops would be slow."""
+    """Round a size up to whole unrolled vectors, since remainders of loops are slow."""
     return (size + 127) // 128 * 128
 
 
 @kernel
 def _extremum_of_few(src, out, y0, y1, nx, offsets, is_max):
-    """The same for few taps: all of them at once, straight from the rows of the block."""
+    """The same for few offsets: all at once, directly from the rows of the block."""
     src, out = as_bytes(src), as_bytes(out)
     voxels, pitch = src.lines.reshape(src.lines.size), src.lines.shape[1]
     firsts = src.firsts * pitch + src.left
@@ -347,9 +341,9 @@ def _extremum_of_few(src, out, y0, y1, nx, offsets, is_max):
 
 @row_kernel
 def _few_of_tile(place, slices, within, starts, flags, is_max):
-    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``.
+    """Offset ``i`` is ``within[i]`` voxels after the start ``firsts`` of slice ``slices[i]``.
 
-    A row that saw a NaN is mended: looking for it beforehand would take memory as long as the rest.
+    A row with a NaN is corrected afterwards: a search in advance would take as long as the rest.
     """
     voxels, firsts, pitch, results, y0, y1 = place
     for k in range(results.firsts.size):
@@ -374,7 +368,7 @@ def _nans_of_row(voxels, starts, flags, out):
 
 @row_kernel
 def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
-    """The extremum of seven rows, where they hold no NaN; and whether they do."""
+    """The extremum of seven rows without NaN; return whether there is a NaN."""
     found = False
     if is_max:
         for x in range(out.size):

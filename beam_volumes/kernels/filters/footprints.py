@@ -1,6 +1,6 @@
-"""Footprints taken apart; each is an int64 array (n, 3) of taps tz, ty, tx in raster order.
+"""Decomposition of footprints; each is an int64 array (n, 3) of offsets tz, ty, tx in raster order.
 
-Plain loops over numbers, for what numba makes of numpy's ways to say the same takes seconds to compile.
+Plain loops, because numba takes seconds to compile the equivalent numpy functions.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from beam_volumes.kernels.jit import kernel
 
 @kernel
 def largest(table, column):
-    """The largest number of a column, none negative."""
+    """The maximum of a column without negative numbers."""
     found = 0
     for i in range(len(table)):
         found = max(found, table[i, column])
@@ -19,7 +19,7 @@ def largest(table, column):
 
 @kernel
 def runs_along_x(offsets):
-    """Runs of neighbouring taps, as rows tz, ty, first tx, length."""
+    """Runs of neighbouring offsets, as rows tz, ty, first tx, length."""
     runs = np.empty((len(offsets), 4), np.int64)
     n = 0
     for i in range(len(offsets)):
@@ -37,7 +37,7 @@ def runs_along_x(offsets):
 
 @kernel
 def lines_of_taps(offsets):
-    """The distinct (tz, ty) of a footprint, and for each tap which of them it is on."""
+    """The distinct (tz, ty) of a footprint, and the index of each offset's one."""
     lines = np.empty((len(offsets), 2), np.int64)
     line = np.empty(len(offsets), np.int64)
     n = 0
@@ -52,9 +52,9 @@ def lines_of_taps(offsets):
 
 @kernel
 def tabled_lengths(runs):
-    """The lengths of runs, ascending from 1, and for each run which of them it has.
+    """The lengths of runs, ascending from 1, and the index of each run's length.
 
-    Some are between: none is more than twice the one before.
+    Lengths are added so that none is more than twice the previous one.
     """
     longest = largest(runs, 3)
     wanted = np.zeros(longest + 1, np.bool_)
@@ -75,14 +75,14 @@ def tabled_lengths(runs):
 
 @kernel
 def growing_slices(runs):
-    """The slices of a footprint, each distinct one once, smallest first, as what the one before lacks.
+    """The distinct slices of a footprint, smallest first, as differences from the previous slice.
 
-    Those of a ball, for one, lie within one another; a slice that shares fewer than two runs with the
-    one before is not worth to be grown from it.
+    The slices of a ball, for example, are nested. A slice that shares fewer than two runs with the previous
+    one starts anew.
 
-    Returns ``kind``, int64: for each tz its distinct slice, or -1 of an empty one; ``first, own``,
-    int64: ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` begins with or adds;
-    ``grown``, bool: whether it has all of the one before as well.
+    Returns ``kind``, int64: for each tz its distinct slice, or -1 for an empty one; ``first, own``, int64:
+    ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` starts with or adds; ``grown``,
+    bool: whether it contains the previous one.
     """
     n = runs[-1, 0] + 1
     begin, taps = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
@@ -129,7 +129,7 @@ def growing_slices(runs):
 
 @kernel
 def _where(run, others):
-    """Whether a run is within one of others, and whether it is one of them."""
+    """Whether a run is within one of others, and whether it equals one."""
     within, same = False, False
     for i in range(len(others)):
         other = others[i]

@@ -1,4 +1,4 @@
-"""Any function of the voxels under a footprint, compiled into the loop over voxels."""
+"""User functions of the voxels under a footprint, compiled into the loop over voxels."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _lock = Lock()
 
 
 def of_footprint(function: Callable[..., Any]) -> Callable[..., None]:
-    """The kernel that calls a function for each voxel; the same one each time, in a process.
+    """The kernel that calls a function for each voxel; a process makes only one per function.
 
-    It takes, after those of `beam_volumes.kernels.rows`, ``offsets`` (int64, taps tz, ty, tx in the order
-    in which the function has their voxels) and ``extra``, a tuple of further arguments. Its buffer, which
-    the function may change, is float64, and so is what it gives, rounded as `cast_rounded` has it.
+    After the arguments in `beam_volumes.kernels.rows` it takes ``offsets`` (int64, tz, ty, tx in the order of
+    the function's voxels) and ``extra``, a tuple of further arguments. The function gets a float64 buffer,
+    which it may change, and returns float64, which is converted by `cast_rounded`.
     """
     with _lock:
         return _kernel(function)[0]
 
 
 def reason_against(function: Callable[..., Any], extra: tuple[Any, ...]) -> str | None:
-    """Why numba cannot compile a function of a float64 array and further arguments: a line, or None."""
+    """One line about why numba cannot compile a function of a float64 array and ``extra``, or None."""
     with _lock:
         _, compilable, call = _kernel(function)
     row = types.Array(types.float64, 1, "C")
     try:
         arguments = tuple(map(typeof, extra))
         if compilable is not function:
-            # By itself, or numba's words would be about its caller.
+            # Compiled separately, since numba's message would otherwise be about the caller.
             compilable.get_call_template((row, *arguments), {})
         call.compile((row, types.Tuple(arguments)))
     except (NumbaError, TypeError, ValueError, NotImplementedError) as error:
@@ -49,7 +49,7 @@ def reason_against(function: Callable[..., Any], extra: tuple[Any, ...]) -> str 
 
 
 def _line_of(message: str) -> str:
-    """The first line of numba's message that says something of the function."""
+    """The first line of numba's message that concerns the function."""
     frame = ("Failed in", "During:", "File ", "- Resolution failure", "[1]", "<source")
     for line in message.splitlines():
         text = " ".join(line.replace("\x1b[1m", "").replace("\x1b[0m", "").split())
@@ -60,7 +60,7 @@ def _line_of(message: str) -> str:
 
 @lru_cache(maxsize=64)
 def _kernel(given: Callable[..., Any]) -> tuple[Any, Any, Any]:
-    # Compiled anew whatever a decorator said: no fastmath, and an index beyond the array is an error.
+    # Compiled without the options of a decorator: no fastmath, and an index out of range is an error.
     plain = getattr(given, "py_func", given)
     function = user_function(plain) if inspect.isfunction(plain) else given
 

@@ -1,4 +1,4 @@
-"""The length of a gradient, in one go."""
+"""The magnitude of a gradient, in one pass."""
 
 import numpy as np
 
@@ -9,19 +9,18 @@ from beam_volumes.kernels.rows import as_bytes
 
 @kernel
 def gradient_magnitude(src, out, y0, y1, nx, like, centre, real):
-    """The length of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
+    """The magnitude of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
 
-    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. What the three differences share
-    is computed once: each row is smoothed and differed over z, those over y, and those over x.
+    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. Intermediate results are shared: each row
+    is smoothed and differenced along z, these along y, and those along x.
 
-    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
-    ``like``: of the type that differences are computed in: integers, where they hold 16 times a voxel.
-    ``centre``: scalar of that type.
-    ``real``, float32 or float64: of the type that the length is computed in.
-    About 40 operations a voxel over the vector width. Scratch: 11 rows.
+    ``src`` may have any type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. Differences are
+    computed in the type of ``like`` and ``centre``, which must hold 16 times a voxel, and the magnitude in
+    the type of ``real``, float32 or float64. It takes about 40 operations per voxel and vector. Scratch: 11
+    rows.
     """
     width = nx + 2
-    smooth_z = np.full((3, width), like)  # row r of three is at r % 3
+    smooth_z = np.full((3, width), like)  # row r is at r % 3
     differ_z = np.full((3, width), like)
     smooth_zy, differ_y, along_z = np.full(width, like), np.full(width, like), np.full(width, like)
     length = np.full(nx, real)
@@ -59,7 +58,7 @@ def _over_z(a, b, c, centre, smooth, differ):
     for x in range(smooth.size):
         p, q, r = kind(a[x]), kind(b[x]), kind(c[x])
         smooth[x] = p + r + centre * q
-        differ[x] = r - p + kind(0) * q  # a NaN in the middle has to show
+        differ[x] = r - p + kind(0) * q  # propagates a NaN in the middle
 
 
 @row_kernel

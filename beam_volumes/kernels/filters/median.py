@@ -1,4 +1,4 @@
-"""Medians that have a faster way than `beam_volumes.kernels.filters.rank.rank_footprint`."""
+"""Medians that are faster than `beam_volumes.kernels.filters.rank.rank_footprint`."""
 
 import numpy as np
 
@@ -30,14 +30,13 @@ def _sort_three(a, b, c, low, middle, high):
 def median3(src, out, y0, y1, nx):
     """Median over 3 x 3 x 3.
 
-    Each voxel column of three slices is sorted once, then each three rows of those, both shared by
-    the medians around; what remains is a block sorted along z and y, whose median takes a short
-    network of minima and maxima (`beam_volumes.kernels.filters._median_network`). No branches: all
-    vector lanes work. Where a NaN disturbed the network it is written over, and where there was a
-    -0.0, zeros get their signs anew, since minima and maxima do not order them.
+    Each voxel column of three slices is sorted once, then each three rows of these; neighbouring medians
+    share both. The median of the sorted block takes a short network of minima and maxima
+    (`beam_volumes.kernels.filters._median_network`), without branches, so it vectorizes. Results with a NaN,
+    and signs of zeros next to a -0.0, are corrected afterwards, since minima and maxima do not order them.
 
-    ``out`` has the type of ``src``, any of them.
-    About 140 minima and maxima a voxel, over the vector width. Scratch: 18 rows.
+    ``out`` has the type of ``src``, which may be any. About 140 minima and maxima per voxel and vector.
+    Scratch: 18 rows.
     """
     src, out = as_bytes(src), as_bytes(out)
     width = nx + 2

@@ -1,7 +1,4 @@
-"""Any rank over a footprint.
-
-NaN: a voxel is NaN exactly where its footprint holds one.
-"""
+"""Any rank over a footprint. A result is NaN exactly where its footprint contains one."""
 
 import numpy as np
 
@@ -13,7 +10,7 @@ from beam_volumes.kernels.rows import as_bytes, copy_row, has_nan, mark_nan, wri
 
 @row_kernel
 def _bits_that_differ(keys, low, high):
-    """How many of the lowest bits are not the same in all the keys, and the rest, which is."""
+    """The number of lowest bits in which keys differ, and the common rest."""
     copy_row(keys[0], low)
     copy_row(keys[0], high)
     for i in range(1, len(keys)):
@@ -37,10 +34,10 @@ def _bits_that_differ(keys, low, high):
 
 @row_kernel
 def _count_below(keys, line, tx, limit, few, total):
-    """``total[x]`` = how many taps of voxel ``x`` are below ``limit[x]``; ``few`` is scratch."""
+    """``total[x]`` = how many offsets of voxel ``x`` are below ``limit[x]``; ``few`` is scratch."""
     n = limit.size
     total[:] = 0
-    for first in range(0, line.size, 255):  # as many as a byte can count
+    for first in range(0, line.size, 255):  # the range of a byte
         few[:] = 0
         for i in range(first, min(first + 255, line.size)):
             row = keys[line[i], tx[i] : tx[i] + n]
@@ -52,7 +49,7 @@ def _count_below(keys, line, tx, limit, few, total):
 
 @row_kernel
 def _bisect(keys, line, tx, rank, low, high, limit, below):
-    """The key of ``rank`` among each voxel's taps, in ``low``; the other rows are scratch."""
+    """The key of ``rank`` under each voxel's footprint, in ``low``; the other rows are scratch."""
     unsigned = keys.dtype.type
     bits, shared = _bits_that_differ(keys, low, high)
     n = below.size
@@ -64,7 +61,7 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
             limit[x] = found[x] | step
         _count_below(keys, line, tx, limit, few, below)
         for x in range(n):
-            without, with_bit = found[x], limit[x]  # loaded both, or LLVM makes this a branch
+            without, with_bit = found[x], limit[x]  # load both, or LLVM makes this a branch
             found[x] = with_bit if below[x] <= rank else without
 
 
@@ -72,16 +69,14 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
 def rank_footprint(src, out, y0, y1, nx, offsets, rank):
     """The value of ``rank`` (0 is the smallest) under any footprint.
 
-    Bisection on the value, for a row of voxels at a time: the values become unsigned integers of
-    the same order, and the answer is built from its highest bit down. A bit is set where no more
-    than ``rank`` taps lie below the number that has it. Nothing but comparing and counting, so all
-    vector lanes are busy; bits that all values around a row share are skipped.
+    Bisection on the value, for a row of voxels at a time. Values become unsigned integers of the same order.
+    The result is built from its highest bit: a bit is set if at most ``rank`` values are below the number
+    with this bit. This only compares and counts, so it vectorizes. Bits that all values around a row share
+    are skipped.
 
-    ``out`` has the type of ``src``, any of them.
-    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
-    ``rank``: ``0 <= rank < n``.
-    Per voxel ``n`` comparisons for each bit in which values differ, over the vector width. Scratch:
-    a row for each distinct (tz, ty) and five more.
+    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
+    raster order, and ``0 <= rank < n``. ``n`` comparisons per voxel, vector and bit in which values differ.
+    Scratch: a row for each distinct (tz, ty) and five more.
     """
     src, out = as_bytes(src), as_bytes(out)
     at, line = lines_of_taps(offsets)

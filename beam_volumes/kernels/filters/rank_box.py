@@ -1,4 +1,4 @@
-"""Ranks over a box of small integers, at a cost that hardly depends on the size of the box."""
+"""Ranks over a box of small integers, at a cost that is almost independent of the box."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from beam_volumes.kernels.filters.uniform import slide_right
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
 
-#: Slices and rows of a tile, and columns with those around it: what a threshold works on fits L1, the
-#: tile's voxels L2.
+#: Slices, rows and columns of a tile, columns with margins: arrays for a threshold fit L1, and the tile's
+#: voxels L2.
 TILE = (32, 32, 256)
-#: Rows of a tile are so long that vectors, unrolled, leave nothing over.
+#: Rows of a tile are multiples of this, so unrolled vectors have no remainder.
 _WHOLE = 64
 
 
@@ -17,24 +17,22 @@ _WHOLE = 64
 def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
     """The value of ``rank`` (0 is the smallest) over a box, for bool, uint8 or int8.
 
-    That value is above ``t`` where no more than ``rank`` voxels of the box are at most ``t``. How many
-    are is three sliding sums of 0s and 1s, whatever the size. A tile is tried with thresholds from the
-    middle of its values outwards; where none or all of its results lie above one, half the thresholds
-    left are spared. So it takes about as many as there are different results in the tile: few where
-    boxes are large. Nothing depends on single voxels, all vector lanes work.
+    The value is above ``t`` if at most ``rank`` voxels of the box are <= ``t``. Three sliding sums of 0s and
+    1s count them at the same cost for any size. A tile tries thresholds from the middle of its values
+    outwards. If none or all of its results are above a threshold, half of the remaining ones are skipped. So
+    it takes about as many thresholds as there are different results in the tile: few for large boxes. All of
+    it vectorizes.
 
-    ``out`` has the type of ``src``, an integer of 8 bits or bool.
-    ``lz``, ``ly``, ``lx``: size of the box: ``lz`` below 256, below 65536 voxels together.
-    ``rank``: ``0 <= rank < lz * ly * lx``.
-    About ``8 + log2(lx)`` operations a voxel for a threshold, over the vector width. Scratch: a tile
-    with the box around it, without it, and of one slice eight times.
+    ``out`` has the type of ``src``. The box has ``lz < 256``, fewer than 65536 voxels, and
+    ``0 <= rank < lz * ly * lx``. About ``8 + log2(lx)`` operations per voxel, vector and threshold. Scratch:
+    a tile with margins, one without, and eight slices.
     """
     src, out = as_bytes(src), as_bytes(out)
     slices, dtype = out.firsts.size, src.lines.dtype
     depth, tall = min(TILE[0], slices), min(TILE[1], y1 - y0)
     wide, pitch = columns(nx, lx)
-    # Slices of a tile are one long row of its rows, so that loops are long. Columns beyond the
-    # tile's own hold sums across the ends of rows: nobody reads them.
+    # Slices of a tile are one long row each, for long loops. Columns after the tile's own have sums across
+    # the ends of rows, which are not used.
     taken = np.empty((depth + lz - 1, (tall + ly - 1) * pitch), dtype)
     made = np.empty((depth, tall * pitch), dtype)
     below = np.empty((tall + ly - 1) * pitch, np.uint8)
@@ -53,7 +51,7 @@ def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
 
 @kernel
 def columns(nx, lx):
-    """How many columns tiles have of their own, and in memory."""
+    """The number of a tile's own columns, and of its columns in memory."""
     tiles = -(-nx // max(TILE[2] // 4, TILE[2] - lx + 1))
     wide = -(-nx // tiles)
     return wide, -(-(wide + lx - 1) // _WHOLE) * _WHOLE
@@ -87,10 +85,7 @@ def _tile(
 
 @row_kernel
 def _search(taken, made, cols, pitch, lz, ly, lx, rank, below, sums, above, waiting):
-    """The results of one tile, less the number that it returns, in ``made``.
-
-    ``waiting`` are the lower halves not yet looked into.
-    """
+    """The results of one tile in ``made``, minus the returned number; ``waiting`` is a stack of intervals."""
     whole = taken.dtype.type
     size = made.shape[1]
     low, high = _range(taken, taken.shape[1], pitch, pitch)
@@ -108,11 +103,11 @@ def _search(taken, made, cols, pitch, lz, ly, lx, rank, below, sums, above, wait
                 _count_over_z(taken, k, lz, whole(t), below)
                 _sum_over_y(below, pitch, ly, sums[0, :size])
                 _raise_above(sums, size, lx, np.uint16(rank), made[k], above)
-            least, most = _range(above.reshape(1, above.size), size, pitch, cols)
-            if most == 0:
+            low_count, high_count = _range(above.reshape(1, above.size), size, pitch, cols)
+            if high_count == 0:
                 high = t
-            elif least == len(made):
-                base += t - low  # to the results above t, 1 was added already
+            elif low_count == len(made):
+                base += t - low  # 1 was already added to the results above t
                 low = t + 1
             else:
                 waiting[n, 0], waiting[n, 1] = low, t
@@ -123,7 +118,7 @@ def _search(taken, made, cols, pitch, lz, ly, lx, rank, below, sums, above, wait
 
 @row_kernel
 def _range(rows, size, pitch, cols):
-    """The least and the largest of the first ``cols`` of each ``pitch`` numbers."""
+    """The minimum and maximum of the first ``cols`` of every ``pitch`` numbers."""
     low = high = rows[0, 0]
     for k in range(len(rows)):
         for at in range(0, size, pitch):
@@ -135,7 +130,7 @@ def _range(rows, size, pitch, cols):
 
 @row_kernel
 def _count_over_z(taken, k, lz, t, below):
-    """How many voxels of slices ``k`` to ``k + lz - 1`` are at most ``t``; ``below`` is that of ``k - 1``."""
+    """Count voxels <= ``t`` in slices ``k`` to ``k + lz - 1``, by updating ``below`` of slice ``k - 1``."""
     size = taken.shape[1]
     if k == 0:
         below[:size] = 0
@@ -166,13 +161,13 @@ def _sum_over_y(below, pitch, ly, sums):
 
 
 @row_kernel
-def _raise_above(sums, size, lx, most, made, above):
-    """Sum over x, add 1 to each result that is above the threshold, and count in how many slices one is."""
+def _raise_above(sums, size, lx, rank, made, above):
+    """Sum over x, add 1 to results above the threshold, and count the slices that have one."""
     half, n = lx >> 1, size - lx + 1
     if half == 0:
         row = sums[0, :n]
         for x in range(n):
-            more = np.uint8(row[x] <= most)
+            more = np.uint8(row[x] <= rank)
             made[x] += more
             above[x] += more
         return
@@ -180,11 +175,11 @@ def _raise_above(sums, size, lx, most, made, above):
     a, b, c = sums[i, :n], sums[i, half : half + n], sums[0, 2 * half :]
     if lx & 1:
         for x in range(n):
-            more = np.uint8(np.uint16(a[x] + b[x] + c[x]) <= most)
+            more = np.uint8(np.uint16(a[x] + b[x] + c[x]) <= rank)
             made[x] += more
             above[x] += more
     else:
         for x in range(n):
-            more = np.uint8(np.uint16(a[x] + b[x]) <= most)
+            more = np.uint8(np.uint16(a[x] + b[x]) <= rank)
             made[x] += more
             above[x] += more

@@ -1,4 +1,4 @@
-"""Ranks over a large box of any type of number: a walk through the sorted voxels of a tile."""
+"""Ranks over a large box for any type, by a walk through the sorted voxels of a tile."""
 
 import numpy as np
 
@@ -6,37 +6,35 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
 from beam_volumes.kernels.rows import Rows, as_bytes, has_nan, write_nan
 
-#: About how many voxels are sorted together, those around a tile included.
+#: Approximate number of voxels that are sorted together, margins included.
 TILE_VOXELS = 1 << 13
-#: Positions in a tile are three fields of 9 bits and a guard: subtracting, a field that is too small
-#: shows in its guard.
+#: Positions in a tile are three fields of 9 bits and a guard bit, which a subtraction sets if a field is too
+#: small.
 _FIELD = 10
-#: Slices, rows or columns that are sorted together: the last position of a field is `_NOWHERE`.
+#: Maximum of slices, rows or columns sorted together; the last position of a field is `_NOWHERE`.
 _LONGEST = (1 << _FIELD - 1) - 1
-#: Voxels of the order looked at together.
+#: Voxels of the order that are compared at once.
 _BLOCK = 32
 _GUARDS = np.uint32(1 << 9 | 1 << 19 | 1 << 29)
-#: Times a power of two, its upper 5 bits tell which (Leiserson, Prokop & Randall 1998).
+#: Times a power of two, the upper 5 bits give the exponent (Leiserson, Prokop & Randall 1998).
 _DE_BRUIJN = np.uint32(0x077CB531)
 _BITS = np.argsort([(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)])
-_NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # beyond any box
+_NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # outside of any box
 
 
 @kernel
 def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
     """The value of ``rank`` (0 is the smallest) over a box, for any type.
 
-    The voxels of a tile are sorted once, with those around it; from then on a voxel is its place in
-    that order. From one box to the next along x, the voxels that enter and leave below the last
-    result are counted, and from there it is a walk up or down the order past those that lie in the
-    box. Both run through vector registers, and the walk is short: neighbouring results are alike.
+    The voxels of a tile and its margins are sorted once, and then identified by their index in this order.
+    From one box to the next along x, entering and leaving voxels below the last result are counted. From
+    there, a walk up or down the order skips voxels outside of the box. Both vectorize, and the walk is short
+    because neighbouring results are similar.
 
-    ``out`` has the type of ``src``, any of them.
-    ``lz``, ``ly``, ``lx``: size of the box, each at most 256.
-    ``rank``: ``0 <= rank < lz * ly * lx``.
-    Per voxel ``2 lz ly`` comparisons and a walk, over the vector width, and the sorting of the 3 to 7
-    voxels that a tile and its surroundings have for each of its own. Scratch: 16 bytes and two keys for
-    each voxel sorted: `TILE_VOXELS`, or ten boxes if they are more.
+    ``out`` has the type of ``src``, which may be any. ``lz``, ``ly`` and ``lx``, at most 256 each, are the
+    size of the box, and ``0 <= rank < lz * ly * lx``. It takes ``2 lz ly`` comparisons per voxel and vector,
+    a walk, and the sorting of 3 to 7 voxels for each of the tile's own. Scratch: 16 bytes and two keys per
+    sorted voxel: `TILE_VOXELS`, or ten boxes if they are more.
     """
     src, out = as_bytes(src), as_bytes(out)
     slices = out.firsts.size
@@ -74,7 +72,7 @@ def _tile(
         for y in range(high):
             row = src.lines[src.firsts[k] + y, src.left : src.left + wide]
             to_keys(row, keys[0, n : n + wide])
-            if has_nan(row):  # to the end of the order with them
+            if has_nan(row):  # NaNs are last in the order
                 for x in range(wide):
                     if row[x] != row[x]:
                         keys[0, n + x] = keys.dtype.type(np.uint64(0) - np.uint64(1))
@@ -103,23 +101,20 @@ def _tile(
 
 @kernel
 def tile_shape(depth, rows, cols, lz, ly, lx):
-    """Slices, rows and columns of a tile: as like to the box as the block allows.
-
-    With the box around it, it has at most `_LONGEST` along each axis.
-    """
+    """Slices, rows and columns of a tile, proportional to the box; with margins at most `_LONGEST` each."""
     box = (lz, ly, lx)
-    most = np.empty(3, np.int64)
-    most[0] = min(depth, _LONGEST + 1 - lz)
-    most[1] = min(rows, _LONGEST + 1 - ly)
-    most[2] = min(cols, _LONGEST + 1 - lx)
+    limits = np.empty(3, np.int64)
+    limits[0] = min(depth, _LONGEST + 1 - lz)
+    limits[1] = min(rows, _LONGEST + 1 - ly)
+    limits[2] = min(cols, _LONGEST + 1 - lx)
     tile = np.ones(3, np.int64)
     limit = max(TILE_VOXELS, 10 * lz * ly * lx)
     while True:
         best = -1
         for a in range(3):
-            if tile[a] >= most[a]:
+            if tile[a] >= limits[a]:
                 continue
-            step = min(most[a], tile[a] + max(1, tile[a] // 4)) - tile[a]
+            step = min(limits[a], tile[a] + max(1, tile[a] // 4)) - tile[a]
             voxels = 1
             for b in range(3):
                 voxels *= tile[b] + box[b] - 1 + (step if a == b else 0)
@@ -127,15 +122,12 @@ def tile_shape(depth, rows, cols, lz, ly, lx):
                 best = a
         if best < 0:
             return tile[0], tile[1], tile[2]
-        tile[best] = min(most[best], tile[best] + max(1, tile[best] // 4))
+        tile[best] = min(limits[best], tile[best] + max(1, tile[best] // 4))
 
 
 @row_kernel
 def _sort(keys, places, n, starts):
-    """Sort both by key, stably, byte by byte; returns in which of the two rows they end up.
-
-    ``starts`` is scratch for each value of a byte.
-    """
+    """Sort both by key, byte by byte and stably; return which of the two rows has the result."""
     unsigned = keys.dtype.type
     byte, i = unsigned(255), 0
     for shift in range(0, 8 * keys.itemsize, 8):
@@ -145,7 +137,7 @@ def _sort(keys, places, n, starts):
         for j in range(n):
             starts[(a[j] >> by) & byte] += 1
         if starts[(a[0] >> by) & byte] == n:
-            continue  # all alike
+            continue  # all equal
         at = 0
         for digit in range(256):
             at += starts[digit]
@@ -162,7 +154,7 @@ def _sort(keys, places, n, starts):
 
 @row_kernel
 def _put_in_order(places, order, high, wide, deep):
-    """For each voxel of the tile, at row, column, slice, where it is in the sorted order."""
+    """For each voxel of the tile, by row, column, slice, its index in the sorted order."""
     mask = np.uint32((1 << _FIELD) - 1)
     for j in range(places.size):
         p = places[j]
@@ -172,7 +164,7 @@ def _put_in_order(places, order, high, wide, deep):
 
 @row_kernel
 def _fill_window(order, window, k, y, high, wide, deep, lz, ly):
-    """By column, the voxels of ``lz`` slices and ``ly`` rows; the last row only, if others are there."""
+    """By column, the voxels of ``lz`` slices and ``ly`` rows; only the last row if the others are there."""
     for r in range(y if y == 0 else y + ly - 1, y + ly):
         first = r % ly * lz
         for x in range(wide):
@@ -184,8 +176,8 @@ def _fill_window(order, window, k, y, high, wide, deep, lz, ly):
 
 @row_kernel
 def _walk_row(keys, places, window, block, k, y, lz, ly, lx, rank, result):
-    """The results of one row, and in which block of the order the first of them is."""
-    begin, below = block, 0  # how many voxels of the box are in the blocks before
+    """Compute one row of results; return the block of the first one's index in the order."""
+    begin, below = block, 0  # the number of the box's voxels in earlier blocks
     for x in range(lx):
         below += _count_below(window[x], np.uint32(block * _BLOCK))
     for x in range(result.size):
@@ -211,7 +203,7 @@ def _walk_row(keys, places, window, block, k, y, lz, ly, lx, rank, result):
 
 @row_kernel
 def _mark_nans(window, lx, end, flags):
-    """Which boxes of a row hold a NaN: something that is at ``end`` of the order or beyond."""
+    """Flag boxes of a row that contain a NaN: a voxel at index ``end`` or later."""
     numbers, size = 0, lx * window.shape[1]
     for x in range(lx):
         numbers += _count_below(window[x], end)
@@ -239,7 +231,7 @@ def _balance(enter, leave, place):
 
 @row_kernel
 def _inside(place, low, high):
-    """1 if a position lies in the box from ``low`` to ``high``, both included, else 0."""
+    """1 if a position is in the box from ``low`` to ``high``, both inclusive, else 0."""
     above = (place | _GUARDS) - low
     return np.uint32((above & ((high | _GUARDS) - place) & _GUARDS) == _GUARDS)
 
@@ -254,7 +246,7 @@ def _count_inside(places, block, low, high):
 
 @row_kernel
 def _find(places, block, skip, low, high):
-    """Where in its block the voxel of the box is that has ``skip`` others before it."""
+    """The index in its block of the box's voxel number ``skip``."""
     inside = np.uint32(0)
     for j in range(_BLOCK):
         inside |= np.uint32(_inside(places[block, j], low, high) << np.uint32(j))

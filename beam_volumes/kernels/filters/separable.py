@@ -1,4 +1,4 @@
-"""Correlation: with the outer product of kernels along axes, and with any kernel."""
+"""Correlation with the outer product of kernels along axes, and with any kernel."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from beam_volumes.kernels.filters.weighted_sum import GENERAL, parity, rounded_s
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import Rows, as_bytes
 
-#: How much of the z pass is kept for the y pass: about half an L2 cache.
+#: Bytes of the z pass that are kept for the y pass: about half an L2 cache.
 KEPT_BYTES = 1 << 19
 
 
@@ -15,18 +15,15 @@ KEPT_BYTES = 1 << 19
 def correlate(src, out, y0, y1, nx, wz, wy, wx):
     """Correlate with the outer product of three 1-D kernels, along z, then y, then x as scipy does.
 
-    Rows stream down y: each is summed over z, for a few output slices while its taps are in cache,
-    and the last ``wy.size`` of these sums are kept for the y pass; the row that makes is summed
-    over x. Nothing is a running sum, so a voxel is the same operations wherever its strip or window
-    starts.
+    Rows are processed along y. Each is summed over z, for a few output slices while its input is in cache.
+    The last ``wy.size`` of these sums are kept for the y pass, and its result is summed over x. There are no
+    running sums, so a voxel's operations do not depend on the start of its strip or window.
 
-    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
-    ``wz``, ``wy``, ``wx``, 1-D arrays of float32 or float64, all three the same type: the weights; their
-    type is the one computed in. Odd symmetric and antisymmetric kernels are paired. A single weight of 1
-    leaves an axis alone.
-    About ``(wz.size + wy.size + wx.size) / 2`` multiply-adds a voxel for symmetric kernels, and one
-    pass of the z taps over ``wy.size - 1`` rows more per strip. Scratch: ``wy.size + 2`` rows,
-    or more slices' worth of them up to `KEPT_BYTES`.
+    ``src`` may have any type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. The weights
+    ``wz``, ``wy`` and ``wx`` are all float32 or all float64, and so are the sums. Odd symmetric and
+    antisymmetric kernels are paired. A single weight of 1 skips an axis. About ``(wz.size + wy.size +
+    wx.size) / 2`` multiply-adds per voxel for symmetric kernels, and ``wy.size - 1`` more rows of the z pass
+    per strip. Scratch: ``wy.size + 2`` rows, or several slices of them up to `KEPT_BYTES`.
     """
     src = as_bytes(src)
     lines, pitch = src.lines, src.lines.shape[1]
@@ -48,7 +45,7 @@ def correlate(src, out, y0, y1, nx, wz, wy, wx):
 def _correlate_slices(
     voxels, firsts, pitch, out, y0, y1, wz, pz, wy, py, wx, px, sums_z, sums_zy, sums, starts
 ):  # fmt: skip
-    """Some slices. Row 0 of input slice ``i`` starts at ``firsts[i]``; ``sums_z`` are rings of rows."""
+    """Some slices. Row 0 of input slice ``i`` starts at ``firsts[i]``; ``sums_z`` are ring buffers."""
     lz, ly, lx = wz.size, wy.size, wx.size
     same_y, same_x = ly == 1 and wy[0] == 1, lx == 1 and wx[0] == 1
     width = sums_zy.size
@@ -78,12 +75,11 @@ def _correlate_slices(
 
 @kernel
 def correlate_nd(src, out, y0, y1, nx, offsets, weights):
-    """Sum of ``weights[i]`` times the tap at ``offsets[i]``, in the order listed.
+    """Sum of ``weights[i]`` times the voxel at ``offsets[i]``, in the given order.
 
-    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
-    ``offsets``, int64 (n, 3): taps tz, ty, tx, none negative: those with a weight, in raster order.
-    ``weights``, (n,) of float32 or float64: their type is the one computed in.
-    ``n`` multiply-adds a voxel over the vector width. Scratch: one row.
+    ``src`` may have any type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. ``offsets``,
+    int64 (n, 3), are tz, ty, tx >= 0 of the nonzero weights in raster order. ``weights`` are float32 or
+    float64, and so are the sums. ``n`` multiply-adds per voxel and vector. Scratch: one row.
     """
     lines, pitch = as_bytes(src).lines, src.lines.shape[1]
     firsts = src.firsts * pitch + src.left
@@ -96,7 +92,7 @@ def correlate_nd(src, out, y0, y1, nx, offsets, weights):
 
 @row_kernel
 def _correlate_rows(voxels, firsts, pitch, out, y0, y1, sums, slices, within, weights, starts):
-    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
+    """Offset ``i`` is ``within[i]`` voxels after the start ``firsts`` of slice ``slices[i]``."""
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             target = out.lines[out.firsts[k] + y, out.left : out.left + sums.size]

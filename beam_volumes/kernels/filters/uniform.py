@@ -1,4 +1,4 @@
-"""The mean over a box of small integers, by sums that are exact and so may slide."""
+"""The mean over a box of small integers, by exact sliding sums."""
 
 import numpy as np
 from numba import types
@@ -8,22 +8,19 @@ from beam_volumes.kernels.casting import rounded
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
 
-#: Rows at a time: their sums over z stay in L2.
+#: Rows per tile: their sums over z stay in L2.
 TILE_ROWS = 64
 
 
 @kernel
 def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
-    """The sum over a box times ``scale``: integers until then, so the order of adding is free.
+    """The sum over a box times ``scale``; the sum is of integers, so its order does not matter.
 
-    ``src`` is bool or an integer type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
-    ``lz``, ``ly``, ``lx``: size of the box.
-    ``flat``, ``solid``, numpy scalars: zeros of the integer types that hold a sum over z and y, and one
-    over the box.
-    ``scale``, float32 or float64: its type is the one multiplied in.
-    About ``5 + 1.5 log2(lx)`` operations a voxel whatever the size, over the vector width. The last
-    addition along x, the scale and the rounding are one loop. Scratch: ``TILE_ROWS + ly`` rows of
-    ``flat`` and two of ``solid``.
+    ``src`` is bool or an integer type; ``out`` is written by `beam_volumes.kernels.casting.rounded`. ``lz``,
+    ``ly`` and ``lx`` are the size of the box. ``flat`` and ``solid`` are zeros of integer types that hold a
+    sum over z and y, and over the box. ``scale`` is float32 or float64. About ``5 + 1.5 log2(lx)`` operations
+    per voxel and vector for any size. The last addition along x, the scale and the rounding are one
+    loop. Scratch: ``TILE_ROWS + ly`` rows of ``flat`` and two of ``solid``.
     """
     width = nx + lx - 1
     tall = min(TILE_ROWS, y1 - y0)
@@ -90,7 +87,7 @@ def _slide(total, enter, leave):
 
 @row_kernel
 def _mean_right(row, lx, sums, scale, out):
-    """Sums of ``lx`` neighbours times ``scale``, by doubling: ``sums`` holds those of ``lx >> bit``."""
+    """Sums of ``lx`` neighbours times ``scale``, by doubling: ``sums`` has the sums of ``lx >> bit``."""
     bit = 0
     while lx >> (bit + 1):
         bit += 1
@@ -113,7 +110,7 @@ def _mean_right(row, lx, sums, scale, out):
 
 @row_kernel
 def _double(sums, row, reach, odd, out):
-    """Sums of ``reach`` neighbours into those of twice as many, and one more if that is ``odd``."""
+    """Sums of twice ``reach`` neighbours from sums of ``reach``, plus one more if ``odd``."""
     whole = out.dtype.type
     n = out.size
     a, b, c = sums[:n], sums[reach : reach + n], row[2 * reach * odd :]
@@ -145,7 +142,7 @@ def _scale(sums, scale, out):
 
 
 def _scaled(total, scale, out):
-    """A sum times ``scale`` in the type of that: numba would take float64."""
+    """A sum times ``scale`` in the type of ``scale``, where numba would use float64."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -157,13 +154,13 @@ def _scaled_for(total, scale, out):
 
 @row_kernel
 def slide_right(sums, lx, size):
-    """Sums of ``lx`` neighbours, from the first of three rows into the one whose number is returned."""
+    """Sums of ``lx`` neighbours, from the first of three rows; return the index of the result's row."""
     bit = 1
     while 2 * bit <= lx:
         bit *= 2
     i, reach, length = 0, 1, size
     while bit > 1:
-        # Twice as many neighbours, and one more where their number has a bit.
+        # Twice as many neighbours, and one more if the bit is set.
         bit //= 2
         odd = 1 if lx & bit else 0
         length -= reach + odd

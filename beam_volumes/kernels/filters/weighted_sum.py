@@ -1,4 +1,4 @@
-"""The inner loop of every linear filter: a weighted sum of rows, in a fixed order per voxel."""
+"""The inner loop of linear filters: a weighted sum of rows, in a fixed order per voxel."""
 
 import numpy as np
 from numba import types
@@ -13,7 +13,7 @@ GENERAL, SYMMETRIC, ANTISYMMETRIC = 0, 1, -1
 
 @kernel
 def parity(weights):
-    """Whether taps pair up around a centre: `SYMMETRIC`, `ANTISYMMETRIC` or `GENERAL`."""
+    """Whether weights pair up around a centre: `SYMMETRIC`, `ANTISYMMETRIC` or `GENERAL`."""
     n = weights.size
     if n % 2 == 0 or n == 1:
         return GENERAL
@@ -21,7 +21,7 @@ def parity(weights):
     for t in range(n // 2):
         even &= weights[t] == weights[n - 1 - t]
         odd &= weights[t] == -weights[n - 1 - t]
-    # The centre of an odd kernel is 0; any other centre would still be summed rightly.
+    # The centre of an antisymmetric kernel is 0; any other centre would still be summed correctly.
     return SYMMETRIC if even else ANTISYMMETRIC if odd else GENERAL
 
 
@@ -29,12 +29,10 @@ def parity(weights):
 def weighted_sum(voxels, starts, weights, pairing, out):
     """``out[x] = sum over t of weights[t] * voxels[starts[t] + x]``, in the type of ``out``.
 
-    Tap by tap as ``weights`` lists them, or, for a ``pairing`` other than `GENERAL`, the centre and
-    then pairs from the outermost inwards (scipy's order: half the multiplications). Zero weights
-    are multiplied like others, so a NaN under them shows. Several taps share one pass over the row,
-    which changes the traffic to L1 but no operation: vector lanes are voxels.
-
-    Cost: about one multiply-add a tap (half for pairs) over the vector width.
+    Terms are added in the order of ``weights``. With a ``pairing`` other than `GENERAL`, the centre comes
+    first, then pairs from the outermost inwards (scipy's order, with half the multiplications). Zero weights
+    are multiplied, too, so a NaN under them propagates. Several terms share one loop over the row, which
+    saves L1 traffic without changing the operations.
     """
     if pairing == GENERAL:
         _general(voxels, starts, weights, out)
@@ -45,7 +43,7 @@ def weighted_sum(voxels, starts, weights, pairing, out):
 
 
 def rounded_sum(voxels, starts, weights, pairing, spare, out):
-    """`weighted_sum` in the type of ``spare``, written as `cast_rounded` does: straight away if it can be."""
+    """`weighted_sum` in the type of ``spare``, converted by `cast_rounded`, without ``spare`` if possible."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -94,7 +92,7 @@ def _general(voxels, starts, weights, out):
 
 @row_kernel
 def _pair(voxels, starts, t, last, n):
-    """The rows of tap ``t`` from the start and of the one it mirrors."""
+    """The rows of term ``t`` from the start, and of its mirror image."""
     a, b = starts[t], starts[last - t]
     return voxels[a : a + n], voxels[b : b + n]
 
@@ -107,7 +105,7 @@ def _both(a, b, out):
 @overload(_both)
 def _both_for(a, b, out):
     if isinstance(a, types.Integer) and a.bitwidth <= 16:  # type: ignore[attr-defined]
-        # the same number, with one conversion
+        # equal, with one conversion
         return lambda a, b, out: out.dtype.type(np.int32(np.int32(a) + np.int32(b)))
     return lambda a, b, out: out.dtype.type(a) + out.dtype.type(b)
 
@@ -118,7 +116,7 @@ def _symmetric(voxels, starts, weights, out):
     n, centre, last = out.size, weights.size // 2, weights.size - 1
     row = voxels[starts[centre] : starts[centre] + n]
     w = weights[centre]
-    t = (centre - 1) % 4 + 1  # so many pairs now, and then by fours
+    t = (centre - 1) % 4 + 1  # the first group of pairs; the others have four
     a, b = _pair(voxels, starts, np.int64(0), last, n)
     wa = weights[0]
     if t == 1:

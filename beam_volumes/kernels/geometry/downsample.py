@@ -1,7 +1,6 @@
-"""Downsampling: one voxel of the result from a window of the input, cut off at the far edges.
+"""Downsampling: each voxel of the result comes from a window of the input, clipped at the far edges.
 
-Blocks start on the grid of windows: the result's voxel (k, y, x) has the window that begins at
-(k fz, y fy, x fx) of the input.
+Windows form a grid: voxel (k, y, x) of the result has the window that starts at (k fz, y fy, x fx).
 """
 
 import numpy as np
@@ -16,10 +15,9 @@ from beam_volumes.kernels.rows import is_negative, signed_zero
 
 @kernel
 def mean(src, out, y0, y1, nx, rows, cols, factors):
-    """Means: of integers and bool rounded half to even, of floats summed in float64.
+    """Means, of integers and bool rounded half to even, of floats summed in float64.
 
-    ``rows``, ``cols``: of the input.
-    ``factors``: int64 (3,).
+    ``rows`` and ``cols`` are the extents of the input; ``factors`` is int64 (3,).
     """
     if max(factors) <= 2 and _is_narrow(src.lines.dtype):
         _halves(src, out, y0, y1, nx, rows, cols, factors, False)
@@ -63,7 +61,7 @@ def _add(line, high, low, f):
 @overload(_add)
 def _add_for(line, high, low, f):
     if line.dtype in (types.int64, types.uint64):
-        # Sums of 64-bit integers as two: of their upper and of their lower halves.
+        # Sums of 64-bit integers in two parts: sums of upper halves and of lower halves.
         scalar = np.int64 if line.dtype == types.int64 else np.uint64
         half, mask = scalar(32), scalar(0xFFFFFFFF)
 
@@ -113,10 +111,10 @@ def _divided_for(high, low, n, dtype):
 
 @kernel
 def pick(src, out, y0, y1, nx, rows, cols, factors, method):
-    """A voxel of each window: the smallest (0), the largest (1), the lower median (2), the mode (3).
+    """One voxel of each window: the minimum (0), maximum (1), lower median (2) or mode (3).
 
-    Of several modes it is the smallest. NaN if the window holds one; -0.0 is less than 0.0, but the
-    same value to the mode. Parameters as of `mean`.
+    The smallest of several modes is returned. NaN if the window contains one; -0.0 is less than 0.0, but
+    equal for the mode. Other parameters are described in `mean`.
     """
     if method == 3 and max(factors) <= 2 and _is_whole(src.lines.dtype):
         _halves(src, out, y0, y1, nx, rows, cols, factors, True)
@@ -179,8 +177,7 @@ def _is_whole_of(dtype):
 def _halves(src, out, y0, y1, nx, rows, cols, factors, is_mode):
     """Means or modes of integers, in windows of at most two voxels along each axis.
 
-    A window always has eight voxels: those that are not there, or not asked for, are others twice. That
-    changes neither means nor modes.
+    Windows always have eight voxels: missing ones repeat others, which changes neither means nor modes.
     """
     fz, fy, fx = factors
     for k in range(out.firsts.size):
@@ -240,8 +237,8 @@ def _is_real_of(dtype):
 def _real_halves(src, out, y0, y1, nx, rows, cols, factors):
     """Means of floats in windows of at most two voxels along each axis.
 
-    Sums are taken in the order of the voxels, of many windows at once. Windows have 1, 2, 4 or 8 voxels: to
-    divide by that and to multiply by its inverse is the same.
+    Sums are in the order of the voxels, for many windows at once. Windows have 1, 2, 4 or 8 voxels, so
+    multiplication by the inverse is exact.
     """
     fz, fy, fx = factors
     for k in range(out.firsts.size):
@@ -267,7 +264,7 @@ def _real_halves(src, out, y0, y1, nx, rows, cols, factors):
 
 @row_kernel
 def _of_four(a, b, c, d, row, fx):
-    """Means of the columns, or pairs of columns, of four rows."""
+    """Means of columns, or of pairs of columns, of four rows."""
     whole = a.size // 2 if fx == 2 else 0
     for x in range(whole):
         i = 2 * x
@@ -301,7 +298,7 @@ def _of_one(a, row, fx):
 
 @row_kernel
 def _after(total, first, second):
-    """A sum goes on with two more voxels. It began with 0, so that it is never -0.0."""
+    """Add two more voxels to a sum. It started with 0, so it is never -0.0."""
     return (total + np.float64(first)) + np.float64(second)
 
 
@@ -311,27 +308,27 @@ def _modes(a, b, c, d, row, fx):
     whole = a.size // 2 if fx == 2 else 0
     for x in range(whole):
         i = 2 * x
-        row[x] = _most(a[i], a[i + 1], b[i], b[i + 1], c[i], c[i + 1], d[i], d[i + 1])
+        row[x] = _mode_of_eight(a[i], a[i + 1], b[i], b[i + 1], c[i], c[i + 1], d[i], d[i + 1])
     for x in range(whole, row.size):
         i = x * fx
-        row[x] = _most(a[i], a[i], b[i], b[i], c[i], c[i], d[i], d[i])
+        row[x] = _mode_of_eight(a[i], a[i], b[i], b[i], c[i], c[i], d[i], d[i])
 
 
-def _most(a, b, c, d, e, f, g, h):
+def _mode_of_eight(a, b, c, d, e, f, g, h):
     raise NotImplementedError("only inside compiled code")
 
 
-@overload(_most, jit_options={"forceinline": True})
+@overload(_mode_of_eight, jit_options={"forceinline": True})
 def _most_of(a, b, c, d, e, f, g, h):
-    """The mode of eight, without a branch: compilers compute many windows at once.
+    """The mode of eight without branches, so compilers vectorize it.
 
-    Counts are numbers of the voxels' own type, so that as many of them fit a register.
+    Counts have the voxels' dtype, so as many of them fit a register.
     """
     if isinstance(a, types.Boolean):
         return lambda a, b, c, d, e, f, g, h: (0 + a + b + c + d + e + f + g + h) > 4
     to = as_dtype(a).type
 
-    def most(a, b, c, d, e, f, g, h):
+    def mode(a, b, c, d, e, f, g, h):
         ab, ac, ad, ae, af, ag, ah = a == b, a == c, a == d, a == e, a == f, a == g, a == h
         bc, bd, be, bf, bg, bh = b == c, b == d, b == e, b == f, b == g, b == h
         cd, ce, cf, cg, ch = c == d, c == e, c == f, c == g, c == h
@@ -348,20 +345,20 @@ def _most_of(a, b, c, d, e, f, g, h):
         best, n = _better(best, n, h, to(ah + bh + ch + dh + eh + fh + gh))
         return best
 
-    return most
+    return mode
 
 
 @kernel
 def _better(best, n, value, count):
-    """The more frequent of two values, and how often it occurs; of two as frequent the smaller."""
+    """The more frequent of two values, and its count; the smaller one if counts are equal."""
     is_better = (count > n) | ((count == n) & (value < best))
     return (value if is_better else best), (count if is_better else n)
 
 
 @kernel
 def _is_minus_zero(window, n, method):
-    """Whether a zero picked from the first ``n`` is -0.0."""
-    below, zeros = 0, 0  # with a minus sign, and those of them that are zeros
+    """Whether the zero selected from the first ``n`` is -0.0."""
+    below, zeros = 0, 0  # negative numbers, and the zeros among them
     for i in range(n):
         below += is_negative(window[i])
         zeros += is_negative(window[i]) & (window[i] == 0)
@@ -372,7 +369,7 @@ def _is_minus_zero(window, n, method):
 
 @kernel
 def _sort(window, n):
-    """Sort the first ``n``: few by insertion."""
+    """Sort the first ``n`` by insertion, since they are few."""
     if n > 64:
         window[:n].sort()
         return
@@ -386,11 +383,11 @@ def _sort(window, n):
 
 @kernel
 def _mode(window, n):
-    """The most frequent of the first ``n``, which are sorted; the smallest of several."""
-    best, most, begun = window[0], 0, 0
+    """The most frequent of the first ``n`` sorted values; the smallest of several."""
+    best, frequency, begun = window[0], 0, 0
     for i in range(1, n + 1):
         if i == n or window[i] != window[begun]:
-            if i - begun > most:
-                best, most = window[begun], i - begun
+            if i - begun > frequency:
+                best, frequency = window[begun], i - begun
             begun = i
     return best

@@ -1,6 +1,6 @@
-"""Resampling: voxels taken from elsewhere, alone or two to an axis with weights, as scipy.ndimage does.
+"""Resampling: nearest neighbours, or linear interpolation, as in scipy.ndimage.
 
-Where a position lies beyond the volume, and how it is rounded, is decided in `place`, once for all.
+`place` handles positions outside of the volume, and their rounding, for all functions.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ MODES = {
     "constant": 3,
     "grid-constant": 4,
 }
-#: Indices of what is not in the volume: one voxel of a weighted mean, or the whole of it.
+#: Indices of missing voxels: one voxel of a weighted mean, or all of it.
 TAP, ALL = -1, -2
 
 
 def away(value, dtype):
-    """A float64 as a scalar of ``dtype``: rounded half away from zero and saturated if an integer."""
+    """Convert a float64 to ``dtype``; integers round half away from zero and saturate."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -51,9 +51,9 @@ def _away(value, dtype):
 
 @kernel
 def place(c, n, mode):
-    """Where a coordinate lies within ``0 .. n - 1``; -2 if nowhere.
+    """The coordinate in ``0 .. n - 1``; -2 if there is none.
 
-    Where voxels beyond the edge repeat it (2), or are a constant each (4), the coordinate stays.
+    Coordinates do not change if voxels outside repeat the edge (mode 2) or are a constant each (4).
     """
     if c < 0:
         if mode == 0:
@@ -91,7 +91,7 @@ def place(c, n, mode):
 
 @kernel
 def tap(i, n, mode):
-    """The voxel that stands for voxel ``i``, or `TAP`."""
+    """The voxel that replaces voxel ``i`` in a boundary mode, or `TAP`."""
     if 0 <= i < n:
         return i
     if mode == 4:
@@ -103,14 +103,11 @@ def tap(i, n, mode):
 
 @kernel
 def taps_along(start, stop, before, scale, half, n, taps, mode):
-    """Voxels and weights along an axis of positions ``start`` to ``stop`` of the result.
+    """Voxels and weights for positions ``start`` to ``stop`` of the result along an axis.
 
-    ``before``, ``scale``, ``half``: position v lies at ``(v + before + half) * scale - half`` of the
-    input.
-    ``n``: extent of the input.
-    ``taps``: 1: the nearest voxel; 2: linear between two.
-    ``mode``: one of `MODES`.
-    Returns ``index``, int64 (stop - start, taps); ``weight``, float64 (stop - start, taps).
+    Position v is at ``(v + before + half) * scale - half`` of the input, which has extent ``n``. ``taps`` is
+    1 for the nearest voxel, 2 for linear interpolation. ``mode`` is one of `MODES`. Returns ``index``, int64,
+    and ``weight``, float64, both (stop - start, taps).
     """
     index = np.empty((stop - start, taps), np.int64)
     weight = np.ones((stop - start, taps), np.float64)
@@ -132,9 +129,8 @@ def taps_along(start, stop, before, scale, half, n, taps, mode):
 def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
     """Copy voxels.
 
-    ``iz``, ``iy``, ``ix``, int64: which slice, row and column of the input each slice, row from ``y0``
-    on and column of the result takes; negative: the constant.
-    ``cval``: scalar of the dtype.
+    ``iz``, ``iy``, ``ix``, int64: the slice, row and column of the input for each slice, row from ``y0`` and
+    column of the result; a negative index selects the constant ``cval``, a scalar of the dtype.
     """
     for k in range(iz.size):
         for y in range(y0, y1):
@@ -149,7 +145,7 @@ def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
 
 @kernel
 def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
-    """Weighted means of voxels; as `gather`, with indices and weights of several for each position."""
+    """Weighted means of voxels: like `gather`, with several indices and weights per position."""
     total = np.empty(nx, np.float64)
     outside, all_there = away(cval, out.lines.dtype), ix.min() >= 0
     for k in range(len(iz)):
@@ -179,11 +175,9 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
 def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
     """Voxels at ``matrix @ position + offset``.
 
-    ``start``, ``shape``: where in its volume the input's first voxel is, and the volume's shape.
-    ``at``: where in its volume the result's first voxel is.
-    ``matrix``, ``offset``: float64 (3, 3) and (3,).
-    ``taps``, int64 (3,): 1 or 2 voxels along each axis; all 1: the nearest.
-    ``mode``: one of `MODES`.
+    ``start`` is the position of the input's first voxel in its volume of ``shape``, and ``at`` the position
+    of the result's first voxel in its own. ``matrix`` and ``offset`` are float64 (3, 3) and (3,). ``taps``,
+    int64 (3,), is 1 or 2 voxels along each axis; all 1 for the nearest. ``mode`` is one of `MODES`.
     """
     nearest = taps.max() == 1
     outside = away(cval, out.lines.dtype)

@@ -1,4 +1,4 @@
-"""Colours of pixels: stains, hue, saturation and brightness, from red, green and blue."""
+"""Colours from red, green and blue: stains, hue, saturation and brightness."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from beam_volumes.kernels.elementary.exp_log import exp_value, few, log_value
 from beam_volumes.kernels.elementary.exp_log import log as log_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 
-#: What is made of three channels: see `of_three`.
+#: The results of `of_three`.
 SUM, DENSITIES, LIGHT, HUE, SATURATION, VALUE = range(6)
-#: As scikit-image has it: no light at all has no logarithm.
+#: As in scikit-image, since zero has no logarithm.
 MINIMUM = 1e-6
-#: Values of a table whose products with each weight fit the nearest cache beside the rows: all of uint8.
+#: Table sizes up to which products with all weights fit the nearest cache: uint8.
 FEW = 256
 
 
 @lru_cache
 def log_least() -> float:
-    """The logarithm of `MINIMUM`, with the same bits everywhere."""
+    """The logarithm of `MINIMUM`, with the same bits on every machine."""
     return few(log_value, [MINIMUM])[0]
 
 
 @lru_cache(maxsize=16)
 def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
-    """What each value of an integer dtype counts as; empty for floats, which are not looked up.
+    """Map the values of an integer dtype to 0 to 1, as a read-only table; empty for floats.
 
-    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `MINIMUM` being 1. Nobody
-    may write into it.
+    For `DENSITIES`, these are the logarithms, divided by the logarithm of `MINIMUM`.
     """
     if dtype.kind == "f":
         return np.empty(0)
@@ -49,24 +48,21 @@ def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
 
 @kernel
 def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale):
-    """Write one number for each pixel's three.
+    """Write one number for each pixel's three channels.
 
-    ``first``, ``second``, ``third``: channels. ``table`` says what their values count as; they are
-    numbers themselves if it is empty.
-    ``weights``, float64: for the three, as far as the kind has some.
-    ``kind``: `SUM` is the weighted sum. `DENSITIES`: of the logarithms, divided by ``scale``; not below
-    0. `LIGHT`, the other way round: ``exp`` of minus the sum of what is multiplied by ``scale`` before;
-    not above 1. `HUE`, `SATURATION` and `VALUE`: those of HSV.
-    ``scale``: of logarithms.
-    All is computed in float64, in one order of operations, and rounded once.
+    ``table`` maps values of the channels; if it is empty, values are numbers themselves. ``kind`` is `SUM`,
+    the weighted sum; `DENSITIES`, the weighted sum of logarithms divided by ``scale``, at least 0; its
+    inverse `LIGHT`, ``exp`` of minus the weighted sum times ``scale``, at most 1; or the components of HSV,
+    `HUE`, `SATURATION` and `VALUE`. ``weights`` are float64, for the kinds with a sum. Everything is computed
+    in float64 in one order of operations, and rounded once.
     """
     if kind <= DENSITIES and 0 < table.size <= FEW:
         u, v, w = np.empty(table.size), np.empty(table.size), np.empty(table.size)
-        most = 0.0
+        total = 0.0
         for i in range(table.size):
             u[i], v[i], w[i] = table[i] * weights[0], table[i] * weights[1], table[i] * weights[2]
-            most += abs(u[i]) + abs(v[i]) + abs(w[i])
-        has_holes = not most < np.inf  # no other sums can be NaN
+            total += abs(u[i]) + abs(v[i]) + abs(w[i])
+        has_holes = not total < np.inf  # no other sums can be NaN
         for k in range(out.firsts.size):
             for y in range(y0, y1):
                 _looked_up(
@@ -89,18 +85,18 @@ def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale)
 
 @row_kernel
 def _looked_up(r, g, b, to, u, v, w, kind, has_holes):
-    """The sum of what is looked up for each of a pixel's three: what `_row` computes, of few values."""
-    least = 0.0 if kind == DENSITIES else -np.inf
+    """The weighted sum from tables of products, equal to `_row`, for dtypes with few values."""
+    lowest = 0.0 if kind == DENSITIES else -np.inf
     for i in range(to.size):
         value = (u[np.int64(r[i])] + v[np.int64(g[i])]) + w[np.int64(b[i])]
-        to[i] = least if value < least else value
+        to[i] = lowest if value < lowest else value
     if has_holes:
         one_nan(to)
 
 
 @row_kernel
 def _counted(line, left, to, table, kind, scale):
-    """What a row's values count as: looked up first, it leaves loops that are vectorised."""
+    """The mapped values of a row, in advance, so the other loops vectorize."""
     if table.size > 0:
         for i in range(to.size):
             to[i] = table[np.int64(line[left + i])]
@@ -117,10 +113,10 @@ def _row(r, g, b, to, weights, kind, scale):
     u, v, w = weights[0], weights[1], weights[2]
     holes = 0
     if kind <= DENSITIES:  # or SUM
-        least = 0.0 if kind == DENSITIES else -np.inf
+        lowest = 0.0 if kind == DENSITIES else -np.inf
         for i in range(to.size):
             value = (r[i] * u + g[i] * v) + b[i] * w
-            value = least if value < least else value
+            value = lowest if value < lowest else value
             holes += value != value
             to[i] = value
     elif kind == LIGHT:
@@ -145,18 +141,18 @@ def _density(x, scale):
 def _hsv(r, g, b, kind):
     if r != r or g != g or b != b:
         return 0.0
-    most = max(r, max(g, b))
+    largest = max(r, max(g, b))
     if kind == VALUE:
-        return most
-    delta = most - min(r, min(g, b))
+        return largest
+    delta = largest - min(r, min(g, b))
     if delta == 0.0:
         return 0.0
     if kind == SATURATION:
-        share = delta / most
+        share = delta / largest
         return share if share == share else 0.0
-    if b == most:
+    if b == largest:
         hue = 4.0 + (r - g) / delta
-    elif g == most:
+    elif g == largest:
         hue = 2.0 + (b - r) / delta
     else:
         hue = (g - b) / delta

@@ -1,4 +1,4 @@
-"""Values on a curve of straight lines, and intensities shifted and scaled slice by slice."""
+"""Piecewise linear functions of voxels, and shifts and scales for each slice."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from beam_volumes.kernels.jit import kernel
 
 @kernel
 def along_curve(src, out, y0, y1, nx, xs, ys, table):
-    """Write the value of a piecewise linear function for each voxel.
+    """Write a piecewise linear function of each voxel.
 
-    NaN gives NaN; integers are rounded half to even and saturated.
-    ``xs``, ``ys``, float64: points, ``xs`` ascending; beyond the first and the last the function is
-    constant.
-    ``table``: the voxels are integers and ``xs`` consecutive ones: nothing has to be searched.
-    As `numpy.interp`, in one order of operations for all processors: the slope between two points times
-    the distance from the first.
+    NaN gives NaN; integers are rounded half to even and saturate. ``xs`` and ``ys``, float64, are points with
+    ascending ``xs``; outside of them the function is constant. ``table`` means that voxels are integers and
+    ``xs`` consecutive, so no search is needed. It agrees with `numpy.interp`, in one order of operations on
+    all processors: the slope between two points times the distance from the first.
     """
     n = xs.size
     first, last = xs[0], xs[n - 1]
@@ -58,11 +56,9 @@ def shift_and_scale(
 ):
     """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel.
 
-    Computed in float64; integers are rounded half to even and saturated.
-    ``low``, ``high``, float64: to what voxels are clipped; NaN stays NaN.
-    ``center``, ``scale``, ``base``: float64.
-    ``at``, ``step_z``, ``step_y``, ``step_x``: where the numbers of a voxel are: ``i = at + k * step_z +
-    y * step_y + x * step_x``.
+    Computed in float64; integers are rounded half to even and saturate. ``low`` and ``high`` are the limits
+    of clipping; NaN stays NaN. All five arrays are float64, and the index of a voxel's numbers is
+    ``i = at + k * step_z + y * step_y + x * step_x``.
     """
     results = np.empty(nx)
     for k in range(out.firsts.size):
@@ -70,10 +66,10 @@ def shift_and_scale(
             row = src.lines[src.firsts[k] + y, src.left : src.left + nx]
             i = at + k * step_z + y * step_y
             if step_x == 0:
-                least, most, c, s, b = low[i], high[i], center[i], scale[i], base[i]
+                minimum, maximum, c, s, b = low[i], high[i], center[i], scale[i], base[i]
                 for x in range(nx):
                     v = np.float64(row[x])
-                    v = least if v < least else most if v > most else v
+                    v = minimum if v < minimum else maximum if v > maximum else v
                     results[x] = (v - c) * s + b
             else:
                 for x in range(nx):

@@ -1,7 +1,7 @@
-"""Random numbers that voxels have by where they lie: Philox with the voxel's index as counter.
+"""Random numbers of voxels by position: Philox with the voxel's index as counter.
 
-No number depends on another: slabs, threads and the order of voxels change nothing. J. Salmon et al.,
-"Parallel random numbers: as easy as 1, 2, 3" (2011); Philox4x32-10, in integers, is the same everywhere.
+Numbers are independent of each other, so slabs, threads and the order of voxels do not matter. J. Salmon et
+al., "Parallel random numbers: as easy as 1, 2, 3" (2011): Philox4x32-10, in integers, is the same everywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STIRLING = np.array(
 
 @kernel
 def philox(index, stream, draw, seed):
-    """Two words of 64 random bits: of a voxel, a stream of numbers, and a number of it."""
+    """Two words of 64 random bits for a voxel's index, a stream, and the number of a draw in it."""
     c0, c1 = index & _LOW, index >> _HALF
     c2, c3 = np.uint64(draw), np.uint64(stream)
     k0, k1 = seed & _LOW, seed >> _HALF
@@ -43,13 +43,13 @@ def philox(index, stream, draw, seed):
 
 @kernel
 def _unit(bits):
-    """From 0 to below 1, in steps of 2**-53."""
+    """A float from 0 to below 1, in steps of 2**-53."""
     return np.float64(bits >> np.uint64(11)) * 1.1102230246251565e-16
 
 
 @kernel
 def fill(kind, out, first, stream, seed):
-    """Random numbers of a row of voxels, the first of which has the index ``first``."""
+    """Random numbers of a row of voxels; ``first`` is the index of its first voxel."""
     for x in range(out.size):
         a, b = philox(first + np.uint64(x), stream, 0, seed)
         u = _unit(a)
@@ -60,7 +60,7 @@ def fill(kind, out, first, stream, seed):
 
 @kernel
 def poisson(rates, out, first, stream, seed):
-    """Counts of a row of voxels; NaN for a rate that is negative or not finite."""
+    """Poisson counts of a row of voxels; NaN for a rate that is negative or not finite."""
     for x in range(out.size):
         out[x] = _count(rates[x], first + np.uint64(x), stream, seed)
 
@@ -70,7 +70,7 @@ def _count(rate, index, stream, seed):
     if not (rate >= 0.0 and rate < np.inf):
         return np.nan
     if rate < 10.0:
-        # Until a product of uniform numbers falls below exp(-rate): D. Knuth.
+        # Multiply uniform numbers until the product is below exp(-rate): D. Knuth.
         below, product, n = exp_value(-rate), 1.0, 0
         while True:
             a, b = philox(index, stream, n, seed)
@@ -86,7 +86,7 @@ def _count(rate, index, stream, seed):
     b = 0.931 + 2.53 * root
     a = -0.059 + 0.02483 * b
     log_alpha = log_value(1.1239 + 1.1328 / (b - 3.4))
-    most = 0.9277 - 3.6224 / (b - 2.0)
+    limit = 0.9277 - 3.6224 / (b - 2.0)
     n = 0
     while True:
         first, second = philox(index, stream, n, seed)
@@ -96,7 +96,7 @@ def _count(rate, index, stream, seed):
         if inside <= 0.0:
             continue
         k = np.floor((2.0 * a / inside + b) * u + rate + 0.43)
-        if inside >= 0.07 and v <= most:
+        if inside >= 0.07 and v <= limit:
             return k
         if k < 0.0 or (inside < 0.013 and v > inside):
             continue
@@ -108,7 +108,7 @@ def _count(rate, index, stream, seed):
 
 @kernel
 def _log_gamma(x):
-    """The logarithm of the gamma function, of whole numbers above 0."""
+    """The logarithm of the gamma function for integers above 0."""
     if x <= 2.0:
         return 0.0
     more = max(0, int(7.0 - x))

@@ -1,7 +1,7 @@
-"""Faces between touching labels of a block: which pairs, how many, and what lies between.
+"""Faces between touching labels of a block: pairs, counts, and values.
 
-A face belongs to the block that owns the voxel at its lower side; blocks come with one more plane
-at the upper side of each axis, where a neighbour follows (see `kernels.labels.regions`).
+A face belongs to the block that owns the voxel on its lower side. Blocks have one more plane on the upper
+side of each axis with a neighbour (see `kernels.labels.regions`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from beam_volumes.kernels.rows import copy_row, strided
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(0)
-#: What the value of a face is: the mean or the larger one of its two voxels', or the upper voxel's own.
+#: The value of a face: the mean or maximum of its two voxels' values, or the upper voxel's value.
 MEAN, LARGEST, OWN = 0, 1, 2
 
 
 @row_kernel
 def _slot(keys, a, b):
-    """Where the pair ``a < b`` is, or would be put; an ``a`` of 0 is an empty slot."""
+    """The slot of the pair ``a < b`` in a hash table, or the free slot for it; free slots have ``a`` 0."""
     last = keys.shape[0] - 1
     mixed = (a * _MULTIPLIER) ^ (b + (a >> np.uint64(7)))
     i = np.int64((mixed * _MULTIPLIER) >> np.uint64(20)) & last
@@ -42,7 +42,7 @@ def _grown(keys):
 
 @row_kernel
 def _any_touch(row, other):
-    """Whether two rows have touching labels; without branches, since most have none."""
+    """Whether two rows have touching labels; without branches, since most rows have none."""
     touching = 0
     for x in range(row.size):
         u, v = row[x], other[x]
@@ -52,7 +52,7 @@ def _any_touch(row, other):
 
 @row_kernel
 def _discover_some(row, other, start, keys, count):
-    """Note pairs from ``start`` on: where it stopped, at the latest when the table is half full."""
+    """Add pairs from ``start`` on; return where it stopped, at the latest when the table is half full."""
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     for x in range(start, row.size):
@@ -83,13 +83,13 @@ def _discover_row(row, other, keys, count):
 def discover(
     labels: np.ndarray, below: np.ndarray, core: tuple[int, int, int]
 ) -> tuple[np.ndarray, int]:
-    """A table of the touching pairs, and their number; see `faces`."""
+    """A hash table of the touching pairs, and their number; see `faces`."""
     return _discover(strided(labels), labels.shape, strided(below), below.size > 0, core)
 
 
 @kernel
 def _discover(labels, shape, below, under, core):
-    # Rows are compared as uint64, so that the rest is compiled once.
+    # Rows are compared as uint64, so the rest is compiled once.
     flat, step_z, step_y = labels
     flat_below, _, step_below = below
     cz, cy, cx = core
@@ -116,7 +116,7 @@ def _discover(labels, shape, below, under, core):
 
 @row_kernel
 def _add_row(row, other, p, q, axis, into):
-    """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
+    """Add the faces between two neighbouring rows of labels with values ``p`` and ``q``."""
     keys, place, valued, rule, only_extremes, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)
@@ -155,20 +155,20 @@ def faces(
     core: tuple[int, int, int],
     into: tuple,
 ) -> None:
-    """Add up the faces of every pair.
+    """Accumulate the faces of every pair.
 
-    ``labels``: ndarray (slices, rows, columns).
-    ``below``, ndarray (rows, columns): the plane before the first slice, or one of no rows.
-    ``values``: for faces across z, y and x a boundary volume, or anything if there is none.
-    ``values_below``: of the plane before; nothing where faces have the upper voxel's value.
-    ``core``: how many slices, rows and columns are owned: all, or all but one.
-    ``into``: ``keys, place``: the table of `discover`, and the row of each slot's pair; ``valued``:
-    whether there is a boundary volume; ``rule``: `MEAN`, `LARGEST` or `OWN`; ``only_extremes``: whether
-    sums and bins stay empty, and infinite values count, too; ``edges``: of the histogram's bins, float64
-    ascending; the last bin holds its upper edge, values outside count in no bin; ``base``: of
-    `add_double`; and what is added to: ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64
-    (pairs,) faces of finite value; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the
-    sum; ``bins`` int64 (pairs, bins).
+    ``labels`` is (slices, rows, columns), and ``below`` (rows, columns) the plane before the first slice, or
+    one without rows. ``values`` are boundary volumes for faces across z, y and x, or anything without them,
+    and ``values_below`` the values of the plane before, unless faces have the upper voxel's value. ``core``
+    is the number of owned slices, rows and columns: all, or all but one.
+
+    ``into`` has ``keys, place``: the table of `discover`, and the row of each slot's pair; ``valued``:
+    whether there is a boundary volume; ``rule``: `MEAN`, `LARGEST` or `OWN`; ``only_extremes``: whether sums
+    and bins stay empty, and infinite values count, too; ``edges``: of the histogram's bins, float64
+    ascending; the last bin includes its upper edge, values outside are not counted; ``base``: for
+    `add_double`. The results are ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces
+    with finite values; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum; ``bins``
+    int64 (pairs, bins).
     """
     _faces(
         strided(labels), labels.shape, strided(below), below.size > 0,
@@ -185,7 +185,7 @@ def _copy(values, z, y, nx, row):
 
 @kernel
 def _faces(labels, shape, below, under, values, values_below, core, into):
-    # Rows are compared as uint64, their values as float64, so that the rest is compiled once.
+    # Rows are compared as uint64, and their values as float64, so the rest is compiled once.
     flat, step_z, step_y = labels
     flat_below, _, step_below = below
     across_z, across_y, across_x = values

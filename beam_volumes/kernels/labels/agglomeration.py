@@ -1,9 +1,9 @@
-"""Merging of regions by the order of their boundaries, on arrays.
+"""Greedy merging of regions in the order of their boundaries' scores, on arrays.
 
-Boundaries are rows of arrays, regions numbers in the order of their names. A boundary whose regions have
-merged goes on in the list of what they became; of two boundaries of one pair, the one that was better
-takes up the other. A queue holds boundaries by what they were when they came to its head last. They
-never get better: so it does to look at what they are now when they come to the head again.
+Boundaries are rows of arrays, and regions are numbered in the order of their names. When two regions merge,
+their boundaries move to the list of the merged region. If two boundaries then have the same pair, the one
+with the better score absorbs the other. A queue orders boundaries by their last known scores. Scores never
+improve, so it suffices to update the score of a boundary at the head of the queue.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
 
-#: What a score is: the mean of values, the largest, the smallest, or a quantile of a histogram.
+#: The score: the mean, maximum or minimum of values, or a quantile of a histogram.
 MEAN, LARGEST, SMALLEST, QUANTILE = 0, 1, 2, 3
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-#: Quotients of int64, each rounded once or twice, that differ by more than this share are in that order.
+#: Quotients of int64 with a larger relative difference are in the order of their float64 approximations.
 _CLOSE = 2.0**-50
 
 
 @row_kernel
 def _product(a, b):
-    """The product of two uint64: its upper and its lower 64 bits."""
+    """The product of two uint64: its upper and lower 64 bits."""
     a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     low = a0 * b0
     middle = a1 * b0 + (low >> _HALF)
@@ -35,7 +35,7 @@ def _product(a, b):
 
 @row_kernel
 def _order(a, b, c, d):
-    """-1, 0 or 1 where ``a / b`` is less than, equal to or more than ``c / d``: exact, for b, d > 0."""
+    """-1, 0 or 1 if ``a / b`` is less than, equal to or greater than ``c / d``: exact, for b, d > 0."""
     small = np.int64(1) << np.int64(31)
     if -small < a < small and -small < c < small and b < small and d < small:
         left, right = a * d, c * b
@@ -54,7 +54,7 @@ def _order(a, b, c, d):
 
 @row_kernel
 def _rank(counts, numerator, denominator):
-    """The least bin up to which at least a share of all values lies, and one of them."""
+    """The first bin up to which a given fraction of all values, and at least one value, is counted."""
     total = np.int64(0)
     for k in range(counts.size):
         total += counts[k]
@@ -64,10 +64,10 @@ def _rank(counts, numerator, denominator):
     while wanted < total and _order(wanted, total, numerator, denominator) < 0:
         wanted += 1
     wanted = max(wanted, np.int64(1))
-    seen = np.int64(0)
+    below = np.int64(0)
     for k in range(counts.size):
-        seen += counts[k]
-        if seen >= wanted:
+        below += counts[k]
+        if below >= wanted:
             return np.float64(k)
     return np.float64(counts.size)
 
@@ -85,7 +85,7 @@ def _pair(i, j):
 
 @row_kernel
 def _slot(keys, key):
-    """Where a pair is, or would be put; no pair is 0, since its regions differ."""
+    """The slot of a pair, or the free slot for it; no pair is 0, since its regions differ."""
     mask = keys.size - 1
     at = _home(key, mask)
     while keys[at] != np.uint64(0) and keys[at] != key:
@@ -95,7 +95,7 @@ def _slot(keys, key):
 
 @row_kernel
 def _remove(keys, rows, key):
-    """Take a pair out; those that it had pushed on move back."""
+    """Remove a pair, and move back entries that it had displaced."""
     mask = keys.size - 1
     hole = _slot(keys, key)
     at = (hole + 1) & mask
@@ -110,7 +110,7 @@ def _remove(keys, rows, key):
 
 @row_kernel
 def _add(how, e, f, fractions, values, bins, share):
-    """Put what is known of boundary ``f`` to that of ``e``."""
+    """Add the values of boundary ``f`` to boundary ``e``."""
     if how == MEAN:
         fractions[e, 0] += fractions[f, 0]
         fractions[e, 1] += fractions[f, 1]
@@ -127,7 +127,7 @@ def _add(how, e, f, fractions, values, bins, share):
 
 @row_kernel
 def _before(how, e, f, fractions, values, names):
-    """Whether boundary ``e`` comes before ``f``, as they were when they came to the head last."""
+    """Whether boundary ``e`` comes before ``f`` by their last known scores."""
     p, q = values[e, 1], values[f, 1]
     if how == MEAN:
         if abs(p - q) > _CLOSE * max(abs(p), abs(q)):
@@ -142,7 +142,7 @@ def _before(how, e, f, fractions, values, names):
 
 @row_kernel
 def _refresh(how, e, numbers, links, fractions, values, names):
-    """What is there now, for the queue."""
+    """Update the last known score of a boundary for the queue."""
     i, j = numbers[links[e, 0]], numbers[links[e, 1]]
     names[e] = (np.uint64(max(i, j)) << _HALF) | np.uint64(min(i, j))
     values[e, 1] = values[e, 0]
@@ -152,16 +152,16 @@ def _refresh(how, e, numbers, links, fractions, values, names):
 
 
 @row_kernel
-def _reaches(how, e, least, threshold, fractions, values):
-    """Whether the score of a boundary, as the queue knows it, is at least the threshold."""
+def _reaches(how, e, fraction, threshold, fractions, values):
+    """Whether the last known score of a boundary is >= the threshold."""
     if how == MEAN:
-        return _order(fractions[e, 2], fractions[e, 3], least[0], least[1]) >= 0
+        return _order(fractions[e, 2], fractions[e, 3], fraction[0], fraction[1]) >= 0
     return values[e, 1] >= threshold
 
 
 @row_kernel
 def _sift(how, heap, count, at, fractions, values, names):
-    """Let the entry at a place of the queue sink to where it belongs."""
+    """Restore the heap's order from one entry downwards."""
     e = heap[at]
     while True:
         child = 2 * at + 1
@@ -179,34 +179,32 @@ def _sift(how, heap, count, at, fractions, values, names):
 
 
 @kernel
-def merge_greedily(how, share, least, threshold, limits, edges, regions, table, heap, found):
-    """Merge the best pair, again and again, as long as that is certain.
+def merge_greedily(how, share, fraction, threshold, limits, edges, regions, table, heap, found):
+    """Merge the best pair repeatedly, as long as this is certain.
 
-    ``how``: what a score is.
-    ``share``, tuple of two int64: the quantile as a fraction.
-    ``least``, tuple of two int64: the threshold as a fraction, for means.
-    ``threshold``: for other scores.
-    ``limits``, tuple of two int64: a pair of a larger size is left, and one that has nobody below the
-    second; -1 for none.
-    ``edges``, tuple: by boundary: ``links`` int32 (n, 4), whose first two columns are numbers of
-    regions; ``fractions`` int64 (n, 4), sums and counts in the first two; ``values`` float64 (n, 2),
-    scores in the first; ``names`` uint64; ``bins`` int64 (n, bins). What a score does not need may be of
-    length 0. Rows of one pair are put together.
-    ``regions``, tuple: by region, in the order of names: ``sizes`` int64, ``stuck`` bool, and int32
-    scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and ``degrees`` (0).
-    ``table``, tuple of two ndarrays: uint64 zeros, a power of two of them and more than boundaries, and
-    int32 scratch of that length.
-    ``heap``, int32: as long as boundaries.
-    ``found``, tuple of four ndarrays: as long as regions: the merges' ``pairs`` int32 (n, 2),
-    ``fractions`` int64 (n, 2), ``scores`` float64, ``sizes`` int64.
-    Returns ``merges``: boundaries that are left have places in ``links`` of at least 0; their
-    ``numbers``, ``sizes`` and ``stuck`` are by place.
+    ``how`` is the kind of score; ``share`` the quantile and ``fraction`` the threshold of means, each a
+    fraction of two int64; ``threshold`` is for other scores. ``limits`` are two int64: pairs of a larger
+    size, and pairs with both sizes at least the second, are left; -1 for none.
+
+    Boundaries have ``edges``: ``links`` int32 (n, 4), with regions in the first two columns; ``fractions``
+    int64 (n, 4), with sums and counts in the first two; ``values`` float64 (n, 2), with scores in the first;
+    ``names`` uint64; ``bins`` int64 (n, bins). Arrays that a score does not need may be empty. Rows of a pair
+    are combined.
+
+    Regions, in the order of names, have ``regions``: ``sizes`` int64, ``stuck`` bool, and int32 scratch:
+    ``numbers`` (0, 1, ...), ``heads`` (-1) and ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32,
+    with a power of two above the number of boundaries as length. ``heap`` is int32 with the length of
+    boundaries. ``found`` receives merges: ``pairs`` int32 (n, 2), ``fractions`` int64 (n, 2), ``scores``
+    float64, ``sizes`` int64, with the length of regions.
+
+    Returns the number of merges. Remaining boundaries have ``links`` >= 0, indices of ``numbers``, ``sizes``
+    and ``stuck``.
     """
     links, fractions, values, names, bins = edges
     sizes, stuck, numbers, heads, degrees = regions
     keys, rows = table
     pairs, parts, scores, totals = found
-    most, few = limits
+    max_size, min_size = limits
     count = 0
     for e in range(links.shape[0]):
         if how == MEAN:
@@ -230,7 +228,7 @@ def merge_greedily(how, share, least, threshold, limits, edges, regions, table, 
         if links[e, 0] < 0:
             continue
         _refresh(how, e, numbers, links, fractions, values, names)
-        if _reaches(how, e, least, threshold, fractions, values):
+        if _reaches(how, e, fraction, threshold, fractions, values):
             heap[count] = e
             count += 1
     for at in range(count // 2 - 1, -1, -1):
@@ -245,9 +243,9 @@ def merge_greedily(how, share, least, threshold, limits, edges, regions, table, 
             same = names[e] == now and values[e, 1] == values[e, 0]
             if same and how == MEAN:
                 same = fractions[e, 2] == fractions[e, 0] and fractions[e, 3] == fractions[e, 1]
-            if not same:  # it has got worse since
+            if not same:  # it has become worse since then
                 _refresh(how, e, numbers, links, fractions, values, names)
-                if _reaches(how, e, least, threshold, fractions, values):
+                if _reaches(how, e, fraction, threshold, fractions, values):
                     _sift(how, heap, count, 0, fractions, values, names)
                     continue
                 i = np.int64(-1)
@@ -259,14 +257,14 @@ def merge_greedily(how, share, least, threshold, limits, edges, regions, table, 
         if i < 0:
             continue
         size = sizes[i] + sizes[j]
-        if (0 <= most < size) or (0 <= few <= min(sizes[i], sizes[j])):
-            # nor will regions that hold them
+        if (0 <= max_size < size) or (0 <= min_size <= min(sizes[i], sizes[j])):
+            # nor will regions that contain them
             _remove(keys, rows, _pair(i, j))
             links[e, 0] = -1
             degrees[i] -= 1
             degrees[j] -= 1
             continue
-        if stuck[i] or stuck[j]:  # the best of either, so that neither can do anything else
+        if stuck[i] or stuck[j]:  # the best pair of either, so neither can merge with another
             stuck[i] = True
             stuck[j] = True
             continue

@@ -1,19 +1,19 @@
-"""Connected components of a block, as runs: union-find over stretches of a row, not over voxels.
+"""Connected components of a block by runs: union-find over parts of rows instead of voxels.
 
-A *run* is a maximal stretch of a row whose voxels are connected along x. Runs are found row by row,
-in raster order, and joined with those of the rows before (He, Chao, Suzuki, "A run-based two-scan
-labeling algorithm", IEEE TIP 2008). The root of a tree is its first run, so numbering the roots in
-order is the raster order of first voxels, which is `scipy.ndimage.label`'s.
+A *run* is a maximal part of a row with voxels that are connected along x. Runs are found row by row in raster
+order, and united with runs of earlier rows (He, Chao, Suzuki, "A run-based two-scan labeling algorithm", IEEE
+TIP 2008). The root of a tree is its first run, so roots in this order have the raster order of first voxels,
+as in `scipy.ndimage.label`.
 
-Where runs are kept, no label per voxel needs to exist: sizes, equivalences and the final painting
-work on the runs. They are four arrays::
+No label per voxel is necessary: sizes, equivalences and the final painting work on runs. They are four
+arrays::
 
     offsets : int64 (nz * ny + 1)   row r = z * ny + y has runs offsets[r] to offsets[r + 1]
     starts, stops : int32 (n)       columns of the run, half-open
     labels : uint32 (n)             component of the run, 1..count
 
-and a block's ``links``, int64 (m, 4), say which rows before a row touch it: ``dz, dy, shift, reach``,
-voxel x of the row touches ``x + shift - reach`` to ``x + shift + reach`` there (see `links_of`).
+A block's ``links``, int64 (m, 4), define which earlier rows touch a row: ``dz, dy, shift, reach``. Voxel x of
+the row touches ``x + shift - reach`` to ``x + shift + reach`` there (see `links_of`).
 """
 
 import numpy as np
@@ -25,16 +25,13 @@ MASK, VALUES, VALUES_NO_BACKGROUND = 0, 1, 2
 
 
 def links_of(structure, kind):
-    """The half of a structure before its centre, as ``links``.
+    """The half of a structure before its centre, as ``links``, and whether neighbours along x touch.
 
-    ``structure``: bool (3, 3, 3), centrosymmetric.
-    ``kind``: MASK, VALUES or VALUES_NO_BACKGROUND.
-    Returns ``links``, int64 (m, 4); ``is_joined``: whether neighbours along x touch; if not, every voxel
-    is a run.
+    ``structure`` is bool (3, 3, 3), centrosymmetric; ``kind`` is MASK, VALUES or VALUES_NO_BACKGROUND. If
+    neighbours along x do not touch, every voxel is a run.
     """
     is_joined = bool(structure[1, 1, 0])
-    # Between runs that may lie side by side without a gap, a step of the merge can lose a diagonal
-    # pair; single shifts cannot.
+    # A step of the merge can miss a diagonal pair of adjacent runs without a gap; single shifts cannot.
     has_gaps = is_joined and kind == MASK
     links = []
     for dz, dy in ((-1, -1), (-1, 0), (-1, 1), (0, -1)):
@@ -48,9 +45,9 @@ def links_of(structure, kind):
 
 @kernel
 def _unite(parent, i, j):
-    """Join two trees in which parents come before: both paths are walked at once, and shortened.
+    """Unite two trees, in which parents have lower indices, by walking and shortening both paths.
 
-    After M. Rem (Dijkstra, "A Discipline of Programming", 1976); the root of a tree stays its first member.
+    After M. Rem (Dijkstra, "A Discipline of Programming", 1976). A tree's root remains its first member.
     """
     a, b = parent[i], parent[j]
     while a != b:
@@ -77,7 +74,7 @@ def _mask_runs(row, is_set, turns, starts, stops, n):
     is_set[0] = 0
     is_set[nx + 1] = 0
     k = 0
-    for x in range(nx + 1):  # without a branch: half of them would be mispredicted
+    for x in range(nx + 1):  # without branches, which would often be mispredicted
         turns[k] = x
         k += is_set[x] ^ is_set[x + 1]
     for i in range(k // 2):
@@ -88,7 +85,7 @@ def _mask_runs(row, is_set, turns, starts, stops, n):
 
 @kernel
 def _value_runs(row, kind, background, is_joined, starts, stops, n):
-    """Runs of one value (of any but zero for a mask, whose runs are then single voxels)."""
+    """Runs of equal values, or single voxels of a mask."""
     nx = row.size
     x = 0
     while x < nx:
@@ -115,7 +112,7 @@ def _grown(array, size):
 
 @kernel
 def _unite_rows(parent, starts, stops, span, shift, reach, is_mask, row, other):
-    """Unite the runs ``i`` to ``i1`` of a row with those ``j`` to ``j1`` of another that they touch."""
+    """Unite the runs ``i`` to ``i1`` of a row with touching runs ``j`` to ``j1`` of another."""
     i, i1, j, j1 = span
     while i < i1 and j < j1:
         if (
@@ -131,15 +128,13 @@ def _unite_rows(parent, starts, stops, span, shift, reach, is_mask, row, other):
 
 @kernel
 def find_runs(block, links, is_joined, kind, background, begin, end):
-    """Runs of some rows of a block of voxels, and which of them touch.
+    """Runs of some rows of a block of voxels, and unions of touching ones.
 
-    ``block``, C-contiguous array (nz, ny, nx): a mask (non-zero is foreground, NaN included), or values.
-    ``links``, ``is_joined``: of `links_of`.
-    ``kind``: MASK: touching foreground. VALUES: touching voxels of one value, ``background`` (a scalar
-    of the block's dtype) left out. VALUES_NO_BACKGROUND: nothing left out.
-    ``begin``, ``end``: the rows, as they follow one another in the block.
-    Returns offsets, starts, stops: see the module, for these rows alone; ``parent``, int32 (n): of each
-    run one of its component, itself or before it.
+    ``block``, C-contiguous (nz, ny, nx), is a mask (non-zero is foreground, also NaN), or has values.
+    ``kind`` is MASK: foreground is connected; VALUES: voxels with equal values are, except ``background``, a
+    scalar of the block's dtype; or VALUES_NO_BACKGROUND. ``links`` and ``is_joined`` are from `links_of`.
+    ``begin`` and ``end`` are row indices in the block. Returns the offsets, starts and stops of these rows,
+    and ``parent``, int32 (n): for each run itself or an earlier run of its component.
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
@@ -151,7 +146,7 @@ def find_runs(block, links, is_joined, kind, background, begin, end):
     is_set = np.empty(nx + 2, np.uint8)
     turns = np.empty(nx + 2, np.int32)
     is_mask = kind == 0
-    n = np.int64(0)  # of a literal's own type, what follows would be compiled once more
+    n = np.int64(0)  # not a literal, which would compile the rest once more
     for r in range(begin, end):
         if n + nx + 1 > capacity:
             capacity = capacity + capacity // 2 + nx + 1
@@ -182,7 +177,7 @@ def find_runs(block, links, is_joined, kind, background, begin, end):
 
 @kernel
 def join_runs(block, links, kind, cuts, offsets, starts, stops, parent):
-    """Unite runs that touch but were found apart: the block's rows were cut before each of ``cuts``."""
+    """Unite touching runs of separate calls: the block's rows were divided before each of ``cuts``."""
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
     is_mask = kind == 0
@@ -200,10 +195,9 @@ def join_runs(block, links, kind, cuts, offsets, starts, stops, parent):
 
 @kernel
 def number_runs(nx, offsets, starts, parent):
-    """Components of runs: of each its number, and where they begin.
+    """Number the components of runs; return their labels, and the index of each component's first voxel.
 
-    Returns see the module; ``first``, int64 (count): linear index in the block, of rows of ``nx``
-    voxels, of each component's first voxel; increasing.
+    ``first``, int64 (count), are increasing linear indices in a block with rows of ``nx`` voxels.
     """
     n = parent.size
     labels = np.empty(n, np.uint32)
@@ -213,7 +207,7 @@ def number_runs(nx, offsets, starts, parent):
             count += 1
             labels[i] = count
         else:
-            labels[i] = labels[parent[i]]  # the parent comes before
+            labels[i] = labels[parent[i]]  # parents have lower indices
     first = np.empty(count, np.int64)
     count = 0
     for r in range(offsets.size - 1):
@@ -226,10 +220,10 @@ def number_runs(nx, offsets, starts, parent):
 
 @kernel
 def paint(offsets, starts, stops, labels, table, out):
-    """Write ``table[label]`` where there are runs and ``table[0]`` elsewhere.
+    """Write ``table[label]`` to runs, and ``table[0]`` to other voxels.
 
-    ``out`` (rows, columns), with contiguous rows, begins where the first row of ``offsets`` does, and may
-    have fewer columns.
+    ``out`` (rows, columns), with contiguous rows, starts at the first row of ``offsets``, and may have fewer
+    columns.
     """
     for y in range(out.shape[0]):
         row = out[y]
@@ -243,14 +237,13 @@ def paint(offsets, starts, stops, labels, table, out):
 
 @kernel
 def unite_planes(below, above, links, values_a, values_b, parent, base_a, base_b):
-    """Unite components of two successive slices that touch.
+    """Unite touching components of two successive slices.
 
-    ``below``, ``above``, tuples offsets, starts, stops, labels: runs of one slice each, offsets from 0.
-    ``links``, int64 (m, 4): as for `find_runs`; those with dz = -1 count.
-    ``values_a``, ``values_b``: of the components below and above: those that differ do not touch. Empty
-    for a mask.
-    ``parent``, int64: of each component one of its class, itself or before it.
-    ``base_a``, ``base_b``: in ``parent``, the place of the first component below and above.
+    ``below`` and ``above`` are the offsets, starts, stops and labels of one slice each, with offsets from 0.
+    ``links`` are from `links_of`; only dz = -1 is used. Components with different ``values_a`` and
+    ``values_b`` do not touch; both are empty for masks. ``parent``, int64, has for each component itself or
+    an earlier one of its class; ``base_a`` and ``base_b`` are the indices of the first component below and
+    above in it.
     """
     offsets_a, starts_a, stops_a, labels_a = below
     offsets_b, starts_b, stops_b, labels_b = above
@@ -279,11 +272,11 @@ def unite_planes(below, above, links, values_a, values_b, parent, base_a, base_b
 
 @kernel
 def labels_at(offsets, starts, stops, labels, rows, columns):
-    """The component at each (row, column), 0 where there is none."""
+    """The component at each (row, column), or 0."""
     out = np.zeros(rows.size, np.uint32)
     for k in range(rows.size):
         lo, hi = offsets[rows[k]], offsets[rows[k] + 1]
-        while lo < hi:  # the first run that ends after the column
+        while lo < hi:  # find the first run that ends after the column
             mid = (lo + hi) // 2
             if stops[mid] <= columns[k]:
                 lo = mid + 1
@@ -296,10 +289,10 @@ def labels_at(offsets, starts, stops, labels, rows, columns):
 
 @kernel
 def digest(offsets, starts, stops, labels, nx, values, row):
-    """64 bits of a hash of rows of ``nx`` voxels, numbered from ``row`` on: of every run and its place.
+    """A 64-bit hash of the runs in rows of ``nx`` voxels, which are numbered from ``row``.
 
-    A sum over rows and runs: those of blocks of successive rows add up, modulo 2**64, to that of all.
-    ``values`` are uint64, of each component, or none.
+    It is a sum over runs, so the hashes of successive rows add up modulo 2**64. ``values`` are uint64, one
+    per component, or empty.
     """
     total = np.uint64(0)
     for r in range(offsets.size - 1):
@@ -319,8 +312,8 @@ def digest(offsets, starts, stops, labels, nx, values, row):
 def measure(offsets, starts, stops, labels, ny, core, size, lower, upper):
     """Sizes and bounding boxes over the first ``core`` slices, rows and columns of a block.
 
-    ``size`` int64 (count + 1) and ``lower``, ``upper`` int64 (count + 1, 3), half-open and in the
-    block's own coordinates, are updated; entry 0 is unused.
+    Updates ``size``, int64 (count + 1), and ``lower`` and ``upper``, int64 (count + 1, 3), half-open in the
+    block's coordinates. Entry 0 is unused.
     """
     for z in range(core[0]):
         for y in range(core[1]):
@@ -341,9 +334,9 @@ def measure(offsets, starts, stops, labels, ny, core, size, lower, upper):
 
 @kernel
 def mark(offsets, starts, stops, labels, seeds, marked):
-    """Set ``marked[label]`` of every component that holds a non-zero voxel of ``seeds``.
+    """Set ``marked[label]``, bool (count + 1), of every component with a non-zero voxel of ``seeds``.
 
-    ``seeds`` (nz, ny, nx) has the rows of the block; ``marked`` is bool (count + 1).
+    ``seeds`` (nz, ny, nx) has the rows of the block.
     """
     nz, ny, _ = seeds.shape
     for z in range(nz):
@@ -361,18 +354,14 @@ def mark(offsets, starts, stops, labels, seeds, marked):
 
 @kernel
 def unite_pairs(parent, a, b):
-    """Unite ``a[k]`` with ``b[k]``; ``parent`` has of each one of its class, itself or before it."""
+    """Unite ``a[k]`` with ``b[k]``; ``parent`` has for each item itself or an earlier one of its class."""
     for k in range(a.size):
         _unite(parent, a[k], b[k])
 
 
 @kernel
 def unite(count, pairs):
-    """Equivalence classes of ``0..count - 1`` under pairs, each named by its smallest member.
-
-    ``pairs``: int64 (n, 2).
-    Returns int64 (count).
-    """
+    """Equivalence classes of ``0..count - 1`` under int64 (n, 2) pairs, each named by its smallest member."""
     parent = np.arange(count)
     for k in range(pairs.shape[0]):
         _unite(parent, pairs[k, 0], pairs[k, 1])
@@ -382,6 +371,6 @@ def unite(count, pairs):
 
 @kernel
 def flatten(parent):
-    """Replace each one's parent by its root, which is the smallest of its class."""
+    """Replace each parent by the root, which is the smallest member of its class."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]

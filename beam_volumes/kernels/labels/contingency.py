@@ -1,4 +1,4 @@
-"""How many voxels of a block have each pair of labels."""
+"""Counts of pairs of labels in two blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 @row_kernel
 def _slot(keys, counts, a, b):
-    """Where a pair is, or would be put; a count of 0 is an empty slot."""
+    """The slot of a pair, or the free slot for it; free slots have a count of 0."""
     last = keys.shape[0] - 1
     mixed = (a * _MULTIPLIER) ^ (b + (a >> np.uint64(7)))
     i = np.int64((mixed * _MULTIPLIER) >> np.uint64(20)) & last
@@ -35,7 +35,7 @@ def _grown(keys, counts):
 
 @row_kernel
 def _count_some(row, other, start, keys, counts, used):
-    """Count from ``start`` on: where it stopped, at the latest when the table is half full."""
+    """Count from ``start`` on; return where it stopped, at the latest when the table is half full."""
     end = start
     while end < row.size:
         begin, a, b = end, row[end], other[end]
@@ -55,7 +55,7 @@ def _count_some(row, other, start, keys, counts, used):
 
 @kernel
 def _count(labels, others, shape):
-    # Rows are compared as uint64, so that the rest is compiled once.
+    # Rows are compared as uint64, so the rest is compiled once.
     flat, step_z, step_y = labels
     flat_other, next_z, next_y = others
     nz, ny, nx = shape
@@ -75,7 +75,7 @@ def _count(labels, others, shape):
 
 
 def count_labels(labels: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs (uint64, two columns) of labels of two blocks of one shape, unsorted, and their voxels.
+    """The distinct pairs of labels of two blocks (uint64, two columns, unsorted), and their voxel counts.
 
     >>> a, b = np.array([[[1, 1, 0]]], "u1"), np.array([[[5, 5, 7]]], "u2")
     >>> count_labels(a, b)

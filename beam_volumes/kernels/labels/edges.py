@@ -1,8 +1,8 @@
-"""Components of voxels of which each says which of its edges count.
+"""Components of voxels with codes that select edges.
 
-A voxel's *code* has `INSIDE` if it belongs to a component at all, and `ACROSS_Z`, `ACROSS_Y`, `ACROSS_X`
-if it is connected with the voxel before it along that axis. Runs are stretches of a row that are connected
-along x; what is said of them in `beam_volumes.kernels.labels.components` holds.
+A voxel's *code* has `INSIDE` if it belongs to a component, and `ACROSS_Z`, `ACROSS_Y`, `ACROSS_X` if it is
+connected with the voxel before it along that axis. Runs are parts of a row that are connected along x; their
+format is described in `beam_volumes.kernels.labels.components`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INSIDE, ACROSS_Z, ACROSS_Y, ACROSS_X = np.uint8(1), np.uint8(2), np.uint8(4), np
 
 @kernel
 def _unite_rows(parent, starts, stops, span, row, bit):
-    """Unite the runs ``i`` to ``i1`` of a row with those ``j`` to ``j1`` before it, by the row's codes."""
+    """Unite the runs ``i`` to ``i1`` of a row with earlier runs ``j`` to ``j1``, by the row's codes."""
     i, i1, j, j1 = span
     while i < i1 and j < j1:
         a, b = max(starts[i], starts[j]), min(stops[i], stops[j])
@@ -33,9 +33,9 @@ def _unite_rows(parent, starts, stops, span, row, bit):
 
 @kernel
 def find_runs(block, begin, end):
-    """Runs of some rows of a block of codes, and which of them are connected.
+    """Runs of some rows of a block of codes, and unions of connected ones.
 
-    As `beam_volumes.kernels.labels.components.find_runs` has it.
+    The results are described in `beam_volumes.kernels.labels.components.find_runs`.
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
@@ -72,7 +72,7 @@ def find_runs(block, begin, end):
 
 @kernel
 def _unite_before(rows, ny, r, own, begin, offsets, starts, stops, parent):
-    """Unite the runs of a row with those of the rows before it, from row ``begin`` on."""
+    """Unite the runs of a row with runs of earlier rows from row ``begin`` on."""
     for bit, q in ((ACROSS_Z, r - ny), (ACROSS_Y, r - 1)):
         if q >= begin and (bit == ACROSS_Z or r % ny > 0):
             span = own[0], own[1], offsets[q - begin], offsets[q - begin + 1]
@@ -81,7 +81,7 @@ def _unite_before(rows, ny, r, own, begin, offsets, starts, stops, parent):
 
 @kernel
 def join_runs(block, cuts, offsets, starts, stops, parent):
-    """Unite runs that are connected but were found apart: rows were cut before each of ``cuts``."""
+    """Unite connected runs of separate calls: rows were divided before each of ``cuts``."""
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
     for cut in cuts:
@@ -93,9 +93,9 @@ def join_runs(block, cuts, offsets, starts, stops, parent):
 
 @kernel
 def unite_planes(below, above, codes, parent, base_a, base_b):
-    """Unite components of two successive slices, by the codes of the one above.
+    """Unite components of two successive slices by the codes of the upper one.
 
-    As `beam_volumes.kernels.labels.components.unite_planes` has it.
+    Parameters are described in `beam_volumes.kernels.labels.components.unite_planes`.
     """
     offsets_a, starts_a, stops_a, labels_a = below
     offsets_b, starts_b, stops_b, labels_b = above
@@ -116,7 +116,7 @@ def unite_planes(below, above, codes, parent, base_a, base_b):
 
 @kernel
 def digest(rows, begin, row):
-    """64 bits of a hash of rows of codes; the first is ``begin`` in ``rows``, and counts as ``row``."""
+    """A 64-bit hash of rows of codes from row ``begin`` on, which is numbered ``row``."""
     total = np.uint64(0)
     for r in range(rows.shape[0]):
         key = mixed(mixed(np.uint64(row + begin + r)) + np.uint64(rows.shape[1]))

@@ -1,4 +1,4 @@
-"""Where each label of a block begins, and how many voxels it has."""
+"""The first voxel of each label of a block, and its number of voxels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _larger(keys, first, size):
 
 @row_kernel
 def _add_some(row, start, base, keys, first, size, used):
-    """Add a row from ``start`` on: where it stopped, at the latest when the table is half full."""
+    """Add a row from ``start`` on; return where it stopped, at the latest when the table is half full."""
     end = start
     while end < row.size:
         begin, label = end, row[end]
@@ -64,7 +64,7 @@ def _begin(voxels, shape):
 
 
 def beginnings(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The labels (uint64) of a block but 0, increasing; the index in it of the first voxel of each; voxels.
+    """The nonzero labels of a block in order (uint64), the index of each first voxel, and voxel counts.
 
     >>> beginnings(np.array([[[0, 9, 4], [9, 9, 0]]], "u1"))
     (array([4, 9], dtype=uint64), array([2, 1]), array([1, 3]))

@@ -1,4 +1,4 @@
-"""What becomes of each label of a block: looked up once for each run of equal labels along x."""
+"""Relabelling of a block: one lookup for each run of equal labels along x."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.labels.regions import _slot
 from beam_volumes.kernels.rows import strided
 
-#: What becomes of labels that are not in a table.
+#: How to treat labels that are not in a table.
 REFUSE, KEEP, REPLACE = 0, 1, 2
 
 
@@ -22,7 +22,7 @@ def _put(numbers, keys, place):
 
 
 def indexed(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An open-addressing table that finds the place of a label (uint64, but 0) among some."""
+    """An open-addressing table from nonzero uint64 labels to their indices."""
     size = 1 << max(4, (2 * len(labels)).bit_length())
     keys, place = np.zeros(size, np.uint64), np.zeros(size, np.int64)
     _put(labels, keys, place)
@@ -32,13 +32,9 @@ def indexed(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def look_up(labels, out, keys, place, values, zero, missing, replacement):
     """Write the value of each label.
 
-    ``labels``, ndarray (rows, columns): unsigned.
-    ``out``: ndarray (rows, columns).
-    ``keys``, ``place``: from `indexed`.
-    ``values``: by place.
-    ``zero``: what becomes of 0, of the dtype of ``out``, as ``replacement`` is.
-    ``missing``: what becomes of labels that are not there: `REFUSE`, `KEEP`, `REPLACE`.
-    Returns ``label``: one that is missing and refused, or 0.
+    ``labels`` (rows, columns) are unsigned; ``keys`` and ``place`` are from `indexed`, and ``values`` are by
+    index. 0 becomes ``zero``. ``missing`` is `REFUSE`, `KEEP` or `REPLACE` (by ``replacement``). Returns a
+    missing label that is refused, or 0.
     """
     how = keys, place, values, zero, missing, replacement
     return _look_up(strided(labels), strided(out, writeable=True), labels.shape, *how)

@@ -1,8 +1,8 @@
-"""Outlines of labels along the edges of pixels: their corners, and corners put together to rings.
+"""Outlines of labels along the edges of pixels: corners, and rings of corners.
 
-A corner of a label's outline is where it turns. It says where its two arms go, and of three of the four
-pixels around it whether they are the label's or only one is. Two pixels that touch at a corner alone are
-apart: there the label has two corners.
+An outline turns at its corners. A corner encodes the directions of its two arms, and whether the pixel
+between them belongs to the label. Two pixels that share only a corner are not connected, so the label has two
+corners there.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 
-#: What a corner says: an arm goes right, else left; one goes down, else up; the pixel between is the label's.
+#: Bits of a corner: an arm to the right, else left; one down, else up; the pixel between belongs to the
+#: label.
 RIGHT, DOWN, INSIDE = 4, 2, 1
 
 
 @kernel
 def _own(four, k):
-    """Of the label of pixel ``k``: which pixels it has, as bits; 0 if an earlier pixel has it too."""
+    """The pixels with the label of pixel ``k`` as bits; 0 if an earlier pixel has the same label."""
     label = four[k]
     bits = np.int64(0)
     if label == 0:
@@ -32,14 +33,11 @@ def _own(four, k):
 
 @kernel
 def corners(pixels, y, x, width, labels, places):
-    """Write the corners between pixels, of which the first has its lower right one at ``(y, x)``.
+    """Write the corners between pixels; the first one, at ``(y, x)``, is the lower right of the first pixel.
 
-    ``pixels``, (m + 1, n + 1) array of uint64: labels; there are m x n places between four of them.
-    ``y``, ``x``: of the first such place.
-    ``width``: places in a row of the whole image.
-    ``labels``, ``places``, uint64: what is written, as far as there is room: the label, and ``8 * (y *
-    width + x)`` and what the corner says.
-    Returns how many there are.
+    ``pixels``, uint64 (m + 1, n + 1), are labels with m x n positions between four of them; a row of the
+    whole image has ``width`` positions. ``labels`` and ``places``, uint64, receive corners while there is
+    space: the label, and ``8 * (y * width + x)`` plus the corner's bits. Returns the number of corners.
     """
     rows, cols = pixels.shape[0] - 1, pixels.shape[1] - 1
     four = np.empty(4, np.uint64)
@@ -61,48 +59,44 @@ def corners(pixels, y, x, width, labels, places):
                     continue
                 inside = np.int64(count != 3)
                 odd = bits if inside else 15 - bits
-                # Pixels in the order that corners have in a row: both left ones before both right ones.
+                # Pixels in the order of corners in a row: both left ones before both right ones.
                 for q in range(4):
                     pixel = (q & 1) * 2 + (q >> 1)
                     if odd >> pixel & 1:
                         if n < room:
                             labels[n] = four[k]
-                            says = (q >> 1) * 4 + (q & 1) * 2 + inside
-                            places[n] = np.uint64(place + says)
+                            bits = (q >> 1) * 4 + (q & 1) * 2 + inside
+                            places[n] = np.uint64(place + bits)
                         n += 1
     return n
 
 
 @kernel
-def rings(first, y, x, says, below, width):
-    """Put corners together to rings, and say which ring lies in which.
+def rings(first, y, x, bits, below, width):
+    """Connect corners to rings, and assign holes to their rings.
 
-    ``first``, (labels + 1,) array of int64: where the corners of each label begin; they are sorted by y,
-    then x, then what they say.
-    ``y``, ``x``: int64.
-    ``says``: int64.
-    ``below``, int64: of each corner, the other one of its vertical arm.
-    ``width``: more than any x.
-    Returns ``vertices``, int64: corners, ring by ring; clockwise where y goes down, holes the other way;
-    ``starts``, int64: where each ring begins, and the end; ``outer``, int64: of each ring the ring that
-    it is a hole of, or -1.
+    ``first``, int64 (labels + 1,), is where the corners of each label start; they are sorted by ``y``, ``x``
+    and bits ``bits``, all int64. ``below``, int64, is the other corner of each vertical arm. ``width`` is
+    larger than any x. Returns ``vertices``, int64, the corners ring by ring, clockwise with y down, holes
+    counterclockwise; ``starts``, int64, where each ring starts, and the end; ``outer``, int64, the ring
+    around each hole, or -1.
     """
     count = len(y)
     vertices, starts = np.empty(count, np.int64), np.empty(count // 4 + 1, np.int64)
     path, at = np.empty(count, np.int64), np.full(count, -1, np.int64)
-    seen, across = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    visited, across = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     ring_of_arm = np.empty(count // 2, np.int64)
     outer = np.full(count // 4 + 1, -1, np.int64)
     hole = np.zeros(count // 4 + 1, np.bool_)
     written, ringed = np.int64(0), np.int64(0)
     starts[0] = 0
     for begin in range(count):
-        if seen[begin]:
+        if visited[begin]:
             continue
-        # The upper left corner: the label is to be on the right.
-        now, goes_across, length = begin, (says[begin] & INSIDE) != 0, np.int64(0)
+        # Start at the upper left corner, with the label on the right.
+        now, goes_across, length = begin, (bits[begin] & INSIDE) != 0, np.int64(0)
         while True:
-            done = seen[now]
+            done = visited[now]
             twin = np.int64(-1)
             if done:
                 twin = now
@@ -112,7 +106,7 @@ def rings(first, y, x, says, below, width):
                     if on_path and y[other] == y[now] and x[other] == x[now]:
                         twin = other
             if twin >= 0:
-                # The path has come back to where it was: what lies between is a ring.
+                # The path is back where it was: the part between is a ring.
                 back, area = at[twin], np.int64(0)
                 for k in range(back, length):
                     v = path[k]
@@ -129,7 +123,7 @@ def rings(first, y, x, says, below, width):
                 length = back
             if done:
                 break
-            seen[now] = True
+            visited[now] = True
             path[length], at[now], across[now] = now, length, goes_across
             length += 1
             now = (now ^ 1) if goes_across else below[now]

@@ -1,9 +1,9 @@
-"""What is added up for each label of a block of voxels; exact, so that blocks merge in any order.
+"""Exact sums for each label of a block of voxels, so blocks merge in any order.
 
-A block has a core, the voxels that it owns, and may have one more plane at the upper side of each
-axis. It owns the faces between its core and those planes, and the volume's borders that its core
-touches, but no face at its lower side, unless the plane there is given: that of the block below in
-the same slab, whose last faces nobody counted. Runs of equal labels along x are looked up once.
+A block has a core, the voxels that it owns, and may have one more plane on the upper side of each axis. It
+owns the faces between its core and those planes, and the volume's borders at its core. It owns no faces on
+its lower side, unless that plane is given: the last plane of the previous block in the slab, with faces that
+are not counted yet. Each run of equal labels along x takes one lookup.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from beam_volumes.kernels.rows import strided
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LOW = 0xFFFFFFFF
 
-# Cells of integer intensities: digits of 32 bits of the sums of v, v**2, z*v, y*v, x*v.
+# Columns for integer intensities: digits of 32 bits of the sums of v, v**2, z*v, y*v, x*v.
 INTEGER_CELLS = {"sum": (0, 3), "square": (3, 7), "z": (7, 10), "y": (10, 13), "x": (13, 16)}
 
 
 @row_kernel
 def _slot(keys, label):
-    """Where a label is, or would be put, in an open-addressing table; 0 is an empty slot."""
+    """The slot of a label in an open-addressing table, or the free slot for it; free slots are 0."""
     last = keys.size - 1
     i = np.int64((label * _MULTIPLIER) >> np.uint64(20)) & last
     while keys[i] != label and keys[i] != np.uint64(0):
@@ -42,7 +42,7 @@ def _grown(keys):
 
 @row_kernel
 def _discover_row(row, start, keys, count):
-    """Note labels from ``start`` on: where it stopped, at the latest when the table is half full."""
+    """Add labels from ``start`` on; return where it stopped, at the latest when the table is half full."""
     end = start
     while end < row.size and 2 * count <= keys.size:
         label = row[end]
@@ -74,13 +74,13 @@ def _discover(labels, shape, keys, count):
 
 
 def discover(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, int]:
-    """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
+    """A table of the nonzero labels in a block and a plane (which may be empty), and their number."""
     keys, count = _discover(strided(labels), labels.shape, np.zeros(1024, np.uint64), 0)
     return _discover(strided(below), (1, *below.shape), keys, count)
 
 
 def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The sorted labels of a block, and the table that finds the place of one among them."""
+    """The sorted labels of a block, and a table from labels to their indices."""
     keys, count = discover(labels, below)
     used = np.flatnonzero(keys)
     order = used[np.argsort(keys[used])]
@@ -91,7 +91,7 @@ def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @row_kernel
 def _count_faces(other, label, i, axis, keys, place, faces):
-    """Add the faces of a run of one label to the voxels beside it, to either side."""
+    """Add the faces between a run of one label and the voxels next to it, for both sides."""
     different = 0
     for x in range(other.size):
         different += np.int64(other[x] != label)
@@ -122,19 +122,16 @@ def geometry(
     box: np.ndarray,
     faces: np.ndarray,
 ) -> None:
-    """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
+    """Accumulate counts, sums of coordinates and of their products, bounding boxes and faces per label.
 
-    ``labels``, ndarray (slices, rows, columns): unsigned; 0 is background.
-    ``below``, ndarray (rows, columns): the plane before the first slice, or one of no rows.
-    ``core``: how many slices, rows and columns are owned: all, or all but one.
-    ``first``, ``last``: per axis whether the volume begins with the first plane, and ends behind the
-    last one owned.
-    ``keys``, ``place``: from `table_of`.
-    ``moments``, int64 (labels, 10): gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the
-    block's first voxel.
-    ``box``, int64 (labels, 6): least z, y, x and largest plus one; likewise.
-    ``faces``, int64 (labels, 3): faces across z, y and x to anything else, the volume's borders
-    included; of no labels: they are not counted.
+    ``labels`` (slices, rows, columns) are unsigned; 0 is background. ``below`` (rows, columns) is the plane
+    before the first slice, or one without rows. ``core`` is the number of owned slices, rows and columns:
+    all, or all but one. ``first`` and ``last`` are, per axis, whether the volume starts with the first plane,
+    and ends with the last owned one. ``keys`` and ``place`` are from `table_of`.
+
+    The results are relative to the block's first voxel: ``moments``, int64 (labels, 10), the sums of 1, z, y,
+    x, zz, yy, xx, zy, zx, yx; ``box``, int64 (labels, 6), minimum z, y, x and maximum plus one; ``faces``,
+    int64 (labels, 3), across z, y and x, including the volume's borders, or an empty array to skip them.
     """
     shape = labels.shape if faces.size else core
     under = below.size > 0
@@ -234,20 +231,22 @@ def integers(
     values: np.ndarray,
     keys: np.ndarray,
     place: np.ndarray,
-    least: np.ndarray,
-    most: np.ndarray,
+    minimum: np.ndarray,
+    maximum: np.ndarray,
     cells: np.ndarray,
 ) -> None:
-    """Sums of integer intensities: `INTEGER_CELLS`, coordinates from the block's first voxel.
+    """Accumulate `INTEGER_CELLS`, with coordinates from the block's first voxel.
 
-    ``least`` and ``most`` are per label, of the dtype of ``values``.
+    ``minimum`` and ``maximum`` are per label, in the dtype of ``values``.
     """
     wide = values.itemsize == 8
-    _integers(strided(labels), strided(values), labels.shape, keys, place, least, most, cells, wide)
+    _integers(
+        strided(labels), strided(values), labels.shape, keys, place, minimum, maximum, cells, wide
+    )
 
 
 @row_kernel
-def _integers(labels, values, shape, keys, place, least, most, cells, wide):
+def _integers(labels, values, shape, keys, place, minimum, maximum, cells, wide):
     flat, step_z, step_y = labels
     voxels, next_z, next_y = values
     nz, ny, nx = shape
@@ -266,19 +265,19 @@ def _integers(labels, values, shape, keys, place, least, most, cells, wide):
                     end += 1
                 if label != 0:
                     i = place[_slot(keys, np.uint64(label))]
-                    _add_run(v, start, end, z, y, i, least, most, cells, wide)
+                    _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide)
 
 
 @row_kernel
-def _add_run(v, start, end, z, y, i, least, most, cells, wide):
-    """What voxels ``start:end`` of a row add to row ``i``; ``wide`` is for 64 bits."""
+def _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide):
+    """Add voxels ``start:end`` of a row to row ``i``; ``wide`` is for 64 bits."""
     c = cells[i]
-    low, high = least[i], most[i]
+    low, high = minimum[i], maximum[i]
     for x in range(start, end):
         low = min(low, v[x])
         high = max(high, v[x])
-    least[i] = low
-    most[i] = high
+    minimum[i] = low
+    maximum[i] = high
     total = 0
     along = 0
     if wide:
@@ -316,17 +315,14 @@ def _add_run(v, start, end, z, y, i, least, most, cells, wide):
 
 @row_kernel
 def add_double(cells, base, value):
-    """Add a finite float64 exactly to cells of 32-bit digits in units of ``2**base``.
-
-    No bit of the value may lie below the unit.
-    """
+    """Add a finite float64 exactly to 32-bit digits in units of ``2**base``, which no bit may be below."""
     bits = np.float64(value).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     mantissa = (bits & 0xFFFFFFFFFFFFF) | (np.int64(exponent != 0) << 52)
     if mantissa == 0:
         return
     position = max(exponent, 1) - 1075 - base
-    if position < 0:  # trailing zeros, then
+    if position < 0:  # the lowest bits are zeros
         mantissa >>= -position
         position = 0
     shift = position & 31
@@ -340,10 +336,7 @@ def add_double(cells, base, value):
 
 
 def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
-    """The smallest other than 0 and the largest size of the finite values; how many are not.
-
-    Of a volume, or of a slice.
-    """
+    """The minimum nonzero and the maximum absolute value of finite values; the number of others."""
     return _magnitudes(strided(values), (1, *values.shape)[-3:])
 
 
@@ -351,8 +344,8 @@ def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
 def _magnitudes(values, shape):
     voxels, step_z, step_y = values
     nz, ny, nx = shape
-    least = np.inf
-    most = 0.0
+    minimum = np.inf
+    maximum = 0.0
     bad = 0
     for z in range(nz):
         for y in range(ny):
@@ -362,9 +355,9 @@ def _magnitudes(values, shape):
                 if not size < np.inf:
                     bad += 1
                 elif size > 0:
-                    least = min(least, size)
-                    most = max(most, size)
-    return least, most, bad
+                    minimum = min(minimum, size)
+                    maximum = max(maximum, size)
+    return minimum, maximum, bad
 
 
 def floats(
@@ -376,27 +369,26 @@ def floats(
     base: int,
     only_extremes: bool,
     count: np.ndarray,
-    least: np.ndarray,
-    most: np.ndarray,
+    minimum: np.ndarray,
+    maximum: np.ndarray,
     cells: np.ndarray,
 ) -> None:
-    """Sums of v, v**2, z*v, y*v and x*v of finite intensities, coordinates from the volume's origin.
+    """Accumulate sums of v, v**2, z*v, y*v and x*v of finite values, in coordinates of the volume.
 
-    With ``only_extremes`` there are no sums, and infinite intensities count.
-
-    ``cells`` is (labels, 5, digits) of `add_double`. Of float32 every product is exact; of float64
-    the products with coordinates are rounded once, which does not depend on the block.
+    With ``only_extremes`` there are no sums, and infinite values count. ``cells`` is (labels, 5, digits) for
+    `add_double`. All products of float32 are exact. Products of float64 and coordinates are rounded once, in
+    the same way for any block.
     """
     single = values.itemsize == 4
     _floats(
         strided(labels), strided(values), labels.shape, origin, keys, place, base, single, only_extremes,
-        count, least, most, cells,
+        count, minimum, maximum, cells,
     )  # fmt: skip
 
 
 @row_kernel
 def _floats(
-    labels, values, shape, origin, keys, place, base, single, only_extremes, count, least, most, cells
+    labels, values, shape, origin, keys, place, base, single, only_extremes, count, minimum, maximum, cells
 ):  # fmt: skip
     flat, step_z, step_y = labels
     voxels, next_z, next_y = values
@@ -419,8 +411,8 @@ def _floats(
                     i = place[_slot(keys, label)]
                     known = label
                 count[i] += 1
-                least[i] = min(least[i], v)
-                most[i] = max(most[i], v)
+                minimum[i] = min(minimum[i], v)
+                maximum[i] = max(maximum[i], v)
                 if v != 0 and not only_extremes:
                     _add_products(
                         cells[i], base, single, v, origin[0] + z, origin[1] + y, origin[2] + x

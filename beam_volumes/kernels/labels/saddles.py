@@ -1,4 +1,4 @@
-"""The lowest pass between touching labels of a block, of voxels that touch across corners too."""
+"""The lowest pass between touching labels of a block; voxels touch across corners, too."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def _grown(keys, values):
 
 @kernel
 def passes(labels, heights, first, steps):
-    """The pairs of labels that touch, and the lowest of the higher ones of two voxels that touch.
+    """The pairs of touching labels, and the minimum over touching voxels of the higher of two heights.
 
-    ``labels``, uint64 (slices, rows, columns): 0 is nothing.
-    ``heights``, float64: of the same shape.
-    ``first``: the first slice whose voxels are looked from, backwards and within it.
-    ``steps``, int64 (steps, 3): to the neighbours that come before a voxel.
-    Returns ``pairs``, uint64 (pairs, 2): the smaller label first; ``values``, float64.
+    ``labels``, uint64 (slices, rows, columns), are 0 outside; ``heights``, float64, have the same shape.
+    ``first`` is the first slice from which neighbours are visited, and ``steps``, int64 (steps, 3), lead to
+    neighbours that precede a voxel. Returns ``pairs``, uint64 (pairs, 2), smaller label first, and
+    ``values``, float64.
     """
     keys, values = np.zeros((1024, 2), np.uint64), np.empty(1024, np.float64)
     count = 0
@@ -69,18 +68,14 @@ def passes(labels, heights, first, steps):
 
 @kernel
 def lowest_floods(a, b, height, level):
-    """How high a flood stands in each region, that comes over passes from where it stands lowest.
+    """The height of the lowest flood that reaches each region.
 
-    The height of a way is that of its highest pass, and no less than the level where it begins; the lowest
-    way to each region counts.
-
-    ``a``, ``b``, int64 (passes,): the regions beside each pass, in the order of ascending heights.
-    ``height``: float64 (passes,).
-    ``level``: float64 (regions,).
-    Returns float64 (regions,).
+    The height of a path is the maximum of its passes and of the level where it starts; each region has the
+    minimum over paths. ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending
+    ``height``, float64 (passes,). ``level`` and the result are float64 (regions,).
     """
     n = level.size
-    # The tree of Kruskal's merges: a node for each, above the two that it merges.
+    # The tree of Kruskal's merges, with a node for each merge above its two parts.
     parent = np.full(2 * n, -1, np.int64)
     root = np.arange(2 * n)
     best, at = np.empty(2 * n), np.empty(2 * n)

@@ -1,9 +1,9 @@
-"""Which edge each voxel follows, and the codes that say which edges count.
+"""The edge that each voxel follows, and codes of the selected edges.
 
-Edges join voxels that share a face. They are ordered by their values, and equal ones by their linear index:
-that of the upper voxel, then z before y before x. Around one voxel this is the order of `_STEPS`. So the best
-edge of each voxel is one, and following it from voxel to voxel comes to an end: at an edge that is the best
-of both its ends, or, of heights, at a voxel lower than all around.
+Edges connect voxels that share a face. They are ordered by value, then by linear index: of the upper voxel,
+then z before y before x. Around one voxel this is the order of `_STEPS`. So each voxel has one best edge. A
+path along best edges ends at an edge that is the best of both its voxels, or, for heights, at a local
+minimum.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.labels.edges import ACROSS_X, ACROSS_Y, ACROSS_Z, INSIDE
 
-#: What a voxel may be: not of the volume that is divided, free, or of a marker.
+#: The role of a voxel: excluded from the volume, free, or part of a marker.
 OUTSIDE, FREE, MARKED = 0, 1, 2
-#: Choices: none, or the number of a step plus one; and what is outside has no choice at all.
+#: Choices are the number of a step plus one, or none; voxels outside have no choice at all.
 NONE, NOTHING = np.uint8(0), np.uint8(255)
 _STEPS = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0))
 
 
 @kernel
 def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
-    """The edge that each voxel follows: to its lowest neighbour, if that is not higher.
+    """The edge that each voxel follows: to its lowest neighbour, unless this is higher.
 
-    Of heights and roles there is one voxel more on each side; ``start`` is the place in the volume, of a
-    ``shape``, of the first voxel of ``out``. Returns how many heights are NaN.
+    Heights and roles have one more voxel on each side. ``start`` is the position of the first voxel of
+    ``out`` in a volume of ``shape``. Returns how many heights are NaN.
     """
     bad = 0
     for k in range(out.firsts.size):
@@ -63,10 +63,10 @@ def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
 
 @kernel
 def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape):
-    """The edge that each voxel follows: that of the largest affinity, if it is at least ``low``.
+    """The edge that each voxel follows: the one with the largest affinity, if it is >= ``low``.
 
-    Affinities are of a voxel and the one before it; there is one voxel more of each on the upper side. NaN
-    is no edge. A voxel without an edge is outside.
+    Affinities are between a voxel and the previous one; they have one more voxel on the upper side. NaN is no
+    edge. A voxel without an edge is outside.
     """
     for k in range(out.firsts.size):
         z = start[0] + k
@@ -78,7 +78,7 @@ def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start
             row = out.lines[out.firsts[k] + i]
             for j in range(nx):
                 x = start[2] + j
-                best, most = NONE, across_z.lines[a, across_z.left + j]
+                best, strength = NONE, across_z.lines[a, across_z.left + j]
                 for n in range(6):
                     if n == 0:
                         there, value = z > 0, across_z.lines[a, across_z.left + j]
@@ -92,14 +92,14 @@ def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start
                         there, value = y + 1 < shape[1], across_y.lines[b + 1, across_y.left + j]
                     else:
                         there, value = z + 1 < shape[0], across_z.lines[a_up, across_z.left + j]
-                    if there and value >= low and (best == NONE or value > most):
-                        best, most = np.uint8(n + 1), value
+                    if there and value >= low and (best == NONE or value > strength):
+                        best, strength = np.uint8(n + 1), value
                 row[out.left + j] = best if best != NONE else NOTHING
 
 
 @kernel
 def code_choices(choices, out, y0, y1, nx):
-    """The codes of edges that are the choice of one of their ends; choices have one voxel more before."""
+    """Codes of edges that are the choice of one of their voxels; choices have one more voxel before."""
     for k in range(out.firsts.size):
         for i in range(y0, y1):
             row = out.lines[out.firsts[k] + i]
@@ -122,7 +122,7 @@ def code_choices(choices, out, y0, y1, nx):
 
 @kernel
 def add_high(across_z, across_y, across_x, high, start, out, y0, y1, nx):
-    """Add the edges of an affinity of at least ``high`` to codes."""
+    """Add edges with affinity >= ``high`` to codes."""
     for k in range(out.firsts.size):
         for i in range(y0, y1):
             row = out.lines[out.firsts[k] + i]
@@ -140,7 +140,7 @@ def add_high(across_z, across_y, across_x, high, start, out, y0, y1, nx):
 
 @kernel
 def add_same(markers, choices, out, y0, y1, nx):
-    """Add the edges between neighbours of one marker; markers and choices have one voxel more before."""
+    """Add edges between neighbours of one marker; markers and choices have one more voxel before."""
     for k in range(out.firsts.size):
         for i in range(y0, y1):
             row = out.lines[out.firsts[k] + i]

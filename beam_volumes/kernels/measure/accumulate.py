@@ -1,7 +1,7 @@
 """Exact sums, sums of squares, extremes and counts of a 2-D view.
 
-What comes back merges exactly, in any order and grouping, because it is made of integers: a float
-is an integer mantissa times a power of two, and integers add without rounding.
+Results consist of integers, so they merge exactly in any order and grouping: a float is an integer mantissa
+times a power of two, and integers add without rounding.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 class KeyBits(NamedTuple):
-    """How the bits of a dtype become an unsigned key of the same order, and which are non-finite.
+    """Conversion of a dtype's bits to unsigned keys of the same order, and the test for non-finite values.
 
-    The key is ``bits ^ (negative if bits & sign else positive)``; a float is non-finite where
-    ``bits & magnitude >= infinite``. (Radix keys of floats: M. Herf, "Radix tricks", 2001.)
-    -0.0 comes just before 0.0.
+    The key is ``bits ^ (negative if bits & sign else positive)``. A float is not finite if
+    ``bits & magnitude >= infinite``. (Radix keys of floats: M. Herf, "Radix tricks", 2001.) -0.0 directly
+    precedes 0.0.
     """
 
     sign: np.unsignedinteger
@@ -52,11 +52,11 @@ def key_bits(dtype: np.dtype) -> KeyBits:
 
 
 def from_keys(keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The values whose keys these are: the inverse of the order-preserving map."""
+    """The values of keys: the inverse of the order-preserving map."""
     dtype = np.dtype(dtype).newbyteorder("=")
     k = key_bits(dtype)
     keys = np.asarray(keys).astype(unsigned(dtype))
-    was_negative = (keys ^ k.negative) & k.sign != 0  # for integers both are the same
+    was_negative = (keys ^ k.negative) & k.sign != 0  # for integers both masks are equal
     return np.where(was_negative, keys ^ k.negative, keys ^ k.positive).view(dtype)
 
 
@@ -84,14 +84,14 @@ def _extent(bits, pitch, rows, cols, mask, mask_pitch, key_of, neutral):
     for y in range(rows):
         row = bits[y * pitch : y * pitch + cols]
         if mask is None:
-            more, least, most = _extent_of_row(row, key_of, neutral)
+            more, smallest, largest = _extent_of_row(row, key_of, neutral)
             count += cols
         else:
             use = mask[y * mask_pitch : y * mask_pitch + cols]
-            used, more, least, most = _extent_of_some(row, use, key_of, neutral)
+            used, more, smallest, largest = _extent_of_some(row, use, key_of, neutral)
             count += np.int64(used)
         bad += np.int64(more)
-        low, high = min(low, least), max(high, most)
+        low, high = min(low, smallest), max(high, largest)
     return count - bad, bad, low, high
 
 
@@ -106,7 +106,7 @@ def _extent_of_row(row, key_of, neutral):
         finite = (b & magnitude) < infinite
         key = b ^ (negative if b & sign else positive)
         bad = np.uint32(bad + np.uint32(not finite))
-        # What changes nothing takes the place of what does not count: so this is a minimum of vectors.
+        # Neutral values replace others, so this is a vectorized minimum.
         low = min(low, key if finite else none_low)
         high = max(high, key if finite else none_high)
     return bad, low, high
@@ -133,13 +133,13 @@ def _extent_of_some(row, use, key_of, neutral):
 def extent(
     src: np.ndarray, mask: np.ndarray | None = None
 ) -> tuple[int, int, np.generic | None, np.generic | None]:
-    """Number of finite voxels, of non-finite voxels, and the smallest and largest finite voxel.
+    """Numbers of finite and non-finite voxels, and the smallest and largest finite voxel.
 
-    The extremes are scalars of ``src``'s dtype, or None where there are none. -0.0 is less than
-    0.0, so that they do not depend on the order of the voxels.
+    The extremes are scalars of ``src``'s dtype, or None. -0.0 is less than 0.0, so the order of voxels does
+    not matter.
     """
     if mask is None and src.dtype.kind in "biu" and src.size:
-        return src.size, 0, src.min(), src.max()  # nothing rounds: numpy's loops are fastest
+        return src.size, 0, src.min(), src.max()  # without rounding, numpy's loops are the fastest
     bits, pitch = flat_bits(src)
     flat, mask_pitch = flat_mask(mask, src.shape)
     u = bits.dtype.type
@@ -174,14 +174,14 @@ def _count(bits, pitch, rows, cols, mask, mask_pitch, key_of):
 
 
 def count(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[int, int]:
-    """Number of finite and of non-finite voxels."""
+    """Numbers of finite and of non-finite voxels."""
     bits, pitch = flat_bits(src)
     flat, mask_pitch = flat_mask(mask, src.shape)
     return _count(bits, pitch, *src.shape, flat, mask_pitch, key_bits(src.dtype))
 
 
-# Each kernel below adds digits (of 32 bits, signed for sums) into int64 cells: exact for 2**31
-# voxels a call, and what is left for Python's integers is a few shifts and additions.
+# The kernels below add digits (of 32 bits, signed for sums) to int64 cells. They are exact for 2**31 voxels
+# per call; a few shifts and additions of Python integers remain.
 
 _LOW = np.uint64(0xFFFFFFFF)
 _MAXIMUM = 1 << 31
@@ -189,7 +189,7 @@ _MAXIMUM = 1 << 31
 
 @kernel
 def _add_integers(src, pitch, rows, cols, mask, mask_pitch, squares, cells):
-    """Integers of up to 32 bits: cells are the digits of the sum, then of the sum of squares."""
+    """Integers of up to 32 bits: the digits of the sum, then of the sum of squares."""
     count = 0
     for y in range(rows):
         row = src[y * pitch : y * pitch + cols]
@@ -251,7 +251,7 @@ def _add_square(size, cells, at):
 
 @kernel
 def _add_singles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
-    """float32: a row of cells per exponent: the sum of mantissas, two digits of their squares."""
+    """float32: a row of cells per exponent, with the sum of mantissas and two digits of their squares."""
     count = 0
     bad = 0
     for y in range(rows):
@@ -276,7 +276,7 @@ def _add_singles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
 
 @kernel
 def _add_doubles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
-    """float64: two digits of the sum of mantissas, four of their squares, per exponent."""
+    """float64: a row of cells per exponent: two digits of the sum of mantissas, four of their squares."""
     count = 0
     bad = 0
     for y in range(rows):
@@ -301,11 +301,11 @@ def _add_doubles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
 def moments(
     src: np.ndarray, mask: np.ndarray | None = None, squares: bool = False
 ) -> tuple[int, int, int, int]:
-    """Exact sum, and sum of squares if asked for, of the finite voxels.
+    """Exact sum, and optional sum of squares, of the finite voxels.
 
-    Floats go by their exponent into integer accumulators of mantissas, and become one large integer
+    Mantissas of floats are added to integer accumulators by exponent, which are combined to one large integer
     at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
-    https://arxiv.org/abs/1505.05571. Squares are exact too (mantissas are multiplied as integers).
+    https://arxiv.org/abs/1505.05571. Squares are exact, too, as products of integer mantissas.
 
     Returns ``count, bad, total, square``: numbers of finite and non-finite voxels; the sum in units of
     ``2 ** -unit(dtype)``; the sum of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
@@ -347,12 +347,12 @@ def moments(
 
 
 def _integer(digits: list[int]) -> int:
-    """The integer with these digits of 32 bits, lowest first (a digit may be large or negative)."""
+    """The integer with these digits of 32 bits, lowest first; digits may be larger or negative."""
     return sum(digit << 32 * i for i, digit in enumerate(digits))
 
 
 def unit(dtype: np.dtype) -> int:
-    """The sum of a dtype is counted in units of ``2 ** -unit``: its smallest subnormal, or 1."""
+    """The exponent of the unit of sums, ``2 ** -unit``: a dtype's smallest subnormal, or 1."""
     dtype = np.dtype(dtype)
     if dtype.kind != "f":
         return 0

@@ -1,6 +1,6 @@
-"""64 bits that tell voxels from others: sums over their rows, so that parts of a block add up.
+"""64-bit digests of voxels: sums over rows, so digests of parts of a block add up.
 
-Not for adversaries: whether a second reading, or an operation that runs again, gave the same voxels.
+They show whether a second read or a repeated operation yields the same voxels. They are not cryptographic.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from beam_volumes.kernels.rows import strided
 
 @row_kernel
 def mixed(word):
-    """A bijection of 64 bits that spreads each over all (D. Stafford's 13th variant)."""
+    """Mix the bits of a 64-bit word, bijectively (D. Stafford's 13th variant)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
 def digest(block: np.ndarray, y0: int, y1: int) -> int:
-    """Of rows ``y0:y1`` of a block (slices, rows, columns); those of strips add up, modulo 2**64."""
+    """The digest of rows ``y0:y1`` of a block (slices, rows, columns); strips add up modulo 2**64."""
     bits = block.view(f"u{block.itemsize}")
     return int(_digest(strided(bits), bits.shape, y0, y1))
 
@@ -31,7 +31,7 @@ def _digest(bits, shape, y0, y1):
     nz, ny, nx = shape
     per_word = 8 // flat.itemsize
     words = nx // per_word
-    # Odd factors: no change of a single word goes unseen.
+    # Odd factors, so every change of a single word changes the digest.
     factors = np.empty(words + per_word, np.uint64)
     for i in range(factors.size):
         factors[i] = mixed(np.uint64(i)) | np.uint64(1)

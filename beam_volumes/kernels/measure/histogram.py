@@ -1,4 +1,4 @@
-"""Exact counts: per value, per bin, and per digit of an order-preserving key."""
+"""Exact counts per value, per bin, and per digit of order-preserving keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bi
 from beam_volumes.kernels.measure.projection import strides_of_cells
 
 DIGIT_BITS = 16
-#: Values of a digit of 8 bits.
+#: Number of values of a digit of 8 bits.
 BYTE = 256
 _WAYS = 4
 
 
 def digit_bits(dtype: np.dtype) -> int:
-    """Bits of one radix digit: 16, or 8 where the dtype has no more."""
+    """Bits of a radix digit: 16, or 8 for dtypes of 8 bits."""
     return min(DIGIT_BITS, 8 * np.dtype(dtype).itemsize)
 
 
@@ -27,7 +27,7 @@ def digit_bits(dtype: np.dtype) -> int:
 def _count_top_digits(bits, pitch, rows, cols, mask, mask_pitch, key_of, shift, counts):
     sign, magnitude, negative, positive, infinite = key_of
     bad = 0
-    # voxels next to each other are often equal: several counters, or each waits for the last
+    # Neighbouring voxels are often equal: with several counters, increments need not wait for each other.
     ways = len(counts)
     for y in range(rows):
         for x in range(cols):
@@ -71,10 +71,9 @@ def _count_digits(bits, pitch, rows, cols, mask, mask_pitch, key_of, shift, pref
 
 
 def value_counts(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, int]:
-    """How often each value of an integer dtype of up to 16 bits (or bool) occurs.
+    """Count each value of an integer dtype of up to 16 bits, or of bool.
 
-    Returns ``counts``, int64: one per value in ascending order: ``counts[v - numpy.iinfo(dtype).min]``;
-    two for bool; ``bad``: always 0, as for the other counts.
+    Returns int64 ``counts[v - numpy.iinfo(dtype).min]`` (two for bool), and ``bad``, which is always 0.
     """
     if src.dtype.kind not in "biu" or src.itemsize > 2:
         raise TypeError(
@@ -90,13 +89,12 @@ def radix_counts(
     prefixes: np.ndarray | None = None,
     mask: np.ndarray | None = None,
 ) -> tuple[np.ndarray, int]:
-    """How often each digit occurs at one level of the order-preserving keys (see `KeyBits`).
+    """Count each digit at one level of the order-preserving keys (see `KeyBits`).
 
-    ``level``: 0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, ...
-    ``prefixes``, uint64, shape (K,): ascending: only voxels whose key begins with one of these higher
-    digits are counted, each in its own row. Not given at level 0.
-    Returns ``counts``, int64, shape (K, 65536) or (1, 256); ``bad``: how many voxels were left out
-    because they are not finite.
+    ``level`` is 0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, and so on. ``prefixes``,
+    ascending uint64 (K,), are not given at level 0. Only voxels with a key that starts with one of them are
+    counted, in the prefix's row. Returns int64 ``counts``, (K, 65536) or (1, 256), and the number of
+    non-finite voxels.
     """
     bits, pitch = flat_bits(src)
     used, mask_pitch = flat_mask(mask, src.shape)
@@ -150,12 +148,12 @@ def digits_along(
     level: int,
     prefixes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, int]:
-    """`radix_counts` of slices along the axes not kept, by digits of 8 bits.
+    """`radix_counts` of slices along the reduced axes, by digits of 8 bits.
 
-    ``views``, ``masks``, ``kept``: as of `beam_volumes.kernels.measure.projection.sums`.
-    ``prefixes``, uint64, shape (cells, K): for each cell of the result, in raster order, the higher
-    digits of which the next are counted; of equal ones the first has the counts. Not given at level 0.
-    Returns ``counts``, int64, shape (z, y, x, K, 256); ``bad``.
+    ``views``, ``masks`` and ``kept`` are described in `beam_volumes.kernels.measure.projection.sums`.
+    ``prefixes``, uint64 (cells, K), are the higher digits for each cell of the result in raster order; the
+    first of equal ones has the counts. Returns int64 ``counts``, (z, y, x, K, 256), and the number of
+    non-finite voxels.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -176,7 +174,7 @@ def digits_along(
 
 @row_kernel
 def bin_of(value, edges, start, scale):
-    """The bin ``[e[i], e[i+1])`` of a value, the last one closed; -1 beyond, -2 if not finite."""
+    """The bin ``[e[i], e[i+1])`` of a value, the last one closed; -1 outside, -2 if not finite."""
     last = len(edges) - 2
     if not np.isfinite(value):
         return -2
@@ -195,7 +193,7 @@ def bin_of(value, edges, start, scale):
 
 @kernel
 def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, ends, counts):
-    # halves, so that the width of all of float64's range does not overflow
+    # halves, so the width of the full range of float64 does not overflow
     start = 0.5 * np.float64(edges[0])
     scale = counts.shape[1] / (0.5 * np.float64(edges[-1]) - start)
     guesses = np.empty(cols, np.uint32)
@@ -225,11 +223,11 @@ def _count_row(row, use, guesses, edges, ends, start, scale, counts):
     for x in range(row.size):
         if use is not None and use[x] == 0:
             continue
-        # as numpy: the comparisons are made in the dtype of the edges
+        # like numpy, compare in the dtype of the edges
         value = edges.dtype.type(row[x])
         i = np.uint64(guesses[x])
         if (value >= edges[i]) & (value < ends[i]):
-            # voxels next to each other are often in one bin: several counters, or each waits for the last
+            # Neighbouring voxels are often in one bin: with several counters, increments need not wait.
             counts[np.uint64(x) & np.uint64(_WAYS - 1), i] += 1
             continue
         j = bin_of(value, edges, start, scale)
@@ -245,11 +243,9 @@ def bin_counts(
 ) -> tuple[np.ndarray, int]:
     """Counts of ``numpy.histogram(src, edges)``: bins ``[e[i], e[i+1])``, the last one closed.
 
-    The bin is guessed as if all were equally wide and corrected against the edges, which alone
-    decide; ``edges`` (ascending floats) should be what ``numpy.histogram_bin_edges`` gives.
-
-    Returns ``counts``, int64; ``bad``: how many voxels are not finite. Those and voxels beyond the edges
-    are in no bin.
+    The bin is guessed as for equal widths, then corrected by comparison with ``edges``, ascending floats as
+    from ``numpy.histogram_bin_edges``. Returns int64 counts, and the number of non-finite voxels. These and
+    voxels outside the edges are in no bin.
     """
     src = src.astype(np.float32) if src.dtype.kind == "b" else kernel_array(src)
     if edges.dtype != np.float64:
@@ -258,7 +254,7 @@ def bin_counts(
     used, mask_pitch = flat_mask(mask, src.shape)
     edges = np.ascontiguousarray(edges)
     ends = edges[1:].copy()
-    ends[-1] = np.nextafter(ends[-1], ends.dtype.type(np.inf))  # the last bin holds its end
+    ends[-1] = np.nextafter(ends[-1], ends.dtype.type(np.inf))  # the last bin is closed
     counts = np.zeros((_WAYS, len(ends)), np.int64)
     bad = _count_bins(flat, pitch, *src.shape, used, mask_pitch, edges, ends, counts)
     return counts.sum(axis=0), bad

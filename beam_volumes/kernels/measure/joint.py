@@ -1,4 +1,4 @@
-"""Exact counts of pairs of voxels in a grid of bins."""
+"""Exact counts of pairs of voxels in a 2-D grid of bins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beam_volumes.kernels.measure.histogram import bin_of
 
 @kernel
 def _count_pairs(a, pitch, rows, cols, mask, mask_pitch, b, b_pitch, edges, b_edges, counts):
-    # halves, so that the width of all of float64's range does not overflow
+    # halves, so the width of the full range of float64 does not overflow
     start, b_start = 0.5 * np.float64(edges[0]), 0.5 * np.float64(b_edges[0])
     scale = (len(edges) - 1) / (0.5 * np.float64(edges[-1]) - start)
     b_scale = (len(b_edges) - 1) / (0.5 * np.float64(b_edges[-1]) - b_start)
@@ -44,9 +44,9 @@ def count_pairs(
     counts: np.ndarray,
     mask: np.ndarray | None = None,
 ) -> int:
-    """Add the counts of ``numpy.histogram2d(a, b, edges)`` to ``counts``; how many are not finite.
+    """Add ``numpy.histogram2d(a, b, edges)`` to ``counts``; return the number of non-finite pairs.
 
-    A value is compared with the edges in their dtype, which must be that of numpy.
+    Like numpy, it compares values with edges in the dtype of the edges.
     """
     first, second = (
         np.ascontiguousarray(e, np.float64 if e.dtype == np.float64 else np.float32) for e in edges

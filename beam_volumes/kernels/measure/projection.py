@@ -1,9 +1,9 @@
-"""Sums, extremes and their places in 2-D views: every voxel goes to a cell of a smaller array.
+"""Sums, extremes and their positions in 2-D views: every voxel belongs to a cell of a smaller array.
 
-The cells of a view are those of an array whose strides are 0 along the axes that are summed away, so
-that one loop serves projections along any axes. What comes back is made of integers, as that of
-`beam_volumes.kernels.measure.accumulate`: sums are digits of 32 bits in int64, floats being integer mantissas
-times powers of two, whose digit is that of their exponent (Neal's superaccumulator, one per cell).
+Cells have strides of 0 along the reduced axes, so one loop serves projections along any axes. Results consist
+of integers, as in `beam_volumes.kernels.measure.accumulate`. Sums are int64 digits of 32 bits. Floats are
+integer mantissas times powers of two, and their exponent selects the digit (a superaccumulator after Neal per
+cell).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bi
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
-#: Voxels that may be added to a cell before its digits are carried: none comes near 64 bits.
+#: Voxels that may be added to a cell before its digits are carried, far from 64-bit overflow.
 MAXIMUM = 1 << 26
 
 
 class Sums(NamedTuple):
-    """Sums over slices, cell by cell.
+    """Sums over slices for each cell.
 
-    ``total`` and ``square`` have the digits along their last axis, lowest first, beginning with the
-    digit ``first`` (``square_first``) of an integer in units of ``2**-unit`` (``2**(-2 * unit)``), as
-    `beam_volumes.kernels.measure.accumulate.unit` says.
+    ``total`` and ``square`` have digits along their last axis, lowest first. The first one is digit ``first``
+    (``square_first``) of an integer in units of ``2**-unit`` (``2**(-2 * unit)``) of
+    `beam_volumes.kernels.measure.accumulate.unit`.
     """
 
     counts: np.ndarray
@@ -43,7 +43,7 @@ class Sums(NamedTuple):
 
 @kernel
 def _put(cells, at, number, shift, sign):
-    """Add ``sign * number * 2**shift`` at a digit; ``number`` is of 64 bits, ``shift`` below 32."""
+    """Add ``sign * number * 2**shift`` at a digit; ``number`` has 64 bits, and ``shift`` is below 32."""
     low = (number & _LOW) << shift
     high = (number >> _HALF) << shift
     cells[at] += sign * np.int64(low & _LOW)
@@ -55,7 +55,7 @@ def _put(cells, at, number, shift, sign):
 
 @kernel
 def _put_product(cells, at, a, b, shift, sign):
-    """Add ``sign * a * b * 2**shift`` at a digit; ``a`` and ``b`` are of 64 bits."""
+    """Add ``sign * a * b * 2**shift`` at a digit; ``a`` and ``b`` have 64 bits."""
     a_low, a_high, b_low, b_high = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
     _put(cells, at, a_low * b_low, shift, sign)
     if a_high != 0:
@@ -68,7 +68,7 @@ def _put_product(cells, at, a, b, shift, sign):
 
 @kernel
 def _split(b, mantissa_bits):
-    """A finite float's bits as a mantissa and its place among the bits of the sum."""
+    """A finite float's mantissa, and the position of its lowest bit in the sum."""
     exponent = (b >> np.uint64(mantissa_bits)) & np.uint64(
         (1 << (11 if mantissa_bits == 52 else 8)) - 1
     )
@@ -82,7 +82,7 @@ def _split(b, mantissa_bits):
 def _narrow(
     src, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square
 ):
-    """Bool and integers of up to 16 bits, whose squares fit a digit."""
+    """Bool and integers of up to 16 bits, with squares that fit a digit."""
     for y in range(rows):
         for x in range(cols):
             if mask is not None and mask[y * mask_pitch + x] == 0:
@@ -140,7 +140,7 @@ def _floats(
 
 @kernel
 def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, magnitude):
-    """The lowest and the highest place of finite floats other than 0; how many are not finite."""
+    """The lowest and highest position of finite nonzero floats; the number of non-finite ones."""
     low, high, bad = np.int64(1 << 20), np.int64(-1), 0
     for y in range(rows):
         for x in range(cols):
@@ -164,7 +164,7 @@ def _float_parameters(dtype: np.dtype) -> tuple[int, np.uint64, np.uint64]:
 def strides_of_cells(
     shape: tuple[int, int, int], kept: tuple[bool, bool, bool]
 ) -> tuple[int, int, int]:
-    """By how many cells a step along z, y and x goes on."""
+    """The change of the cell index for a step along z, y and x."""
     _, ny, nx = (n if k else 1 for n, k in zip(shape, kept, strict=True))
     z, y, x = kept
     return ny * nx if z else 0, nx if y else 0, 1 if x else 0
@@ -176,11 +176,11 @@ def sums(
     kept: tuple[bool, bool, bool],
     squares: bool = False,
 ) -> Sums:
-    """Exact sums (and sums of squares) of the finite voxels of slices, along the axes not kept.
+    """Exact sums, and optional sums of squares, of the finite voxels of slices along the reduced axes.
 
-    ``views``, sequence of 2-D arrays: equal in shape and dtype; at most `MAXIMUM` voxels for a cell.
-    ``masks``, sequence of 2-D arrays: only voxels where they are not 0 count.
-    ``kept``: along which of z, y, x the result has the extent of the slices; elsewhere it is 1.
+    ``views`` are 2-D arrays of equal shape and dtype with at most `MAXIMUM` voxels per cell. Voxels count
+    where ``masks``, 2-D arrays, are nonzero. ``kept``: for z, y, x, whether the result has this axis;
+    otherwise its extent is 1.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -261,9 +261,9 @@ def _products(bits, pitch, rows, cols, mask, mask_pitch, others, other_pitch, ki
 
 
 def products(a: np.ndarray, b: np.ndarray, mask: np.ndarray | None = None) -> int:
-    """The exact sum of the products of two views of one dtype, finite where ``mask`` is not 0.
+    """The exact sum of products of two views of one dtype, which are finite where ``mask`` is nonzero.
 
-    In units of ``2**(-2 * unit)``, see `beam_volumes.kernels.measure.accumulate.unit`.
+    It is in units of ``2**(-2 * unit)``, see `beam_volumes.kernels.measure.accumulate.unit`.
     """
     if a.size > MAXIMUM and len(a) > 1:
         half = len(a) // 2
@@ -288,7 +288,7 @@ def _largest(dtype: np.dtype) -> np.uint64:
 
 @kernel
 def _extremes(
-    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, key_of, flip, best, seen
+    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, key_of, flip, best, found
 ):  # fmt: skip
     sign, magnitude, negative, positive, infinite = key_of
     bad = 0
@@ -302,7 +302,7 @@ def _extremes(
                 continue
             c = at + y * down + x * along
             best[c] = min(best[c], b ^ (negative if b & sign else positive) ^ flip)
-            seen[c] = True
+            found[c] = True
     return bad
 
 
@@ -312,10 +312,10 @@ def extremes(
     kept: tuple[bool, bool, bool],
     largest: bool,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The extreme finite voxels of slices along the axes not kept; parameters as of `sums`.
+    """The extreme finite voxels of slices along the reduced axes; parameters are described in `sums`.
 
-    Returns ``best``: order-preserving keys (see `KeyBits`), their bits flipped for the largest: the
-    smallest counts; ``seen``: where there was a voxel; ``bad``: how many voxels are not finite.
+    Returns ``best``, order-preserving keys (see `KeyBits`), inverted for maxima, so the smallest is the
+    extreme; ``found``, whether there was a voxel; and the number of non-finite voxels.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -323,16 +323,16 @@ def extremes(
     u = unsigned(views[0].dtype).type
     every = np.iinfo(u).max
     best = np.full(cells, every, u)
-    seen = np.zeros(cells, np.bool_)
+    found = np.zeros(cells, np.bool_)
     bad = 0
     for k, view in enumerate(views):
         bits, pitch = flat_bits(view)
         mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
         bad += _extremes(
             bits, pitch, *view.shape, mask, mask_pitch, k * over, down, along,
-            key_bits(view.dtype), u(every if largest else 0), best.reshape(-1), seen.reshape(-1),
+            key_bits(view.dtype), u(every if largest else 0), best.reshape(-1), found.reshape(-1),
         )  # fmt: skip
-    return best, seen, int(bad)
+    return best, found, int(bad)
 
 
 @kernel
@@ -360,8 +360,8 @@ def first_extreme(
 ) -> tuple[int, int, int, int]:
     """The first smallest or largest finite voxel in raster order.
 
-    Returns ``key``: that the extreme of several views is the smallest of; 0.0 and -0.0 have one; ``row,
-    col``: where it is, or -1; ``bad``: how many voxels are not finite.
+    Returns ``key``, which is smallest for the extreme of several views, and equal for 0.0 and -0.0;
+    ``row, col``, its position, or -1; and the number of non-finite voxels.
     """
     if view.size == 0:
         return 0, -1, -1, 0

@@ -1,8 +1,8 @@
-"""Binary morphology with a ball: whether something set lies nearer than a radius.
+"""Binary morphology with a ball: whether a set voxel is within a radius.
 
-Squared distances are cut off beyond the radius, so that they fit a byte or two, and found axis by
-axis as in `beam_volumes.kernels.morphology.distance`: a few operations on vectors of small integers for each
-row of the radius, where a footprint has taps by its cube.
+Squared distances are clipped beyond the radius, so they fit one or two bytes, and computed axis by axis as in
+`beam_volumes.kernels.morphology.distance`. This takes a few operations on vectors of small integers for each
+row within the radius, where a footprint takes the cube of the radius.
 """
 
 import numpy as np
@@ -14,16 +14,14 @@ from beam_volumes.kernels.rows import as_bytes
 
 @kernel
 def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
-    """Whether any (dilation) or all (erosion) of the voxels in a ball or an ellipsoid are set.
+    """Whether any (dilation) or all (erosion) of the voxels in a ball or ellipsoid are set.
 
-    ``src`` is bool or uint8, where all but 0 is set; ``out`` is bool or uint8 and gets 0 and 1. There
-    are ``radii`` of voxels around.
-    ``radii``, int64 (3,): how far it reaches along z, y, x; below 254, and one step more is counted.
-    ``steps``, uint8 or uint16 array (3, n): squared lengths of 0, 1, ... voxels along each axis, as far
-    as the radius. Squared distances are of this dtype, which has to hold ``2 * limit + 1``.
-    ``limit``: the squared distance that still belongs to the ball.
+    ``src`` is bool or uint8 (nonzero is set), with a margin of ``radii`` voxels; ``out`` is bool or uint8
+    with 0 and 1. ``radii``, int64 (3,), along z, y, x are below 254. ``steps``, uint8 or uint16 (3, n), are
+    the squared lengths of 0, 1, ... voxels along each axis, up to the radius, in a dtype that holds ``2 *
+    limit + 1``. ``limit`` is the largest squared distance inside the ball.
     """
-    tile = max(32, 2 * radii[1])  # rows at a time: little memory, and what is near stays in cache
+    tile = max(32, 2 * radii[1])  # rows per tile, which fits a cache
     for top in range(y0, y1, tile):
         bottom = min(top + tile, y1)
         _tile(as_bytes(src), as_bytes(out), top, bottom, nx, radii, steps, limit, is_dilation)
@@ -32,10 +30,12 @@ def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
 @kernel
 def _tile(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
     rz, ry, rx = radii[0], radii[1], radii[2]
-    most, beyond = steps.dtype.type(limit), steps.dtype.type(limit + 1)
+    inside, beyond = steps.dtype.type(limit), steps.dtype.type(limit + 1)
     none = np.uint8(rz + 1)
     rows, width = y1 - y0 + 2 * ry, nx + 2 * rx
-    near = np.empty((src.firsts.size, rows, width), np.uint8)  # slices to what is set, at most none
+    near = np.empty(
+        (src.firsts.size, rows, width), np.uint8
+    )  # slices to the nearest set voxel, clipped
     for k in range(src.firsts.size):
         for y in range(rows):
             voxels = src.lines[src.firsts[k] + y0 + y, src.left : src.left + width]
@@ -88,7 +88,7 @@ def _tile(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
                 )
             result = out.lines[out.firsts[k] + y0 + y, out.left : out.left + nx]
             for x in range(nx):
-                result[x] = (middle[x] <= most) == is_dilation
+                result[x] = (middle[x] <= inside) == is_dilation
 
 
 @kernel
@@ -105,7 +105,7 @@ def _clear(voxels, near, none):
 
 @kernel
 def _one_more(near, neighbour):
-    """Lower distances to one more than those of a neighbouring slice."""
+    """Lower distances to at most one more than in a neighbouring slice."""
     for x in range(near.size):
         n, d = np.uint8(neighbour[x] + np.uint8(1)), near[x]
         near[x] = n if n < d else d
@@ -113,7 +113,7 @@ def _one_more(near, neighbour):
 
 @kernel
 def _squares(near, squared, steps, none, beyond):
-    """The squares of one row, and whether one of them counts."""
+    """The squares of one row, and whether one of them is within the ball."""
     some = False
     w = steps[1]
     for x in range(near.size):

@@ -1,7 +1,7 @@
-"""Chessboard and taxicab distances along rows, from distances along the axes before.
+"""Chessboard and taxicab distances along rows, from distances along earlier axes.
 
-Both separate. A taxicab distance is the least of those of a row's voxels and the steps to them; a chessboard
-distance the least of the greater of the two. The least over a row is found in linear time: A. Meijster,
+Both are separable. A taxicab distance is the minimum over the row's voxels of their distance plus the steps
+to them; a chessboard distance uses the larger of both. The minimum over a row takes linear time: A. Meijster,
 J. Roerdink, W. Hesselink, "A general algorithm for computing distance transforms in linear time" (2000).
 """
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 
-#: Columns handled together along y.
+#: Columns processed together along y.
 COLUMNS = 64
 
 
 def along_y(distance: np.ndarray, out: np.ndarray, x0: int, x1: int, chessboard: bool) -> None:
-    """Distances within y too, of columns ``x0:x1`` of one slice of int32; `FAR` is far."""
+    """Include distances along y, for columns ``x0:x1`` of one int32 slice; `FAR` is no background."""
     part = np.empty((min(COLUMNS, max(1, x1 - x0)), len(distance)), np.int32)
     work = np.empty((3, len(distance)), np.int32)
     for x in range(x0, x1, COLUMNS):
@@ -29,7 +29,7 @@ def along_y(distance: np.ndarray, out: np.ndarray, x0: int, x1: int, chessboard:
 def along_x(
     distance: np.ndarray, out: np.ndarray, y0: int, y1: int, chessboard: bool, none: int
 ) -> None:
-    """Distances within x too, of rows ``y0:y1`` of one slice; ``none`` where there is no background."""
+    """Include distances along x, for rows ``y0:y1`` of one slice; ``none`` is written without background."""
     part = np.empty((1, distance.shape[1]), np.int32)
     work = np.empty((3, distance.shape[1]), np.int32)
     for y in range(y0, y1):
@@ -57,7 +57,7 @@ def _rows(rows, work, chessboard):
                 d = min(d, row[x])
                 row[x] = d
             continue
-        # sites, and from where each of them is the nearest
+        # sites, and the start of the part where each of them is the nearest
         sites, begins, own = work[0], work[1], work[2]
         for x in range(n):
             own[x] = row[x]

@@ -1,18 +1,18 @@
 """The exact Euclidean distance transform, in passes that stream: along z, then y, then x.
 
-The squared distance separates: along z it is the square of the distance to the nearest background
-voxel of the column, and each further axis is a lower envelope of parabolas (A. Meijster et al.,
-"A general algorithm for computing distance transforms in linear time", 2000; P. Felzenszwalb and
-D. Huttenlocher, "Distance transforms of sampled functions", 2012)::
+The squared distance is separable. Along z it is the square of the distance to the nearest background voxel of
+the column. Each further axis is a lower envelope of parabolas (A. Meijster et al., "A general algorithm for
+computing distance transforms in linear time", 2000; P. Felzenszwalb and D. Huttenlocher, "Distance transforms
+of sampled functions", 2012)::
 
-    forward(mask, carry, distance, y0, y1)     # slices upward, carry: the plane just before
-    backward(distance, carry, y0, y1)          # slices downward, carry: the plane just after
+    forward(mask, carry, distance, y0, y1)     # slices upward, carry: the previous plane
+    backward(distance, carry, y0, y1)          # slices downward, carry: the next plane
     along_y(distance, squared, x0, x1, ...)    # whole columns of each slice
     along_x(squared, out, y0, y1, ...)         # whole rows of each slice
 
-Near parabolas are tried one by one, a row at a time, which is vectorised; a column or row in which
-something lies farther than `REACH` goes through the envelope. Every value is a minimum over whole
-columns and rows, chosen column by column and row by row, so it does not depend on strips or windows.
+Near parabolas are tried one by one, for a row at a time, which vectorizes. A column or row with a distance
+above `REACH` is computed by the envelope. Every value is a minimum over whole columns and rows, and the
+method is selected column by column and row by row, so strips and windows do not matter.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ import numpy as np
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.rows import strided
 
-#: Distance along z, in slices, of a column without background.
+#: Distance along z, in slices, in a column without background.
 FAR = np.int32(2**31 - 1)
 
-#: Parabolas to this many voxels away are tried one by one, else the envelope is built; even.
+#: Parabolas up to this many voxels away are tried one by one, before the envelope is built; even.
 REACH = 32
 
-_COLUMNS = 128  # of a slice handled together along y: a few of their rows stay in cache
+_COLUMNS = 128  # of a slice, processed together along y: a few of their rows stay in cache
 
 
 class Metric(NamedTuple):
-    """What the squared distances are counted in."""
+    """The units of squared distances."""
 
-    #: Of squared distances: integers for equal sampling (int32 where the volume's diagonal allows
-    #: it, else int64), float64 for unequal.
+    #: Integers for equal sampling (int32 if the volume's diagonal allows it, else int64), else
+    #: float64.
     dtype: np.dtype
-    #: The square of a step along z, y, x in that unit; 1 for integers.
+    #: The square of a step along z, y, x in this unit; 1 for integers.
     weights: tuple[float, float, float]
     scale: float  #: The length of one unit: distances are ``scale * sqrt(squared)``.
 
     @property
     def far(self) -> float:
-        """The squared distance where there is no background."""
+        """The squared distance if there is no background."""
         if self.dtype.kind == "f":
             return math.inf
         return 1 << (8 * self.dtype.itemsize - 2)
@@ -75,13 +75,11 @@ def metric(shape: tuple[int, int, int], sampling: tuple[float, float, float]) ->
 
 @kernel
 def forward(mask, carry, distance, y0, y1):
-    """Slices since the last background voxel of each column, going up.
+    """Slices since the last background voxel of each column, upward, for rows ``y0:y1``.
 
-    ``mask``, ndarray (slices, rows, columns): not 0 is foreground.
-    ``carry``, int32 (rows, columns): the result in the slice just before, or `FAR` where there is no
-    background; replaced by the result in the last slice.
-    ``distance``, int32 (slices, rows, columns): where the result goes.
-    ``y0``, ``y1``: rows to do.
+    ``mask`` (slices, rows, columns) is nonzero in the foreground. ``carry``, int32 (rows, columns), is the
+    result in the previous slice, or `FAR` without background, and is replaced by the result in the last
+    slice. ``distance``, int32 (slices, rows, columns), is the output.
     """
     far = np.int32(2147483647)
     one = np.int32(1)
@@ -98,10 +96,10 @@ def forward(mask, carry, distance, y0, y1):
 
 @kernel
 def backward(distance, carry, y0, y1):
-    """Slices to the nearest background voxel of each column, from those of `forward`, in place.
+    """Slices to the nearest background voxel of each column, in place from the result of `forward`.
 
-    ``carry`` holds the slices to the next background above, in the slice just after, or `FAR`; it
-    is replaced by those in the first slice.
+    ``carry`` is the distance to the next background above in the next slice, or `FAR`, and is replaced by the
+    result in the first slice.
     """
     far = np.int32(2147483647)
     one = np.int32(1)
@@ -118,13 +116,12 @@ def backward(distance, carry, y0, y1):
 
 @kernel
 def ends(mask, below, above, y0, y1):
-    """Where the nearest background voxels are, seen from both ends of some slices, of rows ``y0:y1``.
+    """Distances to the nearest background voxels from both ends of some slices, for rows ``y0:y1``.
 
-    ``mask``, ndarray (slices, rows, columns): not 0 is foreground.
-    ``below``, int32 (rows, columns): slices from the slice just before to the last background voxel of
-    the column, or `FAR`; replaced by those from the last slice, as `forward` does.
-    ``above``, int32 (rows, columns): gets the slices from the first slice to the first background voxel,
-    or `FAR`.
+    ``mask`` (slices, rows, columns) is nonzero in the foreground. ``below``, int32 (rows, columns), is the
+    distance from the previous slice to the last background voxel, or `FAR`, and is replaced by the distance
+    from the last slice, as in `forward`. ``above``, likewise, receives the distance from the first slice to
+    the first background voxel.
     """
     far = np.int32(2147483647)
     one = np.int32(1)
@@ -145,8 +142,8 @@ def ends(mask, below, above, y0, y1):
 def _envelope(f, far, weight, out, sites, edges):
     """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``.
 
-    For integers, intersections are quotients of exact integers, rounded once; an integer ``x`` lies
-    on the same side of the rounded as of the true one, and on a tie both parabolas give the same.
+    For integers, intersections are quotients of exact integers, rounded once. An integer ``x`` is on the same
+    side of the rounded as of the true one; on a tie, both parabolas give the same.
     """
     n = -1
     for q in range(f.size):
@@ -176,16 +173,12 @@ def _envelope(f, far, weight, out, sites, edges):
 
 
 def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
-    """Squared distances within z and y, from distances along z; whole columns ``x0:x1``.
+    """Squared distances within z and y, from distances along z, for whole columns ``x0:x1``.
 
-    ``distance``, int32 (slices, rows, columns): slices to the nearest background voxel of the column, or
-    `FAR`.
-    ``squared``, ndarray (slices, rows, columns) of `Metric.dtype`: where the result goes; `Metric.far`
-    where there is no background.
-    ``x0``, ``x1``: columns to do.
-    ``reach``: see `REACH`; even.
-    ``far``, ``weight_z``, ``weight``, scalars of that dtype: `Metric.far` and `Metric.weights`.
-    ``envelope``: whether to look beyond ``reach`` where it is needed.
+    ``distance``, int32 (slices, rows, columns), is from `backward`; ``squared``, of `Metric.dtype`, is the
+    output, with `Metric.far` if there is no background. ``reach`` is even, see `REACH`. ``far``, ``weight_z``
+    and ``weight`` are scalars of this dtype: `Metric.far` and `Metric.weights`. ``envelope``: whether to use
+    it beyond ``reach`` if necessary.
     """
     _along_y(
         strided(distance), strided(squared, writeable=True), distance.shape, x0, x1,
@@ -200,7 +193,7 @@ def _along_y(distance, squared, shape, x0, x1, reach, far, weight_z, weight, env
     results, result_z, result_y = squared
     of = results.dtype.type
     plane = np.full((ny + 2 * reach, _COLUMNS), far, results.dtype)
-    least = np.empty(_COLUMNS, results.dtype)
+    lowest = np.empty(_COLUMNS, results.dtype)
     beyond = np.empty(_COLUMNS, np.bool_)
     column = np.empty((2, ny), results.dtype)
     sites = np.empty(ny, np.int64)
@@ -210,16 +203,16 @@ def _along_y(distance, squared, shape, x0, x1, reach, far, weight_z, weight, env
     for k in range(slices):
         for c in range(x0, x1, _COLUMNS):
             n = min(_COLUMNS, x1 - c)
-            least[:] = far
+            lowest[:] = far
             for y in range(ny):
                 at = k * distance_z + y * distance_y + c
                 d, p = distances[at : at + n], plane[reach + y]
                 for x in range(n):
                     square = of(weight_z * (np.int64(d[x]) * np.int64(d[x])))
                     p[x] = square if d[x] != none else far
-                _lower(least[:n], p[:n], of(0))
+                _lower(lowest[:n], p[:n], of(0))
             for x in range(n):
-                beyond[x] = ny > reach + 1 and least[x] > limit
+                beyond[x] = ny > reach + 1 and lowest[x] > limit
             if not beyond[:n].all():
                 for y in range(ny):
                     at = k * result_z + y * result_y + c
@@ -282,17 +275,17 @@ def lower_by_four(row, a, b, near, c, d, next):
 
 @kernel
 def any_above(row, limit):
-    found = False  # (a largest value of floats would not be vectorised)
+    found = False  # a maximum of floats would not vectorize
     for x in range(row.size):
         found |= row[x] > limit
     return found
 
 
 def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
-    """Distances from squared distances within z and y; whole rows ``y0:y1``.
+    """Distances from squared distances within z and y, for whole rows ``y0:y1``.
 
-    ``out`` (float32 or float64) gets ``scale * sqrt(squared)``, or without ``root``
-    ``scale**2 * squared``, rounded from float64; +inf where there is no background at all.
+    ``out``, float32 or float64, is ``scale * sqrt(squared)``, or without ``root`` ``scale**2 * squared``,
+    rounded from float64; +inf if there is no background.
     """
     _along_x(
         strided(squared), strided(out, writeable=True), squared.shape, y0, y1,
@@ -317,10 +310,10 @@ def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envel
             at = k * square_z + y * square_y
             copy(squares[at : at + nx], middle)
             copy(middle, best)
-            least = far
+            lowest = far
             for x in range(nx):
-                least = min(least, best[x])
-            t = reach + 1 if nx > reach + 1 and least > limit else 1
+                lowest = min(lowest, best[x])
+            t = reach + 1 if nx > reach + 1 and lowest > limit else 1
             while t <= reach and t < nx:
                 near = of(weight * (t * t))
                 if not any_above(best, near):
@@ -350,7 +343,7 @@ def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envel
 
 
 def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, ...]:
-    """The halo per axis that decides all distances up to ``max_distance``."""
+    """The halo per axis that determines all distances up to ``max_distance``."""
     if not (math.isfinite(max_distance) and max_distance > 0):
         raise ValueError(f"max_distance {max_distance!r}: give a positive length")
     return tuple(math.ceil(max_distance / s) for s in sampling)
@@ -365,9 +358,9 @@ def bounded(
 ) -> np.ndarray:
     """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 
-    As float32; without ``root`` the squares, as float64. Of the halo only what the volume has is
-    there, or it is foreground: beyond the volume there is no background. Parabolas farther than
-    ``max_distance`` are never tried, so the bits do not depend on the block.
+    The result is float32, or without ``root`` the squares in float64. The halo is clipped to the volume, or
+    is foreground outside of it. Parabolas beyond ``max_distance`` are never tried, so the bits do not depend
+    on the block.
     """
     reach = max(bounded_reach(max_distance, sampling))
     how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
@@ -386,10 +379,10 @@ def bounded(
     squared = np.empty((1, ny, nx), how.dtype)
     line = np.empty((1, len(rows), nx), np.float32 if root else np.float64)
     result = np.empty((len(near), len(rows), len(range(nx)[core[2]])), line.dtype)
-    most = line.dtype.type(max_distance if root else max_distance**2)
+    limit = line.dtype.type(max_distance if root else max_distance**2)
     for k in range(len(near)):
         along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False)
         whole = squared[:, rows.start : rows.stop]
         along_x(whole, line, 0, len(rows), even, far, wx, how.scale, root, False)
-        np.minimum(line[0, :, core[2]], most, out=result[k])
+        np.minimum(line[0, :, core[2]], limit, out=result[k])
     return result

@@ -1,4 +1,4 @@
-"""Binary morphology with any footprint, grey morphology with a structure that is not flat."""
+"""Binary morphology with any footprint, and grey morphology with a structure that is not flat."""
 
 import numpy as np
 from numba import types
@@ -12,13 +12,12 @@ from beam_volumes.kernels.rows import as_bytes, has_nan
 
 @kernel
 def binary_footprint(src, out, y0, y1, nx, offsets, is_dilation):
-    """Whether any (dilation) or all (erosion) of the taps of a footprint are set.
+    """Whether any (dilation) or all (erosion) of the voxels under a footprint are set.
 
-    The maximum or minimum of bytes, by `beam_volumes.kernels.filters.extremum.extremum_footprint`: same cost,
-    same scratch. Reflecting the footprint for a dilation is the caller's.
-
-    ``src`` is bool or uint8, where all but 0 is set; ``out`` is bool or uint8 and gets 0 and 1.
-    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
+    It is the maximum or minimum of bytes by `beam_volumes.kernels.filters.extremum.extremum_footprint`, with
+    the same cost and scratch. The caller reflects the footprint for a dilation. ``src`` is bool or uint8
+    (nonzero is set); ``out`` is bool or uint8 with 0 and 1. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
+    raster order.
     """
     out = as_bytes(out)
     extremum_footprint(as_bytes(src), out, y0, y1, nx, offsets, is_dilation)
@@ -30,7 +29,7 @@ def binary_footprint(src, out, y0, y1, nx, offsets, is_dilation):
 
 
 def _truncated(value, dtype):
-    """A float64 as C casts it on a PC: towards zero, integers wrapping around, bool a byte."""
+    """Convert a float64 as C does on x86: truncated, with integers wrapping around, and bool as a byte."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -55,16 +54,15 @@ def _truncated_for(value, dtype):
 def grey_footprint(src, out, y0, y1, nx, offsets, heights, is_max):
     """Grey dilation (erosion) with a structure that is not flat.
 
-    The maximum of tap + height, the minimum of tap - height: scipy's answer bit for bit, quirks
-    included. The first tap in raster order is added to in float64, the others in the type of the
-    image, to which their heights are cast before; so integers wrap around. A voxel is NaN exactly
-    where its footprint holds one. Flat structures have ``extremum_box`` and ``extremum_footprint`` of
+    It is the maximum of voxel + height, or the minimum of voxel - height, bit-identical to scipy including
+    its quirks. The first sum in raster order is in float64. Others are in the type of the image, to which
+    their heights are cast before, so integers wrap around. A result is NaN exactly where its footprint
+    contains one. Flat structures have ``extremum_box`` and ``extremum_footprint`` of
     `beam_volumes.kernels.filters.extremum`.
 
-    ``out`` has the type of ``src``, any of them.
-    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
-    ``heights``, float64 (n,): the structure at those taps.
-    ``n`` additions and comparisons of float64 a voxel, over the vector width. Scratch: one row.
+    ``out`` has the type of ``src``, which may be any. ``offsets``, int64 (n, 3), are tz, ty, tx >= 0 in
+    raster order, and ``heights``, float64 (n,), the structure there. ``n`` additions and comparisons of
+    float64 per voxel and vector. Scratch: one row.
     """
     lines, firsts, left = as_bytes(src)
     signed = heights if is_max else -heights

@@ -1,4 +1,4 @@
-"""Where voxels are higher than, or as high as, all their neighbours."""
+"""Voxels that are at least as high as all their neighbours."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 
-#: Of a voxel: one of its neighbours is higher; none is; none is, but one of a neighbour that is as high.
+#: The state of a voxel: it has a higher neighbour; it has none; it has none, but an equally high neighbour
+#: has.
 BELOW, HIGHEST, SPOILT = np.uint8(0), np.uint8(1), np.uint8(2)
 
 
 @kernel
 def _is_highest(rows, k, i, j, at, shape, steps, lowest):
-    """Whether a voxel (its row and column in the block, with the halo) has no higher neighbour."""
+    """Whether a voxel, by row and column in the block with its halo, has no higher neighbour."""
     own = rows.lines[rows.firsts[k] + i, rows.left + j]
     if own != own:
         return False
@@ -30,11 +31,9 @@ def _is_highest(rows, k, i, j, at, shape, steps, lowest):
 def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
     """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel.
 
-    ``rows``, ``out``: of ``rows`` there are ``margin`` voxels more on each side, along z, y and x.
-    ``start``, ``shape``: of the first voxel of ``out``, and of the volume.
-    ``steps``, int64 (steps, 3): to the neighbours.
-    ``lowest``: lower instead of higher ones.
-    ``inside``, tuple of bool: per axis, whether voxels at its ends are spoilt.
+    ``rows`` has a margin of ``margin`` voxels along z, y and x. ``start`` is the position of the first voxel
+    of ``out`` in a volume of ``shape``. ``steps``, int64 (steps, 3), lead to the neighbours. ``lowest``
+    inverts the comparison. ``inside``, bool per axis, means that voxels at the ends of the axis are spoilt.
     """
     for k in range(out.firsts.size):
         for i in range(y0, y1):
