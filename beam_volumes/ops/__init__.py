@@ -1,1 +1,1 @@
-"""The catalogue that users call, in families, each with its stages, reductions and surveys."""
+"""The operations that users call, by family, with their stages, reductions and surveys."""

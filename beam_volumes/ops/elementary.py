@@ -1,4 +1,4 @@
-"""Logarithms, trigonometric and hyperbolic functions and powers of voxels, with the same bits everywhere."""
+"""Logarithms, trigonometric and hyperbolic functions and powers, with the same bits on every machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Elementary(Protocol):
 
 
 def _elementary(name: str, summary: str, example: str, exceptions: str = "") -> _Elementary:
-    """Make the function of a ufunc's name; its documentation shows ``example``, an input and its result."""
+    """Make the function for a ufunc; ``example`` is an input and its result for the docstring."""
 
     def function(volume: Volume | Scalar) -> Any:
         return apply_ufunc(name, volume)
@@ -31,7 +31,7 @@ def _elementary(name: str, summary: str, example: str, exceptions: str = "") -> 
     Returns
     -------
     Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives{exceptions}.
+        A result of the same kind, with numpy's dtype{exceptions}.
 
     Raises
     ------
@@ -70,13 +70,13 @@ log2 = _elementary(
 )
 log1p = _elementary(
     "log1p",
-    "Take natural logarithms of one plus each voxel, exact for small ones.",
+    "Take natural logarithms of one plus each voxel, precise for small voxels.",
     "0.0, 1.0 -> 0.    , 0.6931",
     "; NaN below -1, -inf for -1",
 )
 expm1 = _elementary(
     "expm1",
-    "Take exponentials less one, exact for small voxels.",
+    "Take exponentials minus one, precise for small voxels.",
     "0.0, 1.0 -> 0.    , 1.7183",
 )
 sin = _elementary(
@@ -92,13 +92,13 @@ arcsin = _elementary(
     "arcsin",
     "Take inverse sines, from -pi/2 to pi/2.",
     "0.0, 1.0 -> 0.    , 1.5708",
-    "; NaN beyond -1 and 1",
+    "; NaN outside of -1 to 1",
 )
 arccos = _elementary(
     "arccos",
     "Take inverse cosines, from 0 to pi.",
     "0.0, 1.0 -> 1.5708, 0.    ",
-    "; NaN beyond -1 and 1",
+    "; NaN outside of -1 to 1",
 )
 arctan = _elementary(
     "arctan", "Take inverse tangents, from -pi/2 to pi/2.", "0.0, 1.0 -> 0.    , 0.7854"
@@ -110,19 +110,19 @@ tanh = _elementary("tanh", "Take hyperbolic tangents.", "0.0, 1.0 -> 0.    , 0.7
 
 @documented
 def arctan2(y: Any, x: Any) -> Any:
-    """Take the angle of a point in the plane, from -pi to pi, in the quadrant in which it lies.
+    """Take the angle of a point in the plane, from -pi to pi, in its quadrant.
 
     Parameters
     ----------
     y : Volume, Scalar, numpy.ndarray or number
-        How far up. One of the two is a volume or a lazy number.
+        The upward coordinate. At least one of the two is a volume or a lazy number.
     x : Volume, Scalar, numpy.ndarray or number
-        How far to the right; of the same shape, or a number.
+        The coordinate to the right, of the same shape, or a number.
 
     Returns
     -------
     Volume or Scalar
-        The angle in radians, with the dtype that numpy gives.
+        The angle in radians, with numpy's dtype.
 
     Raises
     ------
@@ -156,15 +156,15 @@ def power(base: Any, exponent: Any) -> Any:
     Parameters
     ----------
     base : Volume, Scalar, numpy.ndarray or number
-        The base. One of the two is a volume or a lazy number.
+        The base. At least one of the two is a volume or a lazy number.
     exponent : Volume, Scalar, numpy.ndarray or number
-        The power; of the same shape, or a number.
+        The exponent, of the same shape, or a number.
 
     Returns
     -------
     Volume or Scalar
-        A result with the dtype that numpy gives: integers wrap around, as in numpy, and a negative number
-        to a power that is not whole is NaN.
+        A result with numpy's dtype. Integers wrap around as in numpy. A negative base with a
+        fractional exponent gives NaN.
 
     Raises
     ------
@@ -176,9 +176,9 @@ def power(base: Any, exponent: Any) -> Any:
     -----
     %(pointwise)s
 
-    Whole exponents to 16 that are given as a number are products, and 0.5 is a square root, each step
-    rounded in the dtype of the result. The others are computed in float64 and rounded once: they differ
-    from the true power by less than 1 unit in the last place.
+    A number that is a whole exponent up to 16 is computed by products, and 0.5 as a square root;
+    each step is rounded to the dtype of the result. Others are computed in float64 and rounded
+    once, with an error below 1 unit in the last place.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Voxel-by-voxel functions."""
+"""Voxelwise functions."""
 
 from __future__ import annotations
 
@@ -18,29 +18,28 @@ from beam_volumes.ops.parameters.docs import documented, documented_like
 
 @documented
 def where(condition: Volume, x: Any, y: Any) -> Volume:
-    """Choose voxels from ``x`` where a condition is true, else from ``y``.
+    """Select voxels from ``x`` where a condition is true, else from ``y``.
 
     Parameters
     ----------
     condition : Volume or numpy.ndarray
-        Voxels that are not 0 are true.
+        Nonzero voxels are true.
     x : Volume, numpy.ndarray, Scalar or number
-        Taken where the condition is true. Shapes go together as numpy's do.
+        Values where the condition is true. Shapes are broadcast as in numpy.
     y : Volume, numpy.ndarray, Scalar or number
-        Taken where the condition is false.
+        Values where the condition is false.
 
     Returns
     -------
     Volume
-        A volume of the dtype that numpy promotes ``x`` and ``y`` to.
+        A volume of the dtype to which numpy promotes ``x`` and ``y``.
 
     Raises
     ------
     ValueError
         If shapes or axes differ, or a number is out of bounds for the dtype of the result.
     TypeError
-        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` is none of those
-        above.
+        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` has another type.
 
     Notes
     -----
@@ -57,7 +56,7 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     array([[0, 5, 3]])
     """
     condition, *items = with_arrays_opened((condition, x, y))
-    # numpy promotes the two branches as it does the operands of a sum of their dtypes.
+    # numpy promotes the two branches like the operands of a sum.
     stand_ins = [
         np.zeros(1, i.dtype)
         if isinstance(i, Volume)
@@ -90,19 +89,19 @@ def clip(volume: Volume, min: Any = None, max: Any = None) -> Volume:
     ----------
     %(volume)s
     min : number, Scalar, Volume or numpy.ndarray, optional
-        Voxels below become this value.
+        Lower voxels become this value.
     max : number, Scalar, Volume or numpy.ndarray, optional
-        Voxels above become this value.
+        Higher voxels become this value.
 
     Returns
     -------
     Volume
-        A volume of the dtype that numpy promotes the volume and its limits to.
+        A volume of the dtype to which numpy promotes the volume and the limits.
 
     Raises
     ------
     ValueError
-        If the shape or axes of a limit differ from those of the volume.
+        If the shape or axes of a limit do not match the volume.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -137,7 +136,7 @@ def abs(volume: Volume | Scalar) -> Any:
     Returns
     -------
     Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
+        A result of the same kind, with numpy's dtype.
 
     Raises
     ------
@@ -167,7 +166,7 @@ def sqrt(volume: Volume | Scalar) -> Any:
     Returns
     -------
     Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for negative numbers.
+        A result of the same kind, with numpy's dtype; NaN for negative numbers.
 
     Notes
     -----
@@ -193,7 +192,7 @@ def exp(volume: Volume | Scalar) -> Any:
     -----
     %(pointwise)s
 
-    Results may differ from numpy's in the last bit, as those depend on the processor.
+    numpy's results may differ in the last bit, because they depend on the processor.
 
     References
     ----------
@@ -214,14 +213,13 @@ def log(volume: Volume | Scalar) -> Any:
     Returns
     -------
     Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives; NaN for negative numbers,
-        -inf for 0.
+        A result of the same kind, with numpy's dtype; NaN for negative numbers, -inf for 0.
 
     Notes
     -----
     %(pointwise)s
 
-    Results may differ from numpy's in the last bit, as those depend on the processor.
+    numpy's results may differ in the last bit, because they depend on the processor.
 
     References
     ----------

@@ -114,10 +114,10 @@ def test_idioms_of_arrays():
 def test_what_has_no_twin_is_loaded_and_says_so():
     v = bv.open(ARRAY)
     cases = [
-        (lambda x: np.fft.fftn(x), r"np\.fft\.fftn has no lazy twin.*840 B"),
-        (lambda x: np.sum(x, initial=1), "np.sum has no lazy twin"),
-        (lambda x: x.sum(axis=1, dtype="f8"), "np.sum has no lazy twin"),
-        (np.add.reduce, "np.add.reduce has no lazy twin"),
+        (lambda x: np.fft.fftn(x), r"np\.fft\.fftn has no lazy equivalent.*840 B"),
+        (lambda x: np.sum(x, initial=1), "np.sum has no lazy equivalent"),
+        (lambda x: x.sum(axis=1, dtype="f8"), "np.sum has no lazy equivalent"),
+        (np.add.reduce, "np.add.reduce has no lazy equivalent"),
     ]
     for function, says in cases:
         with pytest.warns(UserWarning, match=says):

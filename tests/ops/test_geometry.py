@@ -287,5 +287,5 @@ def test_a_steep_turn_takes_the_memory_that_it_needs(tmp_path):
     ],
 )
 def test_what_cannot_be_counted_is_refused(call, said):
-    with pytest.raises(ValueError, match=f"{said}.* larger than can be counted"):
+    with pytest.raises(ValueError, match=f"{said}.* too large to index its voxels"):
         call(bv.open(np.zeros((4, 6, 7), "u1")))

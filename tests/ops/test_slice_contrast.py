@@ -174,7 +174,7 @@ def test_mistakes():
         bv.normalize_slices(v, mean=bv.mean(v, axis="z"))
     with pytest.raises(TypeError, match="not both"):
         bv.normalize_slices(v, mean=3, percentiles=(1, 99))
-    with pytest.raises(TypeError, match="out_range='image' goes with percentiles"):
+    with pytest.raises(TypeError, match="out_range='image' needs percentiles"):
         bv.normalize_slices(v, out_range="image")
     with pytest.raises(TypeError, match="percentiles=5 is not a pair of numbers"):
         bv.normalize_slices(v, percentiles=5)

@@ -1,1 +1,1 @@
-"""What makes volumes arrays of numpy's kind: its functions, and the methods of its arrays."""
+"""numpy's functions and array methods for volumes."""

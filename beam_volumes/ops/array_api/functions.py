@@ -1,4 +1,4 @@
-"""numpy's functions of volumes and lazy numbers: each with a twin here is lazy; others load the voxels."""
+"""numpy's functions of volumes and lazy numbers: lazy if this package has them; others load the voxels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from beam_volumes.ops.morphology.distance import cumsum
 
 
 class NoTwin(Exception):
-    """A call for which there is no lazy function."""
+    """A call without a lazy function."""
 
 
-#: For each of numpy's functions a lazy one with the same arguments.
+#: For each function of numpy, a lazy one with the same arguments.
 TWINS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
@@ -41,7 +41,7 @@ def _twin_of(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def call_function(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call a function of numpy's with volumes and lazy numbers among its arguments."""
+    """Call a function of numpy with volumes or lazy numbers among its arguments."""
     twin = TWINS.get(function)
     if twin is not None and any(isinstance(item, Volume) for item in _flat([args, kwargs])):
         try:
@@ -53,13 +53,13 @@ def call_function(
 
 
 def loaded(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a function with arrays instead of volumes; large ones are warned of."""
-    large = [v for v in _flat([args, kwargs]) if isinstance(v, Volume) and v.size]
-    if large:
-        total = sum(v.nbytes for v in large)
+    """Call a function with arrays instead of volumes, with a warning if they are large."""
+    volumes = [v for v in _flat([args, kwargs]) if isinstance(v, Volume) and v.size]
+    if volumes:
+        total = sum(v.nbytes for v in volumes)
         warnings.warn(
-            f"{name} has no lazy twin for this: {large[0]!r} is computed, and {format_bytes(total)} are held "
-            "in memory; np.asarray(volume) says that this is meant",
+            f"{name} has no lazy equivalent: {volumes[0]!r} is computed, in {format_bytes(total)} of "
+            "memory; use np.asarray(volume) to do so without this warning",
             stacklevel=4,
         )
     return function(*_arrays(args), **_arrays(kwargs))
@@ -76,7 +76,7 @@ def _flat(item: Any) -> Iterator[Any]:
 
 
 def _arrays(item: Any) -> Any:
-    """Replace all that is lazy by arrays."""
+    """Replace lazy items by arrays."""
     if isinstance(item, list | tuple):
         return type(item)([_arrays(part) for part in item])
     if isinstance(item, dict):
@@ -90,7 +90,7 @@ _GIVEN_NOTHING = (None, np._NoValue)
 
 
 def _without(**kwargs: Any) -> None:
-    """Leave a call to numpy if any of these is given."""
+    """Leave a call to numpy if any of these arguments is given."""
     if any(all(value is not n for n in _GIVEN_NOTHING) for value in kwargs.values()):
         raise NoTwin
 
@@ -99,15 +99,15 @@ def _without(**kwargs: Any) -> None:
 
 
 def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
-    """Add the axes along which a volume was reduced to the result, with extent 1."""
-    if isinstance(result, Volume):  # points in time or channels were reduced alone
+    """Add reduced axes to a result, with extent 1."""
+    if isinstance(result, Volume):  # only points in time or channels were reduced
         if result.space.times != volume.space.times:
             raise ValueError(
                 f"keepdims=True: axis={axis!r}: no volume has one point in time; leave keepdims out"
             )
         space = result.space.with_leading(result.space.times, True, ())
         return Volume(result.nodes, space)
-    names = [a for a in volume.axes if a != "t"]  # points in time are reduced one by one
+    names = [a for a in volume.axes if a != "t"]  # points in time are reduced separately
     items = (
         names
         if axis is None
@@ -146,7 +146,7 @@ def _reduction(ours: Callable[..., Any], *, nan: str | None = None) -> Callable[
 
 
 def _without_dtype(reduced: Callable[..., Any]) -> Callable[..., Any]:
-    """Of functions whose third argument is ``out``."""
+    """Wrap functions with ``out`` as their third argument."""
     return lambda a, axis=None, out=None, **kwargs: reduced(a, axis, None, out, **kwargs)
 
 
@@ -222,7 +222,7 @@ def _histogram(
 def _isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     if equal_nan or np.ndim(rtol) or np.ndim(atol):
         raise NoTwin
-    # numpy's own steps, so that the bits are the same.
+    # The same steps as numpy, for the same bits.
     b = b.astype(np.result_type(b.dtype, 1.0)) if hasattr(b, "dtype") else float(b)
     near = np.less_equal(abs(a - b), atol + rtol * abs(b))
     return near & np.isfinite(b) | (a == b)
@@ -429,7 +429,7 @@ def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     return stack(arrays)
 
 
-# Functions of shape and dtype alone.
+# Functions of shape and dtype.
 
 
 def _of_its_shape(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -458,10 +458,10 @@ for _name in ("result_type", "can_cast"):
 def call_ufunc(
     item: Volume | Scalar, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any
 ) -> Any:
-    """Call a ufunc, or a method of one, with a volume or a lazy number among its inputs."""
+    """Call a ufunc, or a method of one, with volumes or lazy numbers among its inputs."""
     name = f"np.{ufunc.__name__}" if method == "__call__" else f"np.{ufunc.__name__}.{method}"
     if isinstance(item, Scalar):
-        if any(isinstance(i, Volume) for i in inputs):  # which answers itself
+        if any(isinstance(i, Volume) for i in inputs):  # the volume handles the call
             return NotImplemented
         if method != "__call__" or kwargs:
             return loaded(name, getattr(ufunc, method), inputs, kwargs)

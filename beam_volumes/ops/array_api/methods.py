@@ -1,4 +1,4 @@
-"""The operations that methods of volumes call, which lie above volumes."""
+"""Operations that methods of volumes call, in a higher layer than volumes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reduced(
     keepdims: bool = False,
     **how: Any,
 ) -> Any:
-    """Return our lazy number, or numpy's if parameters are given that ours does not take."""
+    """Return a lazy number, or numpy's result if parameters are given that only numpy supports."""
     numpys = {"dtype": dtype, "out": out, "keepdims": keepdims or None}
     given = {k: v for k, v in numpys.items() if v is not None}
     if not given.keys() - {"keepdims"}:
@@ -54,13 +54,13 @@ def reduced(
     mask, nan, across = (how.pop(own, None) for own in ("mask", "nan", "across"))
     if mask is not None or nan not in (None, "raise") or across is not None:
         raise TypeError(
-            f"{name}: {', '.join(given)} of numpy's do not go with mask=, nan= and across="
+            f"{name}: {', '.join(given)} of numpy cannot be combined with mask=, nan= and across="
         )
     return getattr(np, name)(self, axis=_numbered(self, name, axis), **given, **how)
 
 
 def _numbered(item: Volume, name: str, axis: Any) -> Any:
-    """Axes as numpy takes them: by their numbers."""
+    """Convert names of axes to numbers."""
     if axis is None or isinstance(axis, int):
         return axis
     several = [axis] if isinstance(axis, str) else list(axis)
@@ -72,7 +72,7 @@ def _numbered(item: Volume, name: str, axis: Any) -> Any:
 
 
 def stepped(volume: Volume, steps: Sequence[int]) -> Volume:
-    """Take every so many-th voxel, backwards where a step is less than 0."""
+    """Take every ``step``-th voxel, backwards if the step is negative."""
     first = volume.ndim - len(steps)
     if back := [first + i for i, step in enumerate(steps) if step < 0]:
         volume = flip(volume, back)

@@ -1,4 +1,4 @@
-"""Local extrema: plateaus that are higher or lower than all around them."""
+"""Local extrema: plateaus that are higher or lower than all their neighbours."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def local_maxima(
     connectivity: int | None = None,
     allow_borders: bool = True,
 ) -> Volume:
-    """Find the plateaus, of one voxel or many, that are higher than all voxels around them.
+    """Find plateaus of one or more voxels that are higher than all their neighbours.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is no maximum, and lower
-        than all else.
+        A lazy volume of up to three axes, or an array, which is opened. NaN is not a maximum, and
+        is lower than all numbers.
     footprint : array_like, optional
-        Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
-        centre, with those that share a face.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
+        all that share a face.
     connectivity : {1, 2, 3}, optional
-        Instead of ``footprint``, how many steps along axes neighbours are apart at most; by default
-        as many as there are axes.
+        The largest number of steps along axes between neighbours, instead of ``footprint``; by
+        default the number of axes.
     allow_borders : bool, default: True
-        Whether plateaus that touch the border of the volume count.
+        Whether to include plateaus that touch the border of the volume.
 
     Returns
     -------
     Volume
-        A bool volume, True in maxima. A volume of one value has none.
+        A bool volume, True in maxima. A constant volume has none.
 
     Raises
     ------
@@ -54,12 +54,12 @@ def local_maxima(
 
     See Also
     --------
-    h_maxima : of a certain height.
-    peak_local_max : positions of peaks that are apart.
+    h_maxima : maxima with a minimum height.
+    peak_local_max : positions of peaks with a minimum distance.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel.
+    The result is identical to scikit-image.
 
     %(component_sweeps)s
 
@@ -82,26 +82,26 @@ def local_minima(
     connectivity: int | None = None,
     allow_borders: bool = True,
 ) -> Volume:
-    """Find the plateaus, of one voxel or many, that are lower than all voxels around them.
+    """Find plateaus of one or more voxels that are lower than all their neighbours.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is no minimum, and higher
-        than all else.
+        A lazy volume of up to three axes, or an array, which is opened. NaN is not a minimum, and
+        is higher than all numbers.
     footprint : array_like, optional
-        Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
-        centre, with those that share a face.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
+        all that share a face.
     connectivity : {1, 2, 3}, optional
-        Instead of ``footprint``, how many steps along axes neighbours are apart at most; by default
-        as many as there are axes.
+        The largest number of steps along axes between neighbours, instead of ``footprint``; by
+        default the number of axes.
     allow_borders : bool, default: True
-        Whether plateaus that touch the border of the volume count.
+        Whether to include plateaus that touch the border of the volume.
 
     Returns
     -------
     Volume
-        A bool volume, True in minima. A volume of one value has none.
+        A bool volume, True in minima. A constant volume has none.
 
     Raises
     ------
@@ -109,11 +109,11 @@ def local_minima(
 
     See Also
     --------
-    h_minima : of a certain depth.
+    h_minima : minima with a minimum depth.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel.
+    The result is identical to scikit-image.
 
     %(component_sweeps)s
 
@@ -143,8 +143,8 @@ def _extrema(
         name, np.dtype(np.uint8), image.node.shape, structure, name == "local_minima", ends
     )
     found = stage_of(image, stage)
-    # A plateau is one piece of voxels without a higher neighbour, or some of it are spoilt: those of another
-    # plateau never touch it, for of two neighbours one is higher or both are as high.
+    # The voxels of a plateau without a higher neighbour are one component; if some are spoilt, all are. They
+    # never touch another such plateau: one of two neighbours is higher, or both belong to one plateau.
     visible: tuple[Any, ...] = tuple(
         slice(None) if a in image.space.visible else 1 for a in range(3)
     )
@@ -157,21 +157,12 @@ def _extrema(
 
 @dataclass(frozen=True, eq=False)
 class Plateaus(Stage):
-    """What `beam_volumes.kernels.morphology.plateaus` marks.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the volume.
-    structure : ndarray of bool (3, 3, 3)
-    lowest : bool
-    inside : tuple of bool
-        Per axis, whether its ends are no place for extrema.
-    """
+    """Marks voxels of plateaus by `beam_volumes.kernels.morphology.plateaus` in a volume of ``shape``."""
 
     shape: Triple
     structure: np.ndarray
     lowest: bool
+    #: Per axis, whether extrema at its ends are excluded.
     inside: tuple[bool, bool, bool]
 
     compiled = True
@@ -184,7 +175,7 @@ class Plateaus(Stage):
 
     @property
     def margin(self) -> tuple[int, int, int]:
-        """How far it looks: to the neighbours of neighbours."""
+        """The reach in voxels: neighbours of neighbours."""
         z, y, x = (2 * bool(np.delete(self.structure, 1, axis=a).any()) for a in range(3))
         return z, y, x
 

@@ -1,4 +1,4 @@
-"""Peaks of a volume: positions where it is as high as all around, and far enough from higher ones."""
+"""Peaks: positions of local maxima with a minimum distance from higher ones."""
 
 from __future__ import annotations
 
@@ -39,55 +39,56 @@ def peak_local_max(
     footprint: ArrayLike | None = None,
     p_norm: float | None = None,
 ) -> Table:
-    """Find the positions of peaks that are apart from each other.
+    """Find the positions of peaks with a minimum distance from each other.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. A voxel near NaN is no peak;
-        infinite ones are compared as others are.
+        A lazy volume of up to three axes, or an array, which is opened. Voxels near NaN are not
+        peaks; infinite voxels are compared like others.
     min_distance : int or sequence of int, default: 1
-        A peak is as high as all voxels that are so many steps away, and no two peaks are nearer to each
-        other; one number for all axes, or one for each.
+        The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
+        all voxels within this distance. One number for all axes, or one for each.
     threshold_abs : float, optional
-        Peaks are above; by default above the smallest voxel.
+        Peaks are higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
-        Peaks are above this share of the greatest voxel, too.
+        Peaks are higher than this fraction of the largest voxel, in addition to ``threshold_abs``.
     exclude_border : bool, int or sequence of int, default: True
-        How many voxels from the border there is no peak: True is ``min_distance``, False is 0.
+        Peaks closer than this to the border are excluded, in voxels: True is ``min_distance``,
+        False is 0.
     num_peaks : float, optional
-        The highest ones are taken, so many at most; all by default, or with inf.
+        The maximum number of peaks, highest first; all by default, or with inf.
     footprint : array_like, optional
-        The voxels that a peak is as high as, instead of a box of ``min_distance``.
+        The voxels of which a peak is the maximum, instead of a box of ``min_distance``.
     p_norm : float, optional
-        The norm by which peaks are apart, from 1 on: inf, the default, is the largest difference along
-        an axis, 2 the Euclidean distance.
+        The norm of distances between peaks, from 1 on: inf, the default, is the largest difference
+        along an axis, 2 the Euclidean distance.
 
     Returns
     -------
     Table
-        A lazy table: ``rank`` 1, 2, ... from the highest peak on, the position by the names of the
-        axes, ``z``, ``y``, ``x``, and the ``intensity``. Equally high peaks are in raster order.
+        A lazy table: ``rank`` 1, 2, ... from the highest peak, its position in columns with names
+        of axes (``z``, ``y``, ``x``), and its ``intensity``. Equal peaks are in raster order.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range; when it is computed, if the peaks take more memory than is
-        left.
+        If a parameter is out of range; on computation, if the peaks need more memory than
+        available.
     TypeError
-        If ``image`` is neither a volume nor an array, or a parameter is of another type.
+        If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
     See Also
     --------
     local_maxima : plateaus, as a mask.
-    h_maxima : those that rise high enough.
+    h_maxima : maxima with a minimum height.
 
     Notes
     -----
-    The same peaks in the same order as scikit-image, which gives an array: the columns of positions,
-    stacked. Two sweeps: one finds the least and the greatest voxel, and whether all are as high as
-    those around them, the other one the peaks. All peaks meet in one worker, with about 300 bytes
-    each; one without room for them refuses it.
+    Peaks and their order are identical to scikit-image, which returns an array: the stacked columns
+    of positions. Two sweeps: one finds the smallest and largest voxel and detects constant volumes,
+    the other one finds the peaks. One worker collects all peaks, about 300 bytes each. A worker
+    without enough memory refuses them.
 
     References
     ----------
@@ -114,7 +115,7 @@ def peak_local_max(
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
         raise ValueError(f"{name}: p_norm={p_norm!r}: a norm is from 1 to inf")
-    most = _most(num_peaks, name)
+    count = _max_count(num_peaks, name)
     if isinstance(exclude_border, bool | np.bool_):
         border = distance if exclude_border else (0,) * len(shape)
     else:
@@ -147,12 +148,12 @@ def peak_local_max(
     table = extremes_of_labels(labels, image, "intensity_max")
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
-    step = Peaks(name, shape, tuple(axes), dtype, alike, float(p_norm), most)
+    step = Peaks(name, shape, tuple(axes), dtype, alike, float(p_norm), count)
     return Table(then(step, [table], name))
 
 
 def _end(kind: type[Min | Max], image: Volume) -> Scalar:
-    """Return the smallest or largest voxel, infinite ones included, but not NaN."""
+    """Return the smallest or largest voxel, including infinite ones, ignoring NaN."""
     return fold(replace(kind.of(image.dtype), nan="NaN"), image, None)
 
 
@@ -170,7 +171,7 @@ def _whole_numbers(given: Any, count: int, what: str, name: str) -> tuple[int, .
     return tuple(operator.index(n) for n in numbers)
 
 
-def _most(num_peaks: Any, name: str) -> int | None:
+def _max_count(num_peaks: Any, name: str) -> int | None:
     if num_peaks is None:
         return None
     if not par.is_number(num_peaks) or not num_peaks >= 0:

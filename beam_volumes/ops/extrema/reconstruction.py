@@ -1,4 +1,4 @@
-"""Morphological reconstruction, and the extrema of a certain height that it finds."""
+"""Morphological reconstruction, and extrema with a minimum height."""
 
 from __future__ import annotations
 
@@ -32,47 +32,47 @@ from beam_volumes.sweep.stage import Block, Stage
 def reconstruction(
     seed: Volume, mask: Volume, method: str = "dilation", footprint: Any = None
 ) -> Volume:
-    """Let a seed image grow below a mask image, or shrink above it, until nothing changes.
+    """Grow a seed image under a mask image, or shrink it above the mask, until nothing changes.
 
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        Where growth begins: nowhere above the mask for dilation, nowhere below it for erosion.
+        The start: nowhere above the mask for dilation, nowhere below the mask for erosion.
     mask : Volume or numpy.ndarray
-        How far it may go; of the same shape. No NaN; both may be infinite.
+        The limit, of the same shape. It has no NaN; both may be infinite.
     method : {"dilation", "erosion"}, default: "dilation"
-        Whether the seed grows or shrinks.
+        ``"dilation"`` grows the seed, ``"erosion"`` shrinks it.
     footprint : array_like, optional
-        Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
-        centre; all by default. Those that share a face always are.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
+        all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A volume of the dtype that numpy promotes the two to. Values are those of scikit-image, which
-        gives floats. A zero that is not the mask's own is 0.0, never -0.0.
+        A volume of the dtype to which numpy promotes both. scikit-image has the same values as
+        floats. A zero that does not come from the mask is 0.0, never -0.0.
 
     Raises
     ------
     ValueError
-        If shapes differ, ``method`` or ``footprint`` is none of these; when it is computed, if the seed
-        is beyond the mask, a voxel is NaN, or the basins take more memory than is left.
+        If shapes differ, or ``method`` or ``footprint`` is invalid; on computation, if the seed
+        exceeds the mask, a voxel is NaN, or the basins need more memory than available.
     TypeError
-        If an input is neither a volume nor an array, or is of integers of 64 bits.
+        If an input is neither a volume nor an array, or has integers of 64 bits.
 
     See Also
     --------
-    h_maxima, h_minima : extrema that rise high enough.
-    binary_propagation : of masks.
+    h_maxima, h_minima : extrema with a minimum height.
+    binary_propagation : reconstruction of masks.
 
     Notes
     -----
-    Three sweeps, however far the seed grows. Within a basin of the mask, from each voxel a way
-    leads to the basin's end without going back, so that the result is the mask, cut off at one
-    level for each basin. Two sweeps find the basins, as `watershed` does. Their levels follow from
-    a table of the passes between them: it meets in one worker, with about 150 bytes for each basin
-    and 100 for each two that touch; one without room for them refuses it. A volume of much noise
-    has a basin for every few voxels: smooth it first, or give more memory.
+    Three sweeps, regardless of the distance that the seed grows. Each voxel of a basin of the mask
+    has a monotonic path to the basin's end, so the result is the mask, clipped to one level per
+    basin. Two sweeps find the basins, as `watershed` does. A table of the passes between basins
+    determines the levels. One worker holds this table, about 150 bytes for each basin and 100 for
+    each pair of touching basins; a worker without enough memory refuses it. A noisy volume has a
+    basin for every few voxels: smooth it first, or allow more memory.
 
     References
     ----------
@@ -94,39 +94,39 @@ def reconstruction(
 
 @documented
 def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
-    """Find the maxima that rise by ``h`` or more above all ways to higher ones.
+    """Find maxima that rise at least ``h`` above all paths to higher maxima.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
     h : float
-        The height, above 0. Integers become floats if it is not whole.
+        The height, above 0. Integers become floats if it is not an integer.
     footprint : array_like, optional
-        Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
-        centre; all by default. Those that share a face always are.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
+        all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A uint8 volume, 1 in maxima and else 0.
+        A uint8 volume, 1 in maxima, 0 elsewhere.
 
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is no such array; when it
-        is computed, if a voxel is NaN or infinite, or the basins take more memory than is left.
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
+        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
     TypeError
-        If ``image`` is neither a volume nor an array, or of integers of 64 bits.
+        If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 
     See Also
     --------
-    local_maxima : of any height.
-    reconstruction : what this rests on, and its memory.
+    local_maxima : maxima of any height.
+    reconstruction : the underlying operation, with its memory.
 
     Notes
     -----
-    Three sweeps, as `reconstruction`.
+    Three sweeps, as for `reconstruction`.
 
     References
     ----------
@@ -143,39 +143,39 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
 
 @documented
 def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
-    """Find the minima that lie by ``h`` or more below all ways to lower ones.
+    """Find minima that are at least ``h`` below all paths to lower minima.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
     h : float
-        The depth, above 0. Integers become floats if it is not whole.
+        The depth, above 0. Integers become floats if it is not an integer.
     footprint : array_like, optional
-        Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
-        centre; all by default. Those that share a face always are.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
+        all that share a face; all by default.
 
     Returns
     -------
     Volume
-        A uint8 volume, 1 in minima and else 0.
+        A uint8 volume, 1 in minima, 0 elsewhere.
 
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is no such array; when it
-        is computed, if a voxel is NaN or infinite, or the basins take more memory than is left.
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
+        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
     TypeError
-        If ``image`` is neither a volume nor an array, or of integers of 64 bits.
+        If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 
     See Also
     --------
-    local_minima : of any depth.
-    reconstruction : what this rests on, and its memory.
+    local_minima : minima of any depth.
+    reconstruction : the underlying operation, with its memory.
 
     Notes
     -----
-    Three sweeps, as `reconstruction`.
+    Three sweeps, as for `reconstruction`.
 
     References
     ----------
@@ -191,7 +191,7 @@ def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
 
 
 def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
-    """Take the arithmetic of scikit-image, in the volume's dtype."""
+    """Compute as scikit-image does, in the volume's dtype."""
     image = one_channel(as_volume(image))
     if image.dtype.kind == "b":
         image = image.astype(np.uint8)
@@ -202,7 +202,7 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
     dtype = image.dtype
     _refuse_long(name, dtype, f"an image of {dtype}")
     if h > float((np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)).max):
-        raise ValueError(f"{name}: h={h!r} is more than {dtype} has")
+        raise ValueError(f"{name}: h={h!r} is out of range for {dtype}")
     if dtype.kind in "ui" and float(h) % 1:
         image, dtype = image.astype(np.float64), np.dtype(np.float64)
     h = dtype.type(h) if dtype.kind == "f" else int(h)
@@ -210,7 +210,7 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
     wide = image.astype(np.int64) if dtype.kind in "ui" else image
     if not image.size:
         return image.astype(np.uint8)
-    # What is NaN or infinite has no shifted value: it is refused there.
+    # NaN and infinity have no shifted value, and are refused here.
     spread = apply_ufunc("subtract", greatest(wide, nan="omit"), least(wide, nan="omit"))
     if dtype.kind == "f":
         slack = apply_ufunc("multiply", np.abs(image), dtype.type(2 * np.finfo(dtype).resolution))
@@ -257,7 +257,7 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
         Within(name, work, turned, nan), (seed.astype(work).node, mask.astype(work).node)
     )
     space = shared_space(name, seed, mask)
-    # Of dilation everything is turned upside down: floods come from where the seed stands lowest.
+    # For dilation, the order is inverted: floods start where the seed is lowest.
     low = _turned(Volume(checked, space), turned)
     heights = kernel_input(_turned(Volume(mask.astype(work).node, space), turned))
     basins = Volume(basins_of(name, heights), space)
@@ -271,7 +271,7 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
 
 
 def _turned(volume: Volume, turned: bool) -> Volume:
-    """Reverse the order of values: no bit is lost."""
+    """Invert the order of values without loss."""
     if not turned:
         return volume
     return apply_ufunc("negative" if volume.dtype.kind == "f" else "invert", volume)
@@ -279,16 +279,10 @@ def _turned(volume: Volume, turned: bool) -> Volume:
 
 @dataclass(frozen=True, eq=False)
 class Within(Stage):
-    """A seed, if it is nowhere above its mask (the second input), or else nowhere below.
-
-    Attributes
-    ----------
-    below : bool
-    unknown : str
-        What voxels are wrong if one of the two is NaN.
-    """
+    """Check that a seed is nowhere above its mask (the second input), or nowhere below it."""
 
     below: bool
+    #: The kind of invalid voxels, for the message about NaN.
     unknown: str
 
     cost = 0.5

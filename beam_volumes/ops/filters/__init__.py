@@ -1,1 +1,1 @@
-"""Neighbourhood filters: linear, rank, derivatives, tensors, local thresholds, your own."""
+"""Neighbourhood filters: linear, rank, derivatives, tensors, local thresholds, user functions."""

@@ -1,4 +1,4 @@
-"""Derivatives and what is made of them, named as in scipy.ndimage."""
+"""Derivatives and combinations of them, named as in scipy.ndimage."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def sobel(
 ) -> Volume:
     """Take the Sobel derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along it, and ``[1, 2, 1]`` along the other axes.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 2, 1]`` along the others.
 
     Parameters
     ----------
     %(volume)s
     axis : int, default: -1
-        The axis to differentiate along, counted from 0, or from -1 backwards.
+        The axis of the derivative, counted from 0, or from -1 backwards.
     %(mode)s
     %(cval)s
     %(dtype)s
@@ -60,9 +60,9 @@ def sobel(
 
     Notes
     -----
-    One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
-    dtype, and wraps around.) ``generic_gradient_magnitude`` puts the derivatives along several axes
-    together; scikit-image does so where ``axis`` is None or a tuple.
+    One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
+    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
+    axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -88,13 +88,13 @@ def prewitt(
 ) -> Volume:
     """Take the Prewitt derivative along an axis.
 
-    The weights are ``[-1, 0, 1]`` along it, and ``[1, 1, 1]`` along the other axes.
+    The weights are ``[-1, 0, 1]`` along this axis, and ``[1, 1, 1]`` along the others.
 
     Notes
     -----
-    One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
-    dtype, and wraps around.) ``generic_gradient_magnitude`` puts the derivatives along several axes
-    together; scikit-image does so where ``axis`` is None or a tuple.
+    One sweep, with a halo of one voxel along each axis. For integers, scipy returns the input's
+    dtype, which wraps around. ``generic_gradient_magnitude`` combines the derivatives along several
+    axes, as scikit-image does if ``axis`` is None or a tuple.
 
     References
     ----------
@@ -130,7 +130,7 @@ def laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Add up second differences, ``[1, -2, 1]`` along each axis.
+    """Sum second differences, ``[1, -2, 1]``, along each axis.
 
     Parameters
     ----------
@@ -142,8 +142,8 @@ def laplace(
 
     Notes
     -----
-    One sweep, with a halo of one voxel along each axis. Nothing is kept between axes: one stage
-    adds up ``1 + 2 * len(axes)`` taps.
+    One sweep, with a halo of one voxel along each axis. A single stage sums all
+    ``1 + 2 * len(axes)`` weighted voxels, without intermediate results.
 
     References
     ----------
@@ -175,7 +175,7 @@ def gaussian_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Add up second Gaussian derivatives along the axes.
+    """Sum second Gaussian derivatives along the axes.
 
     Parameters
     ----------
@@ -189,12 +189,13 @@ def gaussian_laplace(
 
     Notes
     -----
-    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
-    With ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by
-    slice. (scipy 1.17 smooths along all axes.)
+    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
+    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+    smooths along all axes.)
 
-    One sweep. The halo is ``truncate`` times the largest sigma: a window holds ``2 * truncate *
-    sigma + 1`` slices of the input. The tolerance is that of `gaussian_filter`.
+    One sweep. The halo is ``truncate`` times the largest sigma: a window contains
+    ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
+    `gaussian_filter`.
 
     References
     ----------
@@ -222,16 +223,17 @@ def gaussian_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Find the length of the gradient, of Gaussian derivatives.
+    """Compute the magnitude of the gradient from Gaussian derivatives.
 
     Notes
     -----
-    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
-    With ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by
-    slice. (scipy 1.17 smooths along all axes.)
+    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
+    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+    smooths along all axes.)
 
-    One sweep. The halo is ``truncate`` times the largest sigma: a window holds ``2 * truncate *
-    sigma + 1`` slices of the input. The tolerance is that of `gaussian_filter`.
+    One sweep. The halo is ``truncate`` times the largest sigma: a window contains
+    ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
+    `gaussian_filter`.
 
     References
     ----------
@@ -259,7 +261,7 @@ def _gaussian_derivatives(
     axes: Any,
     dtype: Any,
 ) -> list[Volume]:
-    """Take the Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
+    """Take the Gaussian derivative of an order along each axis, smoothed along the others."""
     positions = _positions(as_volume(volume))
     chosen = [positions[a] for a in par.axes_of(as_volume(volume), axes, name)]
 
@@ -281,25 +283,25 @@ def generic_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Find the length of the gradient, of any derivatives.
+    """Compute the magnitude of the gradient from any derivatives.
 
     Parameters
     ----------
     %(volume)s
     derivative : {"sobel", "prewitt"} or callable
-        ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` gives the
-        derivative along an axis as a lazy volume, as `sobel` does.
+        ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
+        derivative along an axis as a lazy volume, like `sobel`.
     %(mode)s
     %(cval)s
     extra_keywords : mapping, optional
-        Further arguments of the derivative.
+        Further arguments for the derivative.
     %(axes)s
     %(dtype)s
 
     Notes
     -----
-    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
-    Sweeps and halo are those of the derivatives.
+    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
+    derivatives determine sweeps and halo.
 
     References
     ----------
@@ -322,7 +324,7 @@ def generic_gradient_magnitude(
 def _fused(
     volume: Volume, name: str, derivative: Any, mode: Any, cval: float, axes: Any, dtype: Any
 ) -> Volume | None:
-    """Sobel's or Prewitt's gradient along all three axes as one stage, where that is the same."""
+    """Compute Sobel's or Prewitt's gradient along all three axes in one stage, if this is equivalent."""
     if isinstance(derivative, str):
         derivative = _NAMED.get(derivative)
     centre = 2 if derivative is sobel else 1 if derivative is prewitt else 0
@@ -346,25 +348,25 @@ def generic_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Add up any second derivatives along the axes.
+    """Sum any second derivatives along the axes.
 
     Parameters
     ----------
     %(volume)s
     derivative2 : callable
-        ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` gives the
+        ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` returns the
         second derivative along an axis as a lazy volume.
     %(mode)s
     %(cval)s
     extra_keywords : mapping, optional
-        Further arguments of the derivative.
+        Further arguments for the derivative.
     %(axes)s
     %(dtype)s
 
     Notes
     -----
-    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
-    Sweeps and halo are those of the derivatives.
+    The mode of an axis applies to the derivative along it, in all directions, as in scipy. The
+    derivatives determine sweeps and halo.
 
     References
     ----------
@@ -411,9 +413,9 @@ def _derivatives(
     if not chosen:
         raise ValueError(f"{name}: axes is empty")
     modes = par.modes_of(mode, chosen, name)
-    seen = _positions(volume)
+    positions = _positions(volume)
     options = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
-    parts = [derivative(volume, seen[a], mode=modes[a], **options) for a in chosen]
+    parts = [derivative(volume, positions[a], mode=modes[a], **options) for a in chosen]
     for part in parts:
         if not isinstance(part, Volume) or part.shape != volume.shape:
             raise TypeError(f"{name}: the derivative gave {part!r}, not a volume like the input")
@@ -421,7 +423,7 @@ def _derivatives(
 
 
 def _positions(volume: Volume) -> dict[int, int]:
-    """Where z, y and x stand among the axes that the user sees."""
+    """Map z, y and x to the numbers of the visible axes."""
     return dict(zip(volume.space.visible, par.axes_of_space(volume), strict=True))
 
 

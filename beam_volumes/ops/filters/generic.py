@@ -1,4 +1,4 @@
-"""A user's own function of the voxels under a footprint."""
+"""User functions of the voxels under a footprint."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def generic_filter(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Call a function of your own for each voxel, with the voxels around it.
+    """Apply your own function to the voxels around each voxel.
 
     Parameters
     ----------
     %(volume)s
     function : callable
-        Takes the voxels under the footprint, a float64 array of one dimension in raster order,
-        and gives a number. Numba compiles it, so that it is called millions of times a second:
-        plain Python and numpy as far as numba has them, a function that ``numba.njit``
-        decorates (whose options do not count), or one such as ``np.median``. It gives the same
-        whenever it is called with the same voxels; to change its array does no harm.
+        Takes the voxels under the footprint, a 1-D float64 array in raster order, and returns a
+        number. Numba compiles it, so it can be called millions of times per second. Use plain
+        Python and the numpy functions that numba supports, a function decorated with ``numba.njit``
+        (its options are ignored), or a function such as ``np.median``. It must return the same
+        number for the same voxels. It may change its array.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -53,7 +53,7 @@ def generic_filter(
     %(origin)s
     %(axes)s
     extra_arguments : sequence of numbers or arrays, default: ()
-        Further arguments of the function.
+        Further arguments for the function.
     %(dtype)s
     %(name_and_version)s
 
@@ -64,17 +64,17 @@ def generic_filter(
     Raises
     ------
     %(errors)s
-        Also if numba cannot compile the function; the message says why.
+        Also if numba cannot compile the function; the message has the reason.
 
     See Also
     --------
-    map_overlap : any function of blocks, which nothing compiles.
+    map_overlap : applies any function to blocks, without compilation.
 
     Notes
     -----
-    Numbers are computed in float64. The function decides what becomes of NaN. Results are the same
-    bits however the volume is cut. Functions such as ``sin`` inside of yours are the platform's.
-    scipy's ``generic_filter1d``, whose function has whole lines, is not offered.
+    Computation is in float64. The function determines the result for NaN. The bits of results do not
+    depend on slabs, but math functions such as ``sin`` in your function depend on the platform.
+    scipy's ``generic_filter1d``, which passes whole lines to its function, is not offered.
 
     %(halo)s
 
@@ -116,7 +116,7 @@ def generic_filter(
 
 
 def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
-    """Further arguments as numbers and arrays."""
+    """Convert further arguments to numbers and arrays."""
     if isinstance(arguments, str) or not isinstance(arguments, Sequence):
         raise TypeError(f"{name}: extra_arguments={arguments!r} is not a sequence; write (value,)")
     for a in arguments:
@@ -124,10 +124,10 @@ def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
         if not number and not (isinstance(a, np.ndarray) and a.dtype.kind in "buif"):
             raise TypeError(
                 f"{name}: extra_arguments has {a!r}; give numbers or arrays of numbers, and let the "
-                "function refer to all other values by itself"
+                "function refer to other values itself"
             )
     plain = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
     for a in plain:
         if isinstance(a, np.ndarray):
-            a.flags.writeable = False  # numba refuses a function that would change it
+            a.flags.writeable = False  # numba refuses functions that change it
     return plain

@@ -1,4 +1,4 @@
-"""Which kernel computes a filter, by its footprint and the dtype of the voxels: decided only here."""
+"""Selects the kernel of a filter, by its footprint and the dtype of voxels."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from beam_volumes.sweep.stage import Padding, Stage
 
 
 def extremum(around: Footprint, dtype: np.dtype, largest: bool) -> stages.Neighbourhood:
-    """The minimum or maximum: over a box, or over a footprint by columns or voxel by voxel."""
+    """The minimum or maximum over a box, or over a footprint by columns or by single voxels."""
     common = around.fields(dtype)
     if around.is_box:
         return stages.ExtremumBox(*common, largest)
     around.needs_one_mode("the footprint is not a box")
     offsets = around.offsets
-    # Bytes are as many to a vector as a loop gets through: there columns gain nothing.
+    # A vector has as many bytes as a loop processes: columns are not faster.
     few = len(offsets) <= extremum_kernels.FEW_TAPS or dtype.itemsize == 1
     found = None if few else columns.columns_of(offsets, around.shape[0])
     if found is None:
@@ -30,7 +30,7 @@ def extremum(around: Footprint, dtype: np.dtype, largest: bool) -> stages.Neighb
 
 
 def rank(around: Footprint, dtype: np.dtype, number: int) -> stages.Neighbourhood:
-    """The value of some rank; the median of 3 x 3 x 3 voxels goes through a sorting network."""
+    """The value of a rank; the median of 3 x 3 x 3 voxels uses a sorting network."""
     offsets = around.offsets
     if number in (0, len(offsets) - 1) and len(offsets) > 1:
         return extremum(around, dtype, number > 0)
@@ -47,14 +47,14 @@ def rank(around: Footprint, dtype: np.dtype, number: int) -> stages.Neighbourhoo
 
 
 def _counts_in_bytes(box: Footprint, dtype: np.dtype) -> bool:
-    """Whether `stages.RankBox` takes such a box, and is the quickest for it."""
+    """Whether `stages.RankBox` supports a box, and is the fastest."""
     size = math.prod(box.shape)
     fits = dtype.itemsize == 1 and box.shape[0] < 256 and size < 1 << 16
     return fits and (dtype.kind == "b" or size > 200)
 
 
 def mean(box: Footprint, dtype: np.dtype, wanted: np.dtype) -> stages.Uniform | None:
-    """The mean of a box of small integers, by exact sums; None where weights along each axis do it."""
+    """The mean of a box of small integers by exact sums; None if weights along each axis are used."""
     types = _sum_types(dtype, box)
     if types is None or (box.has_constant and box.cval != 0):
         return None
@@ -64,7 +64,7 @@ def mean(box: Footprint, dtype: np.dtype, wanted: np.dtype) -> stages.Uniform | 
 
 
 def _sum_types(dtype: np.dtype, box: Footprint) -> tuple[np.dtype, np.dtype] | None:
-    """Integer types that hold the sum over a box's z and y, and over all of it: None if 32 bits do not."""
+    """Integer types for the sums over a box's z and y, and over the box; None if 32 bits are too few."""
     if dtype.kind not in "bui" or dtype.itemsize > 2:
         return None
     largest = 1 if dtype.kind == "b" else max(-np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -81,12 +81,12 @@ def _sum_types(dtype: np.dtype, box: Footprint) -> tuple[np.dtype, np.dtype] | N
 def gradient_magnitude(
     box: Footprint, dtype: np.dtype, real: np.dtype, centre: int
 ) -> stages.GradientMagnitude | None:
-    """Sobel's (``centre`` 2) or Prewitt's (1) gradient along three axes at once; None where parts do it."""
+    """Sobel's (``centre`` 2) or Prewitt's (1) gradient along three axes at once; None if not supported."""
     constant = box.has_constant and box.cval != 0
     if box.shape != (3, 3, 3) or len(set(box.modes)) > 1 or constant or real == np.float16:
         return None
     kind: Any = real.type
-    if dtype.itemsize <= 2:  # 16 times a voxel is still exact
+    if dtype.itemsize <= 2:  # 16 times a voxel is exact
         kind = np.int16 if dtype.itemsize == 1 else np.int32
     return stages.GradientMagnitude(
         *box.fields(real, Padding(box.modes)), kind(centre), real.type(0)
@@ -94,7 +94,7 @@ def gradient_magnitude(
 
 
 def binary(element: Footprint, dilation: bool) -> stages.BinaryFootprint | stages.BinaryBall:
-    """Binary erosion or dilation: by a ball or an ellipsoid, or voxel by voxel."""
+    """Binary erosion or dilation by a ball or ellipsoid, or by single voxels."""
     common, offsets = element.fields(np.dtype(bool)), element.offsets
     ball = _as_ball(element.inside)
     if ball is None:
@@ -103,9 +103,9 @@ def binary(element: Footprint, dilation: bool) -> stages.BinaryFootprint | stage
 
 
 def _as_ball(element: np.ndarray) -> tuple[np.ndarray, int] | None:
-    """An element as squared lengths per axis and the largest that belongs to it, if it is a ball.
+    """Squared lengths per axis and the largest one inside, if an element is a ball; else None.
 
-    Lengths are counted in voxels, or in fractions of the radii for an ellipsoid.
+    Lengths are in voxels, or in fractions of the radii for an ellipsoid.
     """
     radii = [n // 2 for n in element.shape]
     if any(n % 2 == 0 for n in element.shape) or max(radii) >= 254:
@@ -134,12 +134,12 @@ def grey(element: Footprint, dtype: np.dtype, dilation: bool) -> stages.Neighbou
     return stages.GreyFootprint(*common, element.offsets, heights, dilation)
 
 
-#: For stages that there is something cheaper than: what.
+#: Cheaper alternatives to stages.
 _CHEAPER: tuple[tuple[tuple[type[Stage], ...], str], ...] = (
     (
         (stages.CorrelateNd,),
-        "weights that are an outer product run as correlate1d along each axis, and those of a "
-        "gaussian or a box as gaussian_filter and uniform_filter",
+        "weights that are an outer product run as correlate1d along each axis, and gaussian or box "
+        "weights as gaussian_filter and uniform_filter",
     ),
     (
         (stages.RankFootprint, stages.ExtremumFootprint, stages.ExtremumColumns),
@@ -154,5 +154,5 @@ _CHEAPER: tuple[tuple[tuple[type[Stage], ...], str], ...] = (
 
 
 def cheaper(stage: Stage) -> str:
-    """What would cost less than this stage where the task allows it, or nothing."""
+    """A cheaper alternative to a stage, if the task allows it; "" without one."""
     return next((text for kinds, text in _CHEAPER if isinstance(stage, kinds)), "")

@@ -20,7 +20,7 @@ from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
-#: The highest derivative: beyond it weights lose all their digits.
+#: The highest derivative: weights of higher ones lose all digits.
 MAX_ORDER = 20
 
 
@@ -37,12 +37,12 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 
 
 def float_dtype(dtype: Any) -> Any:
-    """Return the dtype of parts if a result of ``dtype`` is wanted: the same if it is a float."""
+    """Return the dtype of intermediate results for a result of ``dtype``: the same if it is a float."""
     return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
 
 
 def in_dtype(volume: Volume, dtype: Any) -> Volume:
-    """Convert a result to the dtype that is wanted; None is its own."""
+    """Convert a result to a requested dtype; None keeps it."""
     return volume if dtype is None else rounded(volume, checked_dtype(dtype))
 
 
@@ -54,14 +54,14 @@ def separable(
     cval: float,
     dtype: Any,
 ) -> Volume:
-    """1-D correlations along axes, one after the other: (axis, float64 weights, taps before).
+    """Apply 1-D correlations along axes in order: (axis, float64 weights, voxels before).
 
-    The order counts where a constant edge makes it count: there every pass pads anew.
+    The order matters for constant edges: every pass pads anew.
     """
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     padding = Padding(modes, float(cval))
     source = holding(kernel_input(volume), padding, compute)
-    # One stage for all passes, but for a constant edge: there scipy pads what each pass yields.
+    # One stage for all passes, except with a constant edge: scipy pads the result of each pass.
     constant = any("constant" in m for m in modes) and cval != 0
     groups = [[p] for p in passes] if constant else [list(passes)]
     for k, group in enumerate(groups or [[]]):
@@ -81,7 +81,7 @@ def separable(
 
 
 def _dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype, np.dtype]:
-    """Return what a filter of voxels of ``dtype`` computes in, its stage gives, and is asked for."""
+    """Return the dtypes of a filter's computation, of its stage, and of its result."""
     compute = accumulator(dtype)
     if asked is None:
         return compute, compute, compute
@@ -104,20 +104,20 @@ def gaussian_filter(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Smooth with a Gaussian, or take Gaussian derivatives.
+    """Smooth with a Gaussian, or compute Gaussian derivatives.
 
     Parameters
     ----------
     %(volume)s
     %(sigma)s
     order : int or sequence of int, default: 0
-        0 smooths; 1, 2 and 3 take derivatives of the Gaussian. One for all axes, or one for
+        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian. One for all axes, or one for
         each.
     %(mode)s
     %(cval)s
     %(truncate)s
     radius : int or sequence of int, optional
-        Where the Gaussian is cut off, in voxels; by default ``truncate`` says where.
+        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
     %(axes)s
     %(dtype)s
 
@@ -131,15 +131,15 @@ def gaussian_filter(
 
     See Also
     --------
-    gaussian_filter1d : along one axis.
+    gaussian_filter1d : filters along one axis.
 
     Notes
     -----
-    Equal to `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the last place
-    of the result's dtype times the largest voxel. (Of integers scipy returns the input's dtype, and
-    truncates after each axis.)
+    The result equals `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the
+    last place of the result's dtype, times the largest voxel. For integers, scipy returns the
+    input's dtype and truncates after each axis.
 
-    One sweep. The halo is the radius: a window holds ``2 * radius + 1`` slices of the input.
+    One sweep. The halo is the radius: a window contains ``2 * radius + 1`` slices of the input.
 
     References
     ----------
@@ -166,7 +166,7 @@ def gaussian_filter(
         if r is None:
             what = f"{name}: truncate={truncate!r} of sigma={sigmas[axis]!r}"
             r = par.not_too_long(truncate * sigmas[axis] + 0.5, what)
-        r = par.whole_number(r, "radius", name, least=0)
+        r = par.whole_number(r, "radius", name, minimum=0)
         par.not_too_long(2 * r + 1, f"{name}: radius={radius!r}")
         if orders[axis] > MAX_ORDER:
             raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MAX_ORDER}th")
@@ -185,7 +185,7 @@ def uniform_filter(
     axes: int | Sequence[int] | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the mean over a box around each voxel.
+    """Compute the mean over a box around each voxel.
 
     Parameters
     ----------
@@ -200,12 +200,12 @@ def uniform_filter(
 
     See Also
     --------
-    uniform_filter1d : along one axis.
+    uniform_filter1d : filters along one axis.
 
     Notes
     -----
-    Sums of integers of up to 16 bits are exact, as long as they fit into 32 bits; the time does not
-    depend on ``size`` then.
+    Sums of integers of up to 16 bits are exact if they fit into 32 bits; the time is then independent
+    of ``size``.
 
     %(halo)s
 
@@ -247,7 +247,7 @@ def convolve(
     ----------
     %(volume)s
     weights : array_like of float
-        The weights, one dimension for each axis. Those that are 0 are no part of the footprint.
+        The weights, one dimension for each axis. Zeros are not part of the footprint.
     %(mode)s
     %(cval)s
     %(origin)s
@@ -256,13 +256,13 @@ def convolve(
 
     See Also
     --------
-    correlate : the same with the weights mirrored.
-    convolve1d : along one axis.
+    correlate : applies the mirrored weights.
+    convolve1d : filters along one axis.
 
     Notes
     -----
-    One sweep. The halo is the reach of the weights. The time grows with the number of weights that
-    are not 0.
+    One sweep. The halo is the reach of the weights. The time grows with the number of nonzero
+    weights.
 
     References
     ----------
@@ -293,13 +293,13 @@ def correlate(
 
     See Also
     --------
-    convolve : the same with the weights mirrored.
-    correlate1d : along one axis.
+    convolve : applies the mirrored weights.
+    correlate1d : filters along one axis.
 
     Notes
     -----
-    One sweep. The halo is the reach of the weights. The time grows with the number of weights that
-    are not 0.
+    One sweep. The halo is the reach of the weights. The time grows with the number of nonzero
+    weights.
 
     References
     ----------
@@ -316,16 +316,18 @@ def correlate(
 
 
 def _weights_in(dtype: np.dtype, weights: Any, name: str) -> np.ndarray:
-    """Weights in the dtype that a filter computes in."""
+    """Convert weights to the dtype of computation."""
     with np.errstate(over="ignore"):
         found = np.ascontiguousarray(weights, dtype=dtype)
     if not np.isfinite(found).all():
-        raise ValueError(f"{name}: weights has numbers beyond {dtype}; give dtype='float64'")
+        raise ValueError(
+            f"{name}: weights has numbers out of range for {dtype}; give dtype='float64'"
+        )
     return found
 
 
 def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
-    """Correlate with the weights of a footprint, tap by tap."""
+    """Correlate with the weights of a footprint, one by one."""
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     assert around.numbers is not None
     weights = _weights_in(compute, around.numbers[around.inside], around.name)

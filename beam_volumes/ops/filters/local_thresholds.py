@@ -1,4 +1,4 @@
-"""Thresholds for each voxel from those around it, and filters that sharpen, named as in scikit-image."""
+"""Thresholds from the neighbourhood of each voxel, and sharpening filters, named as in scikit-image."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def threshold_local(
     cval: float = 0.0,
     param: float | str | Sequence[float | str] | None = None,
 ) -> Volume:
-    """Find a threshold for each voxel: a mean of the voxels around it, less an offset.
+    """Compute a threshold for each voxel: a mean of its neighbourhood minus an offset.
 
     Parameters
     ----------
     %(volume)s
     block_size : int or sequence of int, default: 3
-        Extent of what is around in voxels, an odd number; one for all axes, or one for each.
+        Extent of the neighbourhood in voxels, an odd number; one for all axes, or one for each.
     method : {"gaussian", "mean", "median"}, default: "gaussian"
         A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
         median.
@@ -49,7 +49,7 @@ def threshold_local(
     %(mode)s
     %(cval)s
     param : float, str or sequence of them, optional
-        For ``"gaussian"``, another sigma: in voxels, or as a length such as ``"15 nm"``.
+        For ``"gaussian"``, another sigma in voxels, or as a length such as ``"15 nm"``.
 
     Returns
     -------
@@ -63,12 +63,12 @@ def threshold_local(
 
     See Also
     --------
-    threshold_otsu : one threshold for the whole volume.
+    threshold_otsu : computes one threshold for the whole volume.
 
     Notes
     -----
-    One sweep. The halo is that of the filter: ``block_size // 2`` voxels at each side, or four
-    sigma.
+    One sweep. The halo is ``block_size // 2`` voxels on each side, or four sigma for
+    ``"gaussian"``.
 
     References
     ----------
@@ -105,7 +105,7 @@ def threshold_local(
 def threshold_niblack(
     volume: Volume, window_size: int | Sequence[int] = 15, k: float = 0.2
 ) -> Volume:
-    """Find Niblack's threshold for each voxel: the mean of its window less ``k`` standard deviations.
+    """Compute Niblack's threshold for each voxel: its window's mean minus ``k`` standard deviations.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def threshold_niblack(
     window_size : int or sequence of int, default: 15
         Extent of the window in voxels, an odd number; one for all axes, or one for each.
     k : float, default: 0.2
-        How many standard deviations are subtracted.
+        Number of standard deviations to subtract.
 
     Returns
     -------
@@ -127,8 +127,8 @@ def threshold_niblack(
 
     Notes
     -----
-    One sweep, with a halo of ``window_size // 2`` voxels at each side. Beyond the edges the volume
-    is mirrored, as in scikit-image.
+    One sweep, with a halo of ``window_size // 2`` voxels on each side. The volume is mirrored at
+    its edges, as in scikit-image.
 
     References
     ----------
@@ -154,7 +154,7 @@ def threshold_sauvola(
     k: float = 0.2,
     r: float | None = None,
 ) -> Volume:
-    """Find Sauvola's threshold for each voxel, from the mean and standard deviation of its window.
+    """Compute Sauvola's threshold for each voxel from its window's mean and standard deviation.
 
     It is ``mean * (1 + k * (deviation / r - 1))``.
 
@@ -164,15 +164,15 @@ def threshold_sauvola(
     window_size : int or sequence of int, default: 15
         Extent of the window in voxels, an odd number; one for all axes, or one for each.
     k : float, default: 0.2
-        How much a small standard deviation lowers the threshold.
+        How much a small standard deviation reduces the threshold.
     r : float, optional
-        The largest standard deviation there may be; by default half of the range of an integer
-        dtype, and 1 for bool and floats.
+        The maximum possible standard deviation; by default half of the range of an integer dtype,
+        and 1 for bool and floats.
 
     Notes
     -----
-    One sweep, with a halo of ``window_size // 2`` voxels at each side. Beyond the edges the volume
-    is mirrored, as in scikit-image.
+    One sweep, with a halo of ``window_size // 2`` voxels on each side. The volume is mirrored at
+    its edges, as in scikit-image.
 
     References
     ----------
@@ -201,18 +201,18 @@ def threshold_sauvola(
 
 
 def _mean_and_deviation(volume: Volume, window: Any, name: str) -> tuple[Volume, Volume]:
-    """Of a window around each voxel, in float64; mirrored at the edges, as scikit-image has it."""
+    """Compute both in a window around each voxel, in float64, mirrored at the edges like scikit-image."""
     sizes = _odd(volume, window, "window_size", name)
     wide = volume.astype(np.float64)
     mean = uniform_filter(wide, sizes, mode="mirror")
     squares = uniform_filter(apply_ufunc("multiply", wide, wide), sizes, mode="mirror")
     variance = apply_ufunc("subtract", squares, apply_ufunc("multiply", mean, mean))
-    # Rounding may leave less than nothing; a NaN stays one.
+    # Rounding may give negative numbers; NaN is kept.
     return mean, apply_ufunc("sqrt", where(variance < 0, 0.0, variance))
 
 
 def _odd(volume: Volume, size: Any, what: str, name: str) -> list[int]:
-    """Odd numbers per axis that the user sees."""
+    """Check odd sizes of windows; return one for each visible axis."""
     chosen = par.axes_of(volume, None, name)
     sizes = par.whole_numbers(size, chosen, 1, what, 1)
     if any(n % 2 == 0 for n in sizes):
@@ -230,18 +230,18 @@ def unsharp_mask(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Sharpen: add what a Gaussian takes away.
+    """Sharpen: add the difference between the volume and its Gaussian.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Intensities stay on
-        their scale (``preserve_range=True`` in scikit-image) and are not clipped.
+        A lazy volume of up to three axes, or an array, which is opened. Intensities keep their
+        scale (``preserve_range=True`` in scikit-image) and are not clipped.
     radius : float, str or sequence of them, default: 1.0
         Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
         needs a volume with a voxel size. One for all axes, or one for each.
     amount : float, default: 1.0
-        How much of the difference is added.
+        Factor of the difference.
     %(mode)s
     %(cval)s
     %(dtype)s
@@ -295,7 +295,7 @@ def difference_of_gaussians(
         Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
         nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
     high_sigma : float, str or sequence of them, optional
-        Standard deviation of the wider one; 1.6 times ``low_sigma`` by default.
+        Standard deviation of the wider Gaussian; 1.6 times ``low_sigma`` by default.
     %(mode_nearest)s
     %(cval)s
     %(truncate)s

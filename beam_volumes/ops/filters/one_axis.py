@@ -28,7 +28,7 @@ def gaussian_filter1d(
     radius: int | None = None,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Smooth with a Gaussian along one axis, or take Gaussian derivatives.
+    """Smooth with a Gaussian along one axis, or compute Gaussian derivatives.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ def gaussian_filter1d(
         needs a volume with a voxel size.
     %(axis_1d)s
     order : int, default: 0
-        0 smooths; 1, 2 and 3 take derivatives of the Gaussian.
+        0 smooths; 1, 2 and 3 compute derivatives of the Gaussian.
     %(mode_1d)s
     %(cval)s
     %(truncate)s
     radius : int, optional
-        Where the Gaussian is cut off, in voxels; by default ``truncate`` says where.
+        Where the Gaussian is cut off, in voxels; by default it follows from ``truncate``.
     %(dtype)s
 
     Returns
@@ -56,7 +56,7 @@ def gaussian_filter1d(
 
     See Also
     --------
-    gaussian_filter : along all axes or some, quicker than one axis after the other.
+    gaussian_filter : filters along several axes, faster than one after the other.
 
     Notes
     -----
@@ -88,13 +88,13 @@ def uniform_filter1d(
     origin: int = 0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Take the mean along one axis around each voxel.
+    """Compute the mean along one axis around each voxel.
 
     Parameters
     ----------
     %(volume)s
     size : int
-        How many voxels are taken.
+        Number of voxels.
     %(axis_1d)s
     %(mode_1d)s
     %(cval)s
@@ -103,12 +103,11 @@ def uniform_filter1d(
 
     See Also
     --------
-    uniform_filter : over a box.
+    uniform_filter : filters over a box.
 
     Notes
     -----
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
-    along the others.
+    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
 
     References
     ----------
@@ -150,13 +149,13 @@ def _extremum(name: str, function: Callable[..., Volume], found: str, example: s
         return function(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
 
     filter1d.__name__ = filter1d.__qualname__ = name
-    filter1d.__doc__ = f"""Take the {found} along one axis around each voxel.
+    filter1d.__doc__ = f"""Compute the {found} along one axis around each voxel.
 
 Parameters
 ----------
 %(volume)s
 size : int
-    How many voxels are taken.
+    Number of voxels.
 %(axis_1d)s
 %(mode_1d)s
 %(cval)s
@@ -172,14 +171,13 @@ Raises
 
 See Also
 --------
-{found}_filter : over a box or footprint.
+{found}_filter : filters over a box or footprint.
 
 Notes
 -----
-Equal to scipy's, voxel for voxel, and as quick for any ``size``.
+The result is identical to scipy; the time is independent of ``size``.
 
-One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
-along the others.
+One sweep. The halo along the axis is ``size - 1`` voxels, before and after together.
 
 References
 ----------
@@ -253,12 +251,11 @@ Raises
 
 See Also
 --------
-{other} : the same with the weights mirrored.
+{other} : applies the mirrored weights.
 
 Notes
 -----
-One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
-and 0 along the others.
+One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together.
 
 References
 ----------

@@ -1,4 +1,4 @@
-"""A user's own function of blocks with an overlap."""
+"""User functions of blocks with an overlap."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ def map_overlap(
     mixes: str | None = None,
     channels: int | Sequence[str] | None = None,
 ) -> Volume:
-    """Apply a function of your own to blocks with an overlap.
+    """Apply your own function to blocks with an overlap.
 
     Parameters
     ----------
     func : callable
-        Takes one array (z, y, x) for each volume, with ``depth`` voxels more at each side, and
-        returns an array of the same shape, or of the shape without the overlap. Each voxel of
-        the result may depend only on voxels within ``depth``, and not on how the volume is cut.
-        It is called from several threads, and computes nothing with this package.
+        Takes one array (z, y, x) for each volume, with ``depth`` more voxels on each side, and
+        returns an array of the same shape, or of the shape without the overlap. Each voxel of the
+        result may depend only on voxels within ``depth``, and not on the position of blocks. Several
+        threads call it; it must not compute with this package.
     *volumes : Volume or numpy.ndarray
-        One volume or more, of one shape. The function is called for each channel, if there are
-        several; a volume without channels goes with each.
+        One or more volumes of one shape. The function is called for each channel, if there are
+        several; a volume without channels is passed for each of them.
     depth : int or sequence, default: 0
         The overlap in voxels: one number for all axes, or for each axis a number or a pair
         ``(before, after)``.
     dtype : dtype, optional
-        Dtype that the function returns; that of the first volume by default.
+        Dtype that the function returns; the dtype of the first volume by default.
     %(mode)s
     %(cval)s
     %(name_and_version)s
     deterministic : bool, default: True
-        Say False if a second call may give other bits: the result is stored then, and never
-        computed twice.
+        False if a second call may return other bits: the result is then stored, and never computed
+        twice.
     mixes : {"channels"}, optional
-        Say so if the function takes all channels at once: arrays then have the axes c, z, y, x,
-        those of volumes without channels too, and so has the result.
+        ``"channels"`` if the function takes all channels at once: all arrays, also for volumes
+        without channels, and the result then have the axes c, z, y, x.
     channels : int or sequence of str, optional
-        How many channels the result has then, or their names; by default as many as the first
-        volume, by the same names.
+        Number or names of the result's channels for ``mixes``; by default as for the first
+        volume.
 
     Returns
     -------
@@ -72,18 +72,18 @@ def map_overlap(
     Raises
     ------
     ValueError
-        If no volume is given, their shapes differ, or a parameter is out of its range.
+        If no volume is given, shapes differ, or a parameter is out of range.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
     See Also
     --------
-    generic_filter : a function of the voxels around each voxel, compiled.
+    generic_filter : applies a compiled function to the voxels around each voxel.
 
     Notes
     -----
-    One sweep, with ``depth`` as its halo. The planner counts, for each block, its inputs and two
-    float64 arrays; what the function takes beyond these is not known to it.
+    One sweep, with ``depth`` as halo. The planner assumes that the function needs memory for its
+    inputs and two float64 arrays per block; further memory is not planned.
 
     References
     ----------
@@ -104,18 +104,18 @@ def map_overlap(
     opened = [as_volume(v) for v in volumes]
     first = next((v for v in opened if v.space.has_channels), opened[0])
     if mixes not in (None, "channels"):
-        raise ValueError(f'map_overlap: mixes={mixes!r}; it is "channels" or left out')
+        raise ValueError(f'map_overlap: mixes={mixes!r}; use "channels" or leave it out')
     if mixes is None and channels is not None:
         raise ValueError(f'map_overlap: channels={channels!r} is for mixes="channels"')
     for v in opened:
-        # What mixes channels may take volumes that differ in their number.
+        # With mixed channels, volumes may have different numbers of them.
         check_alike("map_overlap", *(map(first_channel, (first, v)) if mixes else (first, v)))
     chosen = par.axes_of(first, None, "map_overlap")
     halo = []
     for d in par.per_axis(depth, chosen, 0, "depth"):
         pair = tuple(d) if isinstance(d, Sequence) else (d, d)
         if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
-            raise ValueError(f"map_overlap: depth={depth!r} is not made of whole numbers from 0 on")
+            raise ValueError(f"map_overlap: depth={depth!r} must consist of whole numbers from 0")
         par.not_too_long(max(pair), f"map_overlap: depth={depth!r}")
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo
@@ -136,14 +136,14 @@ def map_overlap(
 
 
 def _names(channels: int | Sequence[str] | None, like: Volume) -> tuple[tuple[str, ...], int]:
-    """Names of a result's channels, as far as they are known, and how many there are."""
+    """Return the names of a result's channels, as far as known, and their number."""
     if channels is None:
         return like.space.channels, len(like.nodes)
     if isinstance(channels, int | np.integer):
         if channels < 1:
-            raise ValueError(f"map_overlap: channels={channels!r}; there is one at least")
+            raise ValueError(f"map_overlap: channels={channels!r}; give at least one")
         return (), int(channels)
     names = tuple(map(str, channels))
     if not names or len({*names}) != len(names):
-        raise ValueError(f"map_overlap: channels={channels!r}; give different names, one at least")
+        raise ValueError(f"map_overlap: channels={channels!r}; give one or more different names")
     return names, len(names)

@@ -25,7 +25,7 @@ def minimum_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the minimum over a box or footprint around each voxel.
+    """Compute the minimum over a box or footprint around each voxel.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ def minimum_filter(
 
     See Also
     --------
-    minimum_filter1d : along one axis.
-    grey_erosion : also with structuring elements that are not flat.
+    minimum_filter1d : filters along one axis.
+    grey_erosion : supports structuring elements that are not flat.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -82,16 +82,16 @@ def maximum_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the maximum over a box or footprint around each voxel.
+    """Compute the maximum over a box or footprint around each voxel.
 
     See Also
     --------
-    maximum_filter1d : along one axis.
-    grey_dilation : also with structuring elements that are not flat.
+    maximum_filter1d : filters along one axis.
+    grey_dilation : supports structuring elements that are not flat.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -121,17 +121,17 @@ def median_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the median over a box or footprint around each voxel.
+    """Compute the median over a box or footprint around each voxel.
 
     See Also
     --------
-    percentile_filter : another percentile.
+    percentile_filter : computes another percentile.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. A box of 3 x 3 x 3 goes through a pruned sorting network.
-    Larger boxes take nearly the same time whatever their size; other footprints take time by their
-    voxels.
+    The result is identical to scipy. A box of 3 x 3 x 3 uses a pruned sorting network. The time of
+    larger boxes is almost independent of their size; other footprints take time in proportion to
+    their voxels.
 
     %(halo)s
 
@@ -162,13 +162,13 @@ def rank_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the value of a rank over a box or footprint around each voxel.
+    """Select the value of a rank over a box or footprint around each voxel.
 
     Parameters
     ----------
     %(volume)s
     rank : int
-        0 is the least value, 1 the next one; -1 the greatest, -2 the one before it.
+        0 is the smallest value, 1 the next one; -1 the largest, -2 the one before it.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -178,11 +178,11 @@ def rank_filter(
 
     See Also
     --------
-    percentile_filter : by percent.
+    percentile_filter : specifies the rank in percent.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel.
+    The result is identical to scipy.
 
     %(halo)s
 
@@ -221,14 +221,14 @@ def percentile_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take a percentile over a box or footprint around each voxel.
+    """Compute a percentile over a box or footprint around each voxel.
 
     Parameters
     ----------
     %(volume)s
     percentile : float
-        From 0 to 100, or from -100 to 0: -20 is 80. The value is one of the footprint's:
-        nothing is interpolated.
+        From 0 to 100, or from -100 to 0: -20 is 80. The result is a value of the footprint,
+        without interpolation.
     %(size)s
     %(footprint)s
     %(mode)s
@@ -238,11 +238,11 @@ def percentile_filter(
 
     See Also
     --------
-    percentile : of the whole volume, a lazy number.
+    percentile : computes a lazy number for the whole volume.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel.
+    The result is identical to scipy.
 
     %(halo)s
 

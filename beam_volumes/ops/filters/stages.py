@@ -1,4 +1,4 @@
-"""The neighbourhood stages: each ties a kernel to its halo, padding, cost and scratch."""
+"""Neighbourhood stages, with a kernel, halo, padding, cost and scratch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood(Stage):
-    """A stage that sees ``extent`` voxels along z, y, x, ``before`` of them before its own."""
+    """A stage with a box of ``extent`` voxels along z, y, x; ``before`` of them precede its own voxel."""
 
     before: Triple
     extent: Triple
@@ -66,12 +66,12 @@ class Neighbourhood(Stage):
         )
 
     def parameters(self) -> tuple[Any, ...]:
-        """What the kernel takes after those of `beam_volumes.kernels.rows`."""
+        """The kernel's arguments after those in `beam_volumes.kernels.rows`."""
         raise NotImplementedError
 
     @property
     def kernel(self) -> Callable[..., None]:
-        """As `beam_volumes.kernels.rows` says it is called."""
+        """A function with the calling convention of `beam_volumes.kernels.rows`."""
         raise NotImplementedError
 
     def run(
@@ -82,7 +82,7 @@ class Neighbourhood(Stage):
 
 @dataclass(frozen=True, eq=False)
 class Correlate(Neighbourhood):
-    """One 1-D correlation per axis; the dtype of the weights is the one it computes in."""
+    """One 1-D correlation per axis, computed in the dtype of the weights."""
 
     weights: tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -104,7 +104,7 @@ class Correlate(Neighbourhood):
 class Uniform(Neighbourhood):
     """The sum over a box of small integers times ``scale``; see `beam_volumes.kernels.filters.uniform`.
 
-    ``flat`` and ``solid`` are the integer types of a sum over z and y, and of one over the box.
+    ``flat`` and ``solid`` are integer types for a sum over z and y, and over the box.
     """
 
     flat: np.dtype
@@ -129,9 +129,9 @@ class Uniform(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class GradientMagnitude(Neighbourhood):
-    """The length of a gradient over 3 x 3 x 3; see `beam_volumes.kernels.filters.gradient`.
+    """The magnitude of a gradient over 3 x 3 x 3; see `beam_volumes.kernels.filters.gradient`.
 
-    Differences are computed in the type of ``centre``, the length in that of ``real``.
+    Differences are computed in the type of ``centre``, and the magnitude in the type of ``real``.
     """
 
     centre: np.generic
@@ -149,7 +149,7 @@ class GradientMagnitude(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class CorrelateNd(Neighbourhood):
-    """A correlation with any weights, tap by tap."""
+    """A correlation with any weights."""
 
     offsets: np.ndarray
     weights: np.ndarray
@@ -170,12 +170,14 @@ class CorrelateNd(Neighbourhood):
 def table_bytes(
     offsets: np.ndarray, extent: Triple, rows: int, cols: int, depth: int, itemsize: int
 ) -> int:
-    """What `beam_volumes.kernels.filters.extremum.extremum_footprint` keeps."""
+    """The scratch bytes of `beam_volumes.kernels.filters.extremum.extremum_footprint`."""
     if len(offsets) <= extremum.FEW_TAPS:
         return 0
     ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
     lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
-    tables = 1 + lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
+    tables = (
+        1 + lengths.size + int(lengths[-1]).bit_length()
+    )  # an upper bound with intermediate lengths
     tile = min(rows, max(extremum.TILE_ROWS, extent[1]))
     wide = min(cols, max(extremum.TILE_COLUMNS, extent[2])) + extent[2]
     voxels = tables * ((tile + extent[1]) * wide + 256) + depth * (tile * wide + 128)
@@ -234,7 +236,7 @@ class ExtremumFootprint(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class ExtremumColumns(Neighbourhood):
-    """The minimum or maximum over a small footprint that is made of columns, of no bytes."""
+    """The minimum or maximum over a small footprint of columns, except for bytes."""
 
     columns: Columns
     largest: bool
@@ -255,7 +257,7 @@ class ExtremumColumns(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class RankFootprint(Neighbourhood):
-    """The value of some rank among those under a footprint."""
+    """The value of a rank under a footprint."""
 
     offsets: np.ndarray
     rank: int
@@ -276,7 +278,7 @@ class RankFootprint(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class RankBox(Neighbourhood):
-    """The value of some rank over a box of 8-bit integers; see `beam_volumes.kernels.filters.rank_box`."""
+    """The value of a rank over a box of 8-bit integers; see `beam_volumes.kernels.filters.rank_box`."""
 
     rank: int
 
@@ -302,7 +304,7 @@ class RankBox(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class RankWalk(Neighbourhood):
-    """The value of some rank over a large box; see `beam_volumes.kernels.filters.rank_walk`."""
+    """The value of a rank over a large box; see `beam_volumes.kernels.filters.rank_walk`."""
 
     rank: int
 
@@ -368,9 +370,9 @@ class BinaryFootprint(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class BinaryBall(Neighbourhood):
-    """Binary erosion or dilation by a ball or an ellipsoid: what `BinaryFootprint` gives, sooner.
+    """Binary erosion or dilation by a ball or ellipsoid, faster than `BinaryFootprint`.
 
-    ``steps`` and ``limit`` are those of `beam_volumes.kernels.morphology.ball.binary_ball`.
+    ``steps`` and ``limit`` are described in `beam_volumes.kernels.morphology.ball.binary_ball`.
     """
 
     steps: np.ndarray
@@ -437,7 +439,7 @@ class GenericFootprint(Neighbourhood):
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        # A row, indices and voxels of the footprint, and four more such arrays of the function's own.
+        # A row, indices and voxels of the footprint, and four such arrays for the function.
         return 8 * cols + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
@@ -450,11 +452,7 @@ class GenericFootprint(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class Overlap(Stage):
-    """A user's function of padded blocks.
-
-    ``together`` says of how many inputs each array that it is given is made: one, or the channels of
-    a volume. The result may have channels too, as fields of its dtype.
-    """
+    """A user's function of padded blocks. The result may have channels, as fields of its dtype."""
 
     function: Callable[..., np.ndarray]
     depth: Halo
@@ -462,7 +460,8 @@ class Overlap(Stage):
     inputs: int
     repeatable: bool
     identity: str
-    together: tuple[int, ...] = ()
+    #: Number of inputs for each array of the function: one, or the channels of a volume.
+    inputs_per_array: tuple[int, ...] = ()
     nanoseconds: float = 20.0
 
     @property
@@ -488,14 +487,14 @@ class Overlap(Stage):
 
     def token(self) -> str:
         edges = self.edges.key
-        how = self.inputs, self.together, str(self.dtype)
+        how = self.inputs, self.inputs_per_array, str(self.dtype)
         return digest("Overlap", self.identity, self.depth, edges, *how)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         (bz, az), (by, ay), (bx, ax) = self.depth
         padded = (rows + by + ay) * (cols + bx + ax) * (depth + bz + az)
-        # The inputs gathered, and what the function makes of them: two float64 arrays are assumed.
-        gathered = self.inputs * (2 if self.together else 1)
+        # The joined inputs, and assumed temporaries of the function: two float64 arrays.
+        gathered = self.inputs * (2 if self.inputs_per_array else 1)
         return padded * 8 * (gathered + 2 * len(self.dtype.names or "1"))
 
     def run(
@@ -503,9 +502,9 @@ class Overlap(Stage):
     ) -> None:
         (bz, az), (by, ay), (bx, ax) = self.depth
         blocks = [b.array(y0, y1 + by + ay) for b in inputs]
-        if self.together:
+        if self.inputs_per_array:
             left = iter(blocks)
-            blocks = [np.stack([next(left) for _ in range(n)]) for n in self.together]
+            blocks = [np.stack([next(left) for _ in range(n)]) for n in self.inputs_per_array]
         with calling(self.name):
             result = np.asarray(self.function(*blocks))
         fields = self.dtype.names

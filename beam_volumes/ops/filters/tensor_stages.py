@@ -11,7 +11,7 @@ from beam_volumes.sweep.stage import Block, Stage
 
 @dataclass(frozen=True, eq=False)
 class Symmetric(Stage):
-    """Something made of a matrix; inputs are its diagonal and then what is above it, row by row."""
+    """A function of a symmetric matrix; inputs are its diagonal, then the upper triangle row by row."""
 
     compiled = True
 
@@ -23,19 +23,19 @@ class Symmetric(Stage):
     ) -> None:
         kernel, parameters = self.kernel(values)
         matrix = tuple(block.as_rows for block in inputs)
-        if len(inputs) == 3:  # in the places of a 3 x 3 matrix
+        if len(inputs) == 3:  # 2 x 2 matrices, as elements of 3 x 3
             a, b, c = matrix
             matrix = (a, b, b, c, c, c)
         kernel(matrix, out.as_rows, y0, y1, out.cols, *parameters)
 
     def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """One of `beam_volumes.kernels.filters.eigen`, and its parameters."""
+        """A kernel of `beam_volumes.kernels.filters.eigen`, and its parameters."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Eigenvalue(Symmetric):
-    """One eigenvalue; number 0 is the greatest."""
+    """One eigenvalue; number 0 is the largest."""
 
     number: int
     ndim: int
@@ -50,7 +50,7 @@ class Eigenvalue(Symmetric):
 
 @dataclass(frozen=True, eq=False)
 class Spread(Symmetric):
-    """What the eigenvalues of 3 x 3 matrices of float32 have in common, which is most of the work."""
+    """The common intermediate result of all eigenvalues of 3 x 3 float32 matrices."""
 
     cost = 12.0
 
@@ -60,7 +60,7 @@ class Spread(Symmetric):
 
 @dataclass(frozen=True, eq=False)
 class EigenvalueOfSpread(Symmetric):
-    """One of them; inputs are the spread and the diagonal."""
+    """One eigenvalue from the spread and the diagonal."""
 
     number: int
 

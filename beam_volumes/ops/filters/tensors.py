@@ -1,4 +1,4 @@
-"""Structure tensors, Hessian matrices, their eigenvalues, and ridges, named as in scikit-image."""
+"""Structure tensors, Hessian matrices, eigenvalues and ridge measures, named as in scikit-image."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def structure_tensor(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
-    """Find the elements of the structure tensor: smoothed products of Sobel derivatives.
+    """Compute the structure tensor: smoothed products of Sobel derivatives.
 
     Parameters
     ----------
     %(intensities)s
     sigma : float, str or sequence of them, default: 1.0
-        Standard deviation of the Gaussian that smooths, in voxels or as a length such as ``"15
-        nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+        Standard deviation of the smoothing Gaussian, in voxels or as a length such as
+        ``"15 nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
     %(mode_constant)s
     %(cval)s
     %(dtype)s
@@ -55,9 +55,9 @@ def structure_tensor(
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of a volume with two axes yy, yx,
-        xx. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64
-        for others. With ``dtype``, they are of that.
+        The upper triangle row by row: zz, zy, zx, yy, yx, xx; yy, yx, xx for a volume with two
+        axes. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64 for
+        others. ``dtype`` overrides this.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def structure_tensor(
 
     See Also
     --------
-    structure_tensor_eigenvalues : the eigenvalues of what this gives.
+    structure_tensor_eigenvalues : computes the eigenvalues from this result.
 
     Notes
     -----
-    One sweep, with a halo of ``4 * sigma + 1`` voxels. All elements are windows in memory at a
-    time.
+    One sweep, with a halo of ``4 * sigma + 1`` voxels. Windows of all elements are in memory at the
+    same time.
 
     References
     ----------
@@ -91,35 +91,35 @@ def structure_tensor(
 
 @named_checked
 def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]:
-    """Find the eigenvalues of a structure tensor, in descending order.
+    """Compute the eigenvalues of a structure tensor, in descending order.
 
     Parameters
     ----------
     tensor : sequence of Volume
-        The six elements that `structure_tensor` gives, or three of a volume with two axes; all
-        of float32, or all of float64.
+        The six elements from `structure_tensor`, or three for two axes; all float32, or all
+        float64.
 
     Returns
     -------
     tuple of Volume
-        As many volumes as there are axes, of the dtype of the elements.
+        One volume for each axis, with the dtype of the elements.
 
     Raises
     ------
     ValueError
         If there are not three or six elements.
     TypeError
-        If the elements are not all of float32, or all of float64.
+        If the elements are not all float32, or all float64.
 
     See Also
     --------
-    hessian_matrix_eigvals : the same of a Hessian matrix.
+    hessian_matrix_eigvals : does the same for a Hessian matrix.
 
     Notes
     -----
-    Float32 by a closed form, good to 2e-7 of the largest eigenvalue; float64 by Jacobi's rotations.
-    For three axes and float32, what all eigenvalues have in common is computed once, and takes 8
-    bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
+    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
+    in 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -144,9 +144,9 @@ def hessian_matrix(
     cval: float = 0.0,
     dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
-    """Find the elements of the Hessian matrix of a smoothed volume, by Gaussian derivatives.
+    """Compute the Hessian matrix of a smoothed volume by Gaussian derivatives.
 
-    Each is two first derivatives, one after the other, of ``sigma / sqrt(2)``.
+    Each element consists of two successive first derivatives with ``sigma / sqrt(2)``.
 
     Parameters
     ----------
@@ -160,12 +160,12 @@ def hessian_matrix(
 
     See Also
     --------
-    hessian_matrix_eigvals : the eigenvalues of what this gives.
+    hessian_matrix_eigvals : computes the eigenvalues from this result.
 
     Notes
     -----
-    Nine Gaussian filters, of a radius of 5.7 sigma each, in one sweep: a window holds 22 slices for
-    each unit of sigma, and two more of the derivatives.
+    Nine Gaussian filters with a radius of 5.7 sigma each, in one sweep: a window contains 22 slices
+    for each unit of sigma, and two more of the derivatives.
 
     References
     ----------
@@ -181,7 +181,7 @@ def hessian_matrix(
     name = "hessian_matrix"
     chosen = par.axes_of(volume, None, name)
     sigmas = par.lengths(volume, sigma, chosen, "sigma")
-    # As scikit-image cuts them off; of small sigmas it takes 100, where there is nothing left.
+    # Truncated as in scikit-image; for small sigmas it takes 100, where all weights are 0.
     reach = 8.0 if all(sigmas[a] > 1 for a in chosen) else 9.0
     small = [sigmas[a] / math.sqrt(2) for a in chosen]
     options: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": reach, "dtype": dtype}
@@ -198,31 +198,30 @@ def hessian_matrix(
 
 @named_checked
 def hessian_matrix_eigvals(hessian: Sequence[Volume]) -> tuple[Volume, ...]:
-    """Find the eigenvalues of a symmetric matrix at every voxel, in descending order.
+    """Compute the eigenvalues of a symmetric matrix at every voxel, in descending order.
 
     Parameters
     ----------
     hessian : sequence of Volume
-        The six elements that `hessian_matrix` gives, or three of a volume with two axes; all of
-        float32, or all of float64.
+        The six elements from `hessian_matrix`, or three for two axes; all float32, or all float64.
 
     Returns
     -------
     tuple of Volume
-        As many volumes as there are axes, of the dtype of the elements.
+        One volume for each axis, with the dtype of the elements.
 
     Raises
     ------
     ValueError
         If there are not three or six elements.
     TypeError
-        If the elements are not all of float32, or all of float64.
+        If the elements are not all float32, or all float64.
 
     Notes
     -----
-    Float32 by a closed form, good to 2e-7 of the largest eigenvalue; float64 by Jacobi's rotations.
-    For three axes and float32, what all eigenvalues have in common is computed once, and takes 8
-    bytes for each voxel of a window.
+    float32 uses a closed form, with an error of 2e-7 of the largest eigenvalue; float64 uses
+    Jacobi's rotations. For three axes and float32, a common intermediate result is computed once,
+    in 8 bytes for each voxel of a window.
 
     References
     ----------
@@ -254,11 +253,11 @@ def _axes(elements: Sequence[Volume]) -> int:
 
 
 def _ordered(elements: Sequence[Volume], name: str) -> list[Volume]:
-    """Check the elements of a matrix; return the diagonal, and then what is above it."""
+    """Check the elements of a matrix; return the diagonal, then the others."""
     volumes = [as_volume(e) for e in elements]
     if len(volumes) not in (3, 6):
         raise ValueError(
-            f"{name}: {len(volumes)} volumes; give the six (of two axes three) elements of the matrix"
+            f"{name}: {len(volumes)} volumes; give the six elements of the matrix, or three for two axes"
         )
     if {v.dtype for v in volumes} not in ({np.dtype("f4")}, {np.dtype("f8")}):
         raise TypeError(
@@ -286,25 +285,24 @@ def frangi(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """Measure how much every voxel looks like a vessel.
+    """Measure the similarity of every voxel's neighbourhood to a vessel.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of two or three axes, or an array, which is opened. Floats are best
-        brought to the range from 0 to 1 first; integers stay on their scale.
+        A lazy volume of two or three axes, or an array, which is opened. Scale floats to the range
+        from 0 to 1 first; integers keep their scale.
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
-        Standard deviations in voxels, the scales that are looked at. The best one counts at
-        each voxel.
+        Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     alpha : float, default: 0.5
-        How little likeness to plates is tolerated.
+        Larger values suppress plates more.
     beta : float, default: 0.5
-        How little likeness to blobs is tolerated.
+        Smaller values suppress blobs more.
     gamma : float, optional
-        How much structure there has to be; by default half of the largest there is at the first
-        scale, NaNs apart, which takes a sweep over the volume before.
+        The required amount of structure; by default half of the maximum at the first scale, without
+        NaN, which takes an additional sweep.
     black_ridges : bool, default: True
-        Whether to look for dark ridges on bright ground, or for bright ones.
+        Whether to find dark ridges on a bright background, or bright ridges.
     %(mode)s
     %(cval)s
 
@@ -320,13 +318,12 @@ def frangi(
 
     See Also
     --------
-    sato : another measure, without parameters to choose.
+    sato : another measure, without parameters to tune.
 
     Notes
     -----
-    One sweep, two if ``gamma`` is not given. The halo is about 12 times the largest of ``sigmas``
-    at each side: larger scales are better looked at in a volume that was downsampled
-    (`downsample`).
+    One sweep, two without ``gamma``. The halo is about 12 times the largest of ``sigmas`` on each
+    side: compute larger scales on a downsampled volume (`downsample`).
 
     References
     ----------
@@ -351,17 +348,17 @@ def frangi(
         matrix = _ordered(hessian_matrix(volume, sigma, **options), "frangi")
         dtype = matrix[0].dtype
         if gamma is None and not matrix[0].size:
-            gamma = 1.0  # of no voxels it does not matter
+            gamma = 1.0  # does not matter without voxels
         if gamma is None and structure is None:
             if "constant" in str(mode) and not abs(cval) <= float(np.finfo(dtype).max):
                 raise ValueError(
-                    f"frangi: cval={cval!r} is not a finite {dtype} number, as gamma is made of; give gamma="
+                    f"frangi: cval={cval!r} is not finite in {dtype}, as the default gamma needs; give gamma="
                 )
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)
             )
             half = apply_ufunc("multiply", greatest(strength, nan="omit"), 0.5)
-            # Without any structure it does not matter.
+            # Any number will do without structure.
             structure = apply_ufunc("add", half, apply_ufunc("equal", half, 0))
         lazies = () if structure is None else (structure,)
         ridge = _made(
@@ -381,16 +378,15 @@ def sato(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """Measure how much every voxel looks like a tube.
+    """Measure the similarity of every voxel's neighbourhood to a tube.
 
     Parameters
     ----------
     %(intensities)s
     sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
-        Standard deviations in voxels, the scales that are looked at. The best one counts at
-        each voxel.
+        Standard deviations in voxels, one for each scale. The result is the maximum over scales.
     black_ridges : bool, default: True
-        Whether to look for dark ridges on bright ground, or for bright ones.
+        Whether to find dark ridges on a bright background, or bright ridges.
     %(mode)s
     %(cval)s
 
@@ -406,12 +402,12 @@ def sato(
 
     See Also
     --------
-    frangi : a measure that tells tubes from plates and blobs.
+    frangi : a measure that distinguishes tubes from plates and blobs.
 
     Notes
     -----
-    One sweep. The halo is about 12 times the largest of ``sigmas`` at each side: larger scales are
-    better looked at in a volume that was downsampled (`downsample`).
+    One sweep. The halo is about 12 times the largest of ``sigmas`` on each side: compute larger
+    scales on a downsampled volume (`downsample`).
 
     References
     ----------

@@ -16,38 +16,36 @@ from beam_volumes.ops.parameters.docs import documented
 
 @documented
 def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volume:
-    """Put volumes beside each other as the channels of one.
+    """Stack volumes as channels of one.
 
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more, of one shape. Those that have channels give all of theirs.
+        One or more volumes of one shape. All channels of a volume are used.
     names : sequence of str, optional
-        A name for each channel, no two alike. By default the names that the volumes have, if all
-        have some.
+        A different name for each channel. By default the names from the volumes, if all have names.
 
     Returns
     -------
     Volume
-        A volume with the axis c before the others, of the dtype that numpy promotes those of the
-        volumes to.
+        A volume with the axis c before the others, of the dtype to which numpy promotes the inputs.
 
     Raises
     ------
     ValueError
-        If no volume is given, shapes differ, or names are not one for each channel.
+        If no volume is given, shapes differ, or there is not one name for each channel.
     TypeError
-        If one of them is neither a volume nor an array.
+        If an input is neither a volume nor an array.
 
     See Also
     --------
-    channels : the other way round.
-    Volume.sel : chooses channels by name.
+    channels : the inverse.
+    Volume.sel : selects channels by name.
 
     Notes
     -----
-    Nothing is copied. Each channel is computed by itself, in the same sweep; what is stored with
-    chunks of all channels is decoded once for them all.
+    Voxels are not copied. Each channel is computed separately, in the same sweep. Stored chunks that
+    contain all channels are decoded once.
 
     References
     ----------
@@ -86,17 +84,17 @@ def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volu
 
 @documented
 def channels(volume: Volume) -> tuple[Volume, ...]:
-    """Take the channels of a volume apart.
+    """Split a volume into its channels.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume with an axis of channels, or without, or an array.
+        A lazy volume with or without an axis of channels, or an array.
 
     Returns
     -------
     tuple of Volume
-        A volume for each channel; the volume itself if it has no such axis.
+        One volume for each channel; the volume itself if it has no such axis.
 
     Raises
     ------
@@ -105,7 +103,7 @@ def channels(volume: Volume) -> tuple[Volume, ...]:
 
     See Also
     --------
-    stack : the other way round.
+    stack : the inverse.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Volumes one after the other."""
+"""Concatenation of volumes."""
 
 from __future__ import annotations
 
@@ -18,37 +18,36 @@ from beam_volumes.ops.pointwise import where
 
 @documented
 def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
-    """Put volumes one after the other along an axis.
+    """Concatenate volumes along an axis.
 
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more, with the same axes, and of one shape but for the axis along which they are put.
+        One or more volumes with the same axes, and of one shape except along ``axis``.
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards; not that of points in time.
+        The axis, counted from 0, or from -1 backwards; it cannot be time.
 
     Returns
     -------
     Volume
-        A volume of the dtype that numpy promotes those of the volumes to. It lies where the first
-        one does.
+        A volume of the dtype to which numpy promotes the inputs, with the origin of the first one.
 
     Raises
     ------
     ValueError
         If no volume is given, shapes or voxel sizes differ, or there is no such axis.
     TypeError
-        If one of them is neither a volume nor an array.
+        If an input is neither a volume nor an array.
 
     See Also
     --------
     open : opens a list of files as one volume along z.
-    stack : puts volumes beside each other as channels.
+    stack : stacks volumes as channels.
 
     Notes
     -----
-    Each is padded to the whole extent and chosen where it lies, all in the same sweep. Files along z are
-    better opened as one: ``bv.open([first, second])``.
+    Each volume is padded to the whole extent, and then selected, in the same sweep. For files along
+    z, ``bv.open([first, second])`` is faster.
 
     References
     ----------
@@ -62,7 +61,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     """
     all_of_them = [as_volume(v) for v in volumes]
     if not all_of_them:
-        raise ValueError("concatenate: there is no volume; give one or more")
+        raise ValueError("concatenate: give at least one volume")
     first = all_of_them[0]
     if not par.is_whole(axis) or not -first.ndim <= axis < first.ndim:
         raise ValueError(
@@ -96,7 +95,7 @@ def _joined(volumes: Sequence[Volume], along: int) -> Volume:
     dtype = np.result_type(*(v.dtype for v in volumes))
     extents = [v.shape[along] for v in volumes]
     total, begin = sum(extents), 0
-    axis = along - len(first.space.leading)  # as geometry counts
+    axis = along - len(first.space.leading)  # among z, y, x
     result: Volume | None = None
     for v, extent in zip(volumes, extents, strict=True):
         widths = [(0, 0)] * len(first.space.axes)
@@ -111,7 +110,7 @@ def _joined(volumes: Sequence[Volume], along: int) -> Volume:
 
 
 def _after(before: Volume, part: Volume, axis: int, begin: int) -> Volume:
-    """Take a part from where it begins on."""
+    """Return ``part`` from index ``begin`` on, else ``before``."""
     here = part.with_space(before)
     one = here.sel(c=0) if here.space.has_channels else here
     return where(coordinates(one, one.ndim - len(one.space.axes) + axis) >= begin, here, before)

@@ -1,4 +1,4 @@
-"""Voxels moved, repeated or left out, none changed: pad, flip, transpose; and where voxels lie."""
+"""Rearranged voxels: pad, flip and transpose; and coordinates of voxels."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _PADDED = {"constant": "constant", "edge": "nearest", "reflect": "mirror", "symm
 def pad(
     volume: Volume, pad_width: Any, mode: str = "constant", constant_values: float = 0
 ) -> Volume:
-    """Put voxels around a volume.
+    """Pad a volume.
 
     Parameters
     ----------
     %(volume)s
     pad_width : int, pair of int or sequence of pairs of int
-        Voxels before and after: one number everywhere, a pair for all axes, or a pair for each.
+        Voxels before and after: one number for all sides, a pair for all axes, or a pair for each.
     mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        The voxels outside: ``constant_values``, the outer voxels, or the volume mirrored,
-        without repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``).
-        ``"wrap"`` is not offered: the first slices would need the last ones.
+        The voxels outside: ``constant_values``, the outer voxels, or the volume mirrored, without
+        repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``). ``"wrap"`` is not
+        offered, because the first slices would need the last ones.
     constant_values : float, default: 0
         The value outside with ``"constant"``, a number of the volume's dtype.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its origin is that of the first voxel put before.
+        A volume of the input's dtype. Its origin is the position of the first padded voxel.
 
     Raises
     ------
     ValueError
-        If ``pad_width`` is not one of those above, ``mode`` is not offered, ``constant_values``
-        is not a number of the volume's dtype, or the volume has no voxels.
+        If ``pad_width`` is invalid, ``mode`` is not offered, the volume's dtype cannot hold
+        ``constant_values``, or the volume has no voxels.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -101,8 +101,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     Returns
     -------
     Volume
-        A volume of the input's dtype, where the input was: voxels are mirrored within the box
-        that they fill.
+        A volume of the input's dtype with the same origin: voxels are mirrored within their box.
 
     Raises
     ------
@@ -113,12 +112,12 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
 
     See Also
     --------
-    transpose : reorders axes.
+    transpose : permutes axes.
 
     Notes
     -----
-    A volume that was opened is read in reverse. If a computed one is reversed along z, it is stored
-    for the run and read again, in one sweep more.
+    An opened volume is read in reverse. A computed volume that is reversed along z is stored for the
+    run and read again, in one more sweep.
 
     References
     ----------
@@ -142,36 +141,35 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
 
 @documented
 def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
-    """Reorder the axes of a volume.
+    """Permute the axes of a volume.
 
     Parameters
     ----------
     %(volume)s
     axes : sequence of int, optional
-        For each axis of the result, the axis of the volume that it is; by default all in
-        reverse.
+        For each axis of the result, the axis of the volume; by default all in reverse.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Axes are named by their position, as ever; voxel sizes
-        and origin follow the voxels.
+        A volume of the input's dtype. Names of axes stay in place; voxel sizes and origin follow the
+        voxels.
 
     Raises
     ------
     ValueError
-        If ``axes`` does not name each axis once.
+        If ``axes`` is not a permutation.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
     See Also
     --------
-    flip : reverses axes.
+    flip : reverses the order along axes.
 
     Notes
     -----
-    A volume that was opened is read in the other order. A computed one is stored for the run and
-    read again, in one sweep more.
+    An opened volume is read in the new order. A computed volume is stored for the run and read
+    again, in one more sweep.
 
     References
     ----------
@@ -187,7 +185,7 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     given = list(par.axes_of_space(v)[::-1] if axes is None else axes)
     first = len(v.space.leading)
     if first and len(given) == v.ndim and list(given[:first]) == list(range(first)):
-        given = given[first:]  # points in time and channels stay in front
+        given = given[first:]  # points in time and channels stay first
     chosen = par.axes_of(v, given, "transpose")
     if len(chosen) != len(v.space.axes):
         raise ValueError(
@@ -204,16 +202,16 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
 
 @documented
 def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
-    """Make a volume of the positions of voxels along an axis.
+    """Make a volume of the coordinates of voxels along an axis.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Whose shape, voxel size and origin count. No voxel of it is read.
+        The volume for the shape, voxel size and origin. Its voxels are not read.
     axis : int
         The axis, counted from 0, or from -1 backwards.
     physical : bool, default: False
-        Whether positions are in the volume's unit, from its origin and voxel size, instead of
+        Whether to return positions in the volume's unit, from its origin and voxel size, instead of
         indices.
 
     Returns
@@ -267,7 +265,7 @@ def by_axes(
     space: Space,
     cval: float = 0.0,
 ) -> Volume:
-    """Return the volume whose voxels each axis by itself says."""
+    """Return a volume with resampled axes, each one separately."""
     source = kernel_input(volume)
     z, y, x = along
     stage = Axes(name, source.dtype, source.grid_shape, triple(grid), (z, y, x), cval)
@@ -284,13 +282,13 @@ def not_empty(volume: Volume, name: str) -> Volume:
 
 
 def countable(grid: Sequence[int], what: str) -> None:
-    """Refuse a result whose voxels no index can count."""
+    """Refuse a result that is too large for indices."""
     if math.prod(grid) >= 2**62:
-        raise ValueError(f"{what} makes the volume larger than can be counted")
+        raise ValueError(f"{what} makes the volume too large to index its voxels")
 
 
 def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
-    """Voxels before and after along z, y, x."""
+    """Parse voxels before and after along z, y, x."""
     given = np.asarray(pad_width)
     try:
         pairs = np.broadcast_to(given, (len(volume.space.axes), 2))
@@ -300,7 +298,7 @@ def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
             f"{len(volume.space.axes)} axes"
         ) from None
     if given.dtype.kind not in "iu" or (given < 0).any():
-        raise ValueError(f"pad: pad_width={pad_width!r} is not made of whole numbers from 0 on")
+        raise ValueError(f"pad: pad_width={pad_width!r} must consist of whole numbers from 0")
     before, after = [0, 0, 0], [0, 0, 0]
     for axis, (b, a) in zip(volume.space.visible, pairs.tolist(), strict=True):
         before[axis], after[axis] = b, a

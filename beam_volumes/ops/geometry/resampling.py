@@ -1,4 +1,4 @@
-"""Volumes on another grid: coarser, finer, or moved; between voxels, the nearest or linear."""
+"""Resampling: coarser, finer or transformed grids, by nearest neighbours or linear interpolation."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, kernel_input, triple
 from beam_volumes.ops.parameters.docs import documented, documented_like
 
-#: A window of downsampling may have so many voxels.
+#: Maximum number of voxels in a window of downsampling.
 _MAX_WINDOW = 1 << 20
 
 
 @documented
 def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean") -> Volume:
-    """Make one voxel of each window of ``factors`` voxels.
+    """Combine windows of ``factors`` voxels into one voxel each.
 
-    Windows begin at the first voxel; those at the far edges have only the voxels that are there.
+    Windows start at the first voxel, and are clipped at the far edges.
 
     Parameters
     ----------
     %(volume)s
     factors : int or sequence of int
-        How many voxels become one; one number for all axes, or one for each.
+        Extent of windows in voxels; one number for all axes, or one for each.
     method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
-        The voxel that stands for a window. Means of integers are rounded half to even; the
-        median of an even number of voxels is the lower one of the two in the middle; among
-        several modes the smallest is taken; ``"stride"`` takes the first voxel.
+        The result for a window. Means of integers are rounded half to even. The median of an even
+        number of voxels is the lower middle one. ``"mode"`` is the most frequent value, the
+        smallest of several. ``"stride"`` is the first voxel.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin lies
-        in the middle of the first window (with ``"stride"`` where it was). It is NaN where the
-        window holds a NaN.
+        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin is in the
+        centre of the first window (unchanged for ``"stride"``). A voxel is NaN if its window
+        contains a NaN.
 
     Raises
     ------
@@ -51,13 +51,13 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
 
     See Also
     --------
-    upsample : the other way.
-    zoom : by any factors.
+    upsample : the inverse.
+    zoom : resamples by any factors.
 
     Notes
     -----
-    A slice of the result needs ``factors`` slices of the volume, and is computed in the same sweep. A
-    pyramid is made level by level, each of the one before.
+    A slice of the result needs ``factors`` slices of the volume, and is computed in the same sweep.
+    Each level of a pyramid is computed from the previous one.
 
     References
     ----------
@@ -85,7 +85,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     if stage.window > _MAX_WINDOW:
         raise ValueError(
             f"downsample: factors={factors!r} make windows of {stage.window} voxels, and {_MAX_WINDOW} are "
-            "the most; go there in several steps"
+            "the maximum; use several steps"
         )
     z, y, x = ((f - 1) / 2 for f in by)
     space = v.space.resampled(by, (z, y, x))
@@ -93,7 +93,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
 
 
 def _every(volume: Volume, step: Triple) -> Volume:
-    """Every so many-th voxel; of what is opened, slices in between are not read."""
+    """Take every ``step``-th voxel; slices of opened volumes in between are not read."""
     first = volume.nodes[0]
     if isinstance(first, SourceNode):
         source = first.source
@@ -123,24 +123,24 @@ def upsample(
     order: int = 0,
     like: Volume | None = None,
 ) -> Volume:
-    """Make ``factors`` voxels of each voxel.
+    """Divide each voxel into ``factors`` voxels.
 
     Parameters
     ----------
     %(volume)s
     factors : int or sequence of int
-        How many voxels one becomes; one number for all axes, or one for each.
+        Number of voxels per voxel; one for all axes, or one for each.
     order : {0, 1}, default: 0
-        0 repeats voxels, as `numpy.repeat` does; 1 is linear between their centres, and
-        constant beyond the outer ones.
+        0 repeats voxels, like `numpy.repeat`; 1 is linear between their centres, and constant
+        outside.
     like : Volume, optional
-        The volume that `downsample` was given. Voxels beyond its far edges are cut off; its extents
-        need not be multiples of ``factors``.
+        The input of `downsample`, which determines the shape of the result; its extents need not be
+        multiples of ``factors``.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype, with smaller voxels, as large as before; integers are
+        A volume of the input's dtype with smaller voxels and the same physical extent; integers are
         rounded half away from zero.
 
     Raises
@@ -149,8 +149,8 @@ def upsample(
 
     See Also
     --------
-    downsample : the other way.
-    zoom : by any factors.
+    downsample : the inverse.
+    zoom : resamples by any factors.
 
     Notes
     -----
@@ -199,14 +199,14 @@ def shift(
     mode: str = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Move the voxels of a volume.
+    """Shift the voxels of a volume.
 
     Parameters
     ----------
     %(volume)s
     shift : float, str or sequence of them
-        How far, in voxels or as a length such as ``"-15 nm"``, which needs a volume with a
-        voxel size. One for all axes, or one for each.
+        Distance in voxels, or as a length such as ``"-15 nm"``, which needs a volume with a voxel
+        size. One for all axes, or one for each.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -221,8 +221,8 @@ def shift(
 
     See Also
     --------
-    affine_transform : also turns and scales.
-    pad : puts voxels around a volume.
+    affine_transform : also rotates and scales.
+    pad : adds voxels around a volume.
 
     Notes
     -----
@@ -262,25 +262,24 @@ def zoom(
     cval: float = 0.0,
     grid_mode: bool = False,
 ) -> Volume:
-    """Enlarge or shrink a volume by any factors.
+    """Resample a volume by any factors.
 
     Parameters
     ----------
     %(volume)s
     zoom : float or sequence of float
-        How many times as many voxels there shall be, rounded; one number for all axes, or one
-        for each.
+        Factors for the number of voxels, which is rounded; one for all axes, or one for each.
     %(order)s
     %(outside)s
     %(outside_cval)s
     grid_mode : bool, default: False
-        Whether the volume as a whole keeps its extent, or the centres of its outer voxels do.
+        Whether to keep the extent of the volume, instead of the centres of its outer voxels.
 
     Returns
     -------
     Volume
-        A volume of the input's dtype; integers are rounded half away from zero. Voxel size and
-        origin follow.
+        A volume of the input's dtype with a new voxel size and origin; integers are rounded half
+        away from zero.
 
     Raises
     ------
@@ -288,15 +287,15 @@ def zoom(
 
     See Also
     --------
-    downsample : by whole factors, from all voxels of a window.
-    upsample : by whole factors.
+    downsample : uses all voxels of windows, for integer factors.
+    upsample : uses integer factors.
 
     Notes
     -----
     %(streams)s
 
-    Shrinking looks at two voxels along each axis for each of the result: smooth the volume before,
-    or use `downsample`.
+    When shrinking, each voxel of the result uses two voxels along each axis: smooth the volume
+    before, or use `downsample`.
 
     References
     ----------
@@ -325,9 +324,9 @@ def zoom(
         inner = 0 if grid_mode else 1
         scale = (n - inner) / (m - inner) if m > inner else 1.0
         scales.append(scale)
-        seen = axis in visible
+        is_visible = axis in visible
         along.append(
-            Between(n, mode=where, scale=scale, half=half, order=order) if seen else Along(n)
+            Between(n, mode=where, scale=scale, half=half, order=order) if is_visible else Along(n)
         )
     z, y, x = (s if s > 0 else 1.0 for s in scales)
     first = (half * (z - 1), half * (y - 1), half * (x - 1))
@@ -347,7 +346,7 @@ def affine_transform(
 ) -> Volume:
     """Apply an affine map to the grid of a volume.
 
-    The voxel at position o of the result is that at ``matrix @ o + offset`` of the volume.
+    Position o of the result corresponds to position ``matrix @ o + offset`` of the volume.
 
     Parameters
     ----------
@@ -356,9 +355,9 @@ def affine_transform(
         A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
         column.
     offset : float or sequence of float, default: 0.0
-        In voxels; one number for all axes, or one for each. A homogeneous matrix has its own.
+        In voxels; one number for all axes, or one for each. A homogeneous matrix includes it.
     output_shape : sequence of int, optional
-        Shape of the result; that of the volume by default.
+        Shape of the result; the shape of the volume by default.
     %(order)s
     %(outside)s
     %(outside_cval)s
@@ -366,26 +365,26 @@ def affine_transform(
     Returns
     -------
     Volume
-        A volume of the input's dtype, in the space of the input; integers are rounded half away
+        A volume of the input's dtype, voxel size, unit and origin; integers are rounded half away
         from zero.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or slices would come in reverse order. The message names
-        the remedy.
+        If a parameter is out of range, or the order of slices would be reversed; the message
+        describes the remedy.
     TypeError
         If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
 
     See Also
     --------
-    rotate : in the plane of the last two axes.
-    flip, transpose : reverse and reorder axes.
+    rotate : rotates in the plane of the last two axes.
+    flip, transpose : reverse and permute axes.
 
     Notes
     -----
-    A slice of the result needs the slices of the volume that the first row of the matrix reaches, and
-    they are held in memory. So a steep tilt is computed in tiles; their edges are read several times.
+    Each slice of the result keeps the slices of the volume that its voxels need in memory. A steep
+    tilt is therefore computed in tiles, and their edges are read several times.
 
     %(streams)s
 
@@ -421,19 +420,19 @@ def rotate(
     angle : float
         In degrees.
     reshape : bool, default: True
-        Whether the result is as large as the rotated plane needs, or as the volume.
+        Whether to enlarge the result to contain the whole rotated plane, or to keep the shape.
     %(order)s
     %(outside)s
     %(outside_cval)s
 
     See Also
     --------
-    affine_transform : any turns.
+    affine_transform : applies any linear map.
     transpose : exchanges axes.
 
     Notes
     -----
-    Voxels are taken to be as high as wide. Right angles are exact.
+    Voxels are assumed to be square in this plane. Right angles are exact.
 
     %(streams)s
 
@@ -467,7 +466,7 @@ def rotate(
 
 
 def _cos_sin(degrees: float) -> tuple[float, float]:
-    """Exact for right angles, as scipy's are."""
+    """Return both, exact for right angles as in scipy."""
     turn = degrees % 360
     if turn % 90 == 0:
         quarter = int(turn // 90)
@@ -513,7 +512,7 @@ def _affine(
 
 
 def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the matrix and the offset over the axes that the user sees."""
+    """Return the matrix and offset over the visible axes."""
     m = np.asarray(matrix, np.float64)
     add = np.array(par.per_axis(offset, v.space.visible, 0.0, "offset"), np.float64)
     add = add[list(v.space.visible)]
@@ -539,7 +538,7 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 
 
 def _of_order(volume: Volume, order: int, name: str) -> Volume:
-    """Return the volume, if an order of interpolation is offered for it."""
+    """Return the volume, if it supports an order of interpolation."""
     v = not_empty(as_volume(volume), name)
     if isinstance(order, bool) or order not in (0, 1):
         raise ValueError(
@@ -548,7 +547,7 @@ def _of_order(volume: Volume, order: int, name: str) -> Volume:
         )
     if order == 1 and v.dtype == bool:
         raise TypeError(
-            f"{name}: a bool volume has nothing between its voxels; use order=0, or astype('f4') first"
+            f"{name}: a bool volume cannot be interpolated; use order=0, or astype('f4') first"
         )
     return v
 
@@ -562,7 +561,7 @@ def _refuse(mode: Any, name: str) -> str:
 
 
 def _signed(v: Volume, length: Any, axis: int) -> float:
-    """Return a length that may be negative, in voxels."""
+    """Return a length in voxels, which may be negative."""
     if isinstance(length, str):
         text = length.strip()
         size = par.in_voxels(v, text.lstrip("+-"), axis, "shift")

@@ -1,4 +1,4 @@
-"""Stages whose result has a grid of its own: axes taken one by one, affine maps, windows, positions."""
+"""Stages with a new grid: separable resampling, affine maps, windows, coordinates."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry.resample import MODES
 from beam_volumes.sweep.stage import Block, Regrid, digest
 
-#: Boundary modes that go back into the volume.
+#: Boundary modes that mirror the volume.
 MIRRORED = ("reflect", "mirror", "grid-mirror")
 
 
 @dataclass(frozen=True)
 class Along:
-    """Which voxels of an axis of extent ``n`` the result takes: those that `taps` says.
+    """The voxels of an axis of extent ``n`` that the result uses; see `taps`.
 
-    As they are: ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``, padded by ``mode``
-    (one of `beam_volumes.base.geometry.pad_index`).
+    Without interpolation, they are ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``, padded
+    by ``mode`` (one of `beam_volumes.base.geometry.pad_index`).
     """
 
     n: int
@@ -35,28 +35,28 @@ class Along:
 
     @property
     def count(self) -> int:
-        """How many voxels make one of the result."""
+        """The number of voxels for each voxel of the result."""
         return 1
 
     @property
     def spacing(self) -> float:
-        """How far apart positions lie, where they may be mirrored."""
+        """The maximum distance between positions, for mirrored ones."""
         return 1.0
 
     def near(self, v: int) -> int:
-        """The voxel at position v, be it there or not."""
+        """The voxel at position v, which may be outside."""
         return self.n - 1 - v if self.flipped else v // self.repeat * self.step - self.before
 
     def inner(self, count: int) -> Range:
-        """Which positions below ``count`` lie where there are voxels, for certain."""
+        """The range of positions below ``count`` that are certainly inside."""
         padded = self.repeat == self.step == 1 and not self.flipped
         return (self.before, self.before + self.n) if padded else (0, count)
 
     def needs(self, start: int, stop: int, count: int) -> Range:
-        """The voxels that positions take, of a result of ``count``: from the first to the last."""
+        """The range of voxels for positions of a result of ``count``."""
         parts = [(start, start + 1), (stop - 1, stop)]
         if self.mode in MIRRORED:
-            # Elsewhere voxels are in order, so that the outer positions will do.
+            # Elsewhere voxels are in order, so the outer positions suffice.
             a, b = self.inner(count)
             parts += [(start, min(stop, a)), (max(start, a), max(start, a) + 1)]
             parts += [(min(stop, b) - 1, min(stop, b)), (max(start, b), stop)]
@@ -69,7 +69,7 @@ class Along:
             index, _ = self.taps(a, b)
             taken += index[index >= 0].tolist()
             if (index < 0).any():
-                # Where there is nothing to take, the edge: so a range needs no more than a wider one.
+                # Clip to the edge, so a range never needs more than a wider one.
                 taken += [min(max(self.near(v), 0), self.n - 1) for v in (a, b - 1)]
         return min(taken), max(taken) + 1
 
@@ -86,7 +86,7 @@ class Along:
 
 @dataclass(frozen=True)
 class Between(Along):
-    """Position v lies at ``(v + shift + half) * scale - half``; ``count`` voxels around it are taken."""
+    """Position v is ``(v + shift + half) * scale - half``; ``count`` voxels around it are used."""
 
     shift: float = 0.0
     scale: float = 1.0
@@ -118,10 +118,7 @@ class Between(Along):
 
 @dataclass(frozen=True, eq=False)
 class Axes(Regrid):
-    """The voxels that each axis by itself says, or where an axis names several, weighted means of them.
-
-    Beyond the volume there is ``cval``.
-    """
+    """Separable resampling: one voxel, or a weighted mean, along each axis; ``cval`` outside of the volume."""
 
     along: tuple[Along, Along, Along]
     cval: float = 0.0
@@ -186,9 +183,9 @@ class Axes(Regrid):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Regrid):
-    """The voxel at ``matrix @ position + offset``, or the linear mean of those around there.
+    """The voxel at ``matrix @ position + offset``, or a linear interpolation around it.
 
-    ``taps`` is 1 or 2 for each axis; all 1: the nearest voxel.
+    ``taps`` is 1 or 2 for each axis; all 1 for the nearest voxel.
     """
 
     matrix: np.ndarray
@@ -200,7 +197,7 @@ class Affine(Regrid):
     compiled = True
 
     def reach(self, axis: int) -> float:
-        """How far from each other voxels lie along an axis of the input, of one position along it."""
+        """The extent of positions along an axis of the input for one position along this axis."""
         others = [a for a in range(3) if a != axis]
         return sum(abs(self.matrix[axis, a]) * (self.grid[a] - 1) for a in others)
 
@@ -213,13 +210,13 @@ class Affine(Regrid):
         n = self.of[axis]
         row = self.matrix[axis].tolist()
         ends = [(w * a, w * (b - 1)) for w, (a, b) in zip(row, wanted, strict=True) if w]
-        # One voxel more: bounds and coordinates are rounded in different orders.
+        # One more voxel, because bounds and coordinates are rounded in different orders.
         lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1
         hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2
         if hi - lo >= 2 * n:
             return 0, n
         if self.mode in MIRRORED:
-            # Whole periods do not matter.
+            # Whole periods can be ignored.
             period = 2 * n if self.mode != "mirror" else max(1, 2 * n - 2)
             lo, hi = lo % period, hi - (lo - lo % period)
             index = pad_index(lo, hi, n, self.mode)
@@ -234,7 +231,7 @@ class Affine(Regrid):
         minimum = self.offset[axis] + sum(
             min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
         )
-        # A scale may be so small that these are infinite.
+        # For a tiny scale, these may be infinite.
         begin, end = (
             min(max(-1.0, at / scale), float(n))
             for at in (float(-minimum), float(self.of[axis] - 2 - minimum - reach))
@@ -260,13 +257,13 @@ class Affine(Regrid):
         )  # fmt: skip
 
 
-#: Ways to make one voxel of a window, by the number that ``kernels.geometry.downsample.pick`` knows.
+#: Methods of downsampling, with their number in ``kernels.geometry.downsample.pick``.
 METHODS = {"mean": -1, "min": 0, "max": 1, "median": 2, "mode": 3}
 
 
 @dataclass(frozen=True, eq=False)
 class Downsample(Regrid):
-    """One voxel of each window of ``factors``."""
+    """One voxel for each window of ``factors``."""
 
     factors: Triple
     method: str
@@ -283,7 +280,7 @@ class Downsample(Regrid):
 
     @property
     def window(self) -> int:
-        """Voxels of the largest window."""
+        """The number of voxels in the largest window."""
         return math.prod(map(min, self.factors, self.of))
 
     @property
@@ -307,7 +304,7 @@ class Downsample(Regrid):
 
 @dataclass(frozen=True, eq=False)
 class Positions(Regrid):
-    """Where voxels lie along an axis: ``first + index * step``. It takes no input."""
+    """Coordinates of voxels along an axis: ``first + index * step``, without input."""
 
     axis: int
     first: float

@@ -1,1 +1,1 @@
-"""Intensities on another scale: ranges, curves, histograms, slices."""
+"""Intensity transforms: ranges, curves, histograms, slices."""

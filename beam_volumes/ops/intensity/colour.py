@@ -20,15 +20,15 @@ from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.sweep.stage import Block, Stage
 
-#: Rows are the red, green and blue that haematoxylin, eosin and DAB take away (Ruifrok and Johnston 2001).
+#: Rows are the red, green and blue absorbed by haematoxylin, eosin and DAB (Ruifrok and Johnston 2001).
 RGB_FROM_HED = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
-#: Of ITU-R BT.709, as scikit-image rounds them.
+#: ITU-R BT.709, as rounded in scikit-image.
 LUMINANCE = (0.2125, 0.7154, 0.0721)
 
 
 @dataclass(frozen=True, eq=False)
 class OfThree(Stage):
-    """One number of the three that each pixel has: see `beam_volumes.kernels.intensity.colour`."""
+    """One number from the three channels of each pixel: see `beam_volumes.kernels.intensity.colour`."""
 
     kind: int
     table: np.ndarray
@@ -59,15 +59,15 @@ class OfThree(Stage):
 def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     """Separate haematoxylin, eosin and DAB.
 
-    For brightfield slides: how much of each stain a pixel holds, from the light that it takes away.
+    Use it for brightfield slides, to measure the amount of each stain from the absorbed light.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
+        float32 or float64; the default is the same as for `gaussian_filter`.
 
     Returns
     -------
@@ -77,21 +77,21 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     Raises
     ------
     ValueError
-        If the volume has not three channels, or ``dtype`` is no float32 or float64.
+        If the volume does not have three channels, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        more than 16 bits.
 
     See Also
     --------
-    separate_stains : with other stains.
-    hed2rgb : the other way round.
+    separate_stains : supports other stains.
+    hed2rgb : the inverse.
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of. A chunk that
-    holds all channels is decoded once. Logarithms of integers are looked up in
-    a table. The result has the same bits on every machine.
+    Pointwise: no halo, and no sweep in addition to the inputs. A chunk that contains all channels is
+    decoded once. Logarithms of integers come from a table. The result has the same bits on every
+    machine.
 
     References
     ----------
@@ -110,14 +110,14 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
 
 @documented_like(rgb2hed)
 def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
-    """Colours from haematoxylin, eosin and DAB.
+    """Compute colours from haematoxylin, eosin and DAB.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Three channels, as `rgb2hed` gives them. Set two of them to 0 to see one stain alone.
+        Three channels as from `rgb2hed`. Set two of them to 0 to see a single stain.
     dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
+        float32 or float64; the default is the same as for `gaussian_filter`.
 
     Returns
     -------
@@ -126,11 +126,11 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
 
     See Also
     --------
-    combine_stains : with other stains.
+    combine_stains : supports other stains.
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+    Pointwise: no halo, and no sweep in addition to the inputs.
 
     References
     ----------
@@ -158,15 +158,15 @@ def separate_stains(
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     matrix : array_like of 3 x 3
-        Stains from the logarithms of red, green and blue: the inverse of the matrix whose rows
-        are the stains' colours, as ``skimage.color.hdx_from_rgb``.
+        Converts logarithms of red, green and blue to stains. It is the inverse of the matrix with
+        the stains' colours as rows, as ``skimage.color.hdx_from_rgb``.
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
+        float32 or float64; the default is the same as for `gaussian_filter`.
 
     Returns
     -------
@@ -176,20 +176,20 @@ def separate_stains(
     Raises
     ------
     ValueError
-        If the volume has not three channels, the matrix is not 3 x 3 finite numbers, names are
-        not three different ones, or ``dtype`` is no float32 or float64.
+        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, names
+        are not three different ones, or ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        more than 16 bits.
 
     See Also
     --------
-    rgb2hed : haematoxylin, eosin and DAB.
-    combine_stains : the other way round.
+    rgb2hed : separates haematoxylin, eosin and DAB.
+    combine_stains : the inverse.
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+    Pointwise: no halo, and no sweep in addition to the inputs.
 
     References
     ----------
@@ -207,17 +207,17 @@ def separate_stains(
 
 @documented
 def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> Volume:
-    """Colours from stains, by a matrix.
+    """Compute colours from stains by a matrix.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A channel for each of three stains, as `separate_stains` gives them.
+        One channel for each of three stains, as from `separate_stains`.
     matrix : array_like of 3 x 3
-        Its rows are the red, green and blue that each stain takes away, as
+        Its rows are the red, green and blue that each stain absorbs, as
         ``skimage.color.rgb_from_hdx``.
     dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
+        float32 or float64; the default is the same as for `gaussian_filter`.
 
     Returns
     -------
@@ -227,19 +227,19 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
     Raises
     ------
     ValueError
-        If the volume has not three channels, the matrix is not 3 x 3 finite numbers, or ``dtype``
-        is no float32 or float64.
+        If the volume does not have three channels, the matrix is not 3 x 3 finite numbers, or
+        ``dtype`` is not float32 or float64.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
+        If ``volume`` is neither a volume nor an array, or has a signed integer dtype, or one of
+        more than 16 bits.
 
     See Also
     --------
-    separate_stains : the other way round.
+    separate_stains : the inverse.
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+    Pointwise: no halo, and no sweep in addition to the inputs.
 
     References
     ----------
@@ -256,7 +256,7 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
 
 @documented_like(rgb2hed)
 def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
-    """Brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
+    """Compute the brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+    Pointwise: no halo, and no sweep in addition to the inputs.
 
     References
     ----------
@@ -282,19 +282,20 @@ def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
 
 @documented_like(rgb2hed)
 def rgb2hsv(volume: Volume, *, dtype: Any = None) -> Volume:
-    """Hue, saturation and value of colours.
+    """Compute the hue, saturation and value of colours.
 
-    Saturation tells tissue from glass: ``s = bv.rgb2hsv(slide)[1]``, ``s > bv.threshold_otsu(s)``.
+    Use the saturation to find tissue on glass: ``s = bv.rgb2hsv(slide)[1]``,
+    ``s > bv.threshold_otsu(s)``.
 
     Returns
     -------
     Volume
-        The channels hue, saturation and value, from 0 to 1; all 0 where a channel is NaN.
+        The channels hue, saturation and value, from 0 to 1; all 0 if a channel is NaN.
 
     Notes
     -----
-    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of. What
-    nobody needs, such as hue, is not computed.
+    Pointwise: no halo, and no sweep in addition to the inputs. Channels that are not used are not
+    computed.
 
     References
     ----------
@@ -326,20 +327,20 @@ def _combined(name: str, volume: Volume, matrix: Any, dtype: Any) -> Volume:
 
 
 def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> tuple[Volume, ...]:
-    """Volumes that are made of three channels; each of a kind, weights and a scale."""
+    """Make one volume from three channels for each kind, weights and scale."""
     volume = as_volume(volume)
     count = len(volume.nodes) if volume.space.has_channels else 1
     if count != 3:
-        how = ": leave alpha out by v[:3]" if count == 4 else ""
+        how = ": drop alpha with v[:3]" if count == 4 else ""
         raise ValueError(f"{name}: three channels are needed, and there are {count}{how}")
     if volume.dtype.kind == "i" or (volume.dtype.kind == "u" and volume.dtype.itemsize > 2):
         raise TypeError(
-            f"{name}: {volume.dtype} says not what full light is; cast it to uint8 or uint16, or divide "
+            f"{name}: {volume.dtype} has no known maximum; cast it to uint8 or uint16, or divide "
             "it to floats from 0 to 1"
         )
     result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     if result not in (np.float32, np.float64):
-        raise ValueError(f"{name}: dtype={dtype!r}; it is float32 or float64")
+        raise ValueError(f"{name}: dtype={dtype!r}; use float32 or float64")
     three = channels(kernel_input(volume))
     source = kernel_dtype(volume.dtype)
     return tuple(
@@ -361,7 +362,7 @@ def _matrix(given: Any, name: str) -> np.ndarray:
 
 
 def inverted(matrix: Any, name: str) -> np.ndarray:
-    """Invert 3 x 3 numbers exactly and round once: the result is the same on every machine.
+    """Invert 3 x 3 numbers exactly and round once, with the same result on every machine.
 
     >>> inverted(((2, 0, 0), (0, 4, 0), (0, 1, 1)), "stains").tolist()
     [[0.5, 0.0, 0.0], [0.0, 0.25, 0.0], [0.0, -0.25, 1.0]]

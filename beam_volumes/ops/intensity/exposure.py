@@ -1,4 +1,4 @@
-"""Changes of intensity, named as in scikit-image's exposure."""
+"""Intensity transforms, named as in scikit-image's exposure."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def rescale_intensity(
     nan: str = "raise",
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Stretch or shrink intensities from one range to another.
+    """Map intensities linearly from one range to another.
 
     Parameters
     ----------
     %(volume)s
     in_range : {"image", "dtype"}, dtype or pair, default: "image"
-        The range that becomes ``out_range``; voxels outside are clipped to it. ``"image"`` is
-        from the smallest to the largest voxel, ``"dtype"`` what the dtype holds. The numbers of
-        a pair may be lazy: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
+        The range to map to ``out_range``; other voxels are clipped to it. ``"image"`` is from the
+        smallest to the largest voxel, ``"dtype"`` the range of the dtype. The numbers of a pair may
+        be lazy: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
-        The range of the result. ``"dtype"`` is what an integer dtype holds, without its
-        negative numbers if ``in_range`` has none; 0 to 1, or -1 to 1, for floats.
+        The range of the result. ``"dtype"`` is the range of an integer dtype, without negative
+        numbers if ``in_range`` has none; 0 to 1, or -1 to 1, for floats.
     %(where)s
-        Voxels that do not count for ``"image"`` are changed as others are.
+        Other voxels do not count for ``"image"``, but are changed, too.
     %(nan)s
     dtype : dtype, optional
-        Dtype of the result. By default the volume's, or that of ``out_range``; for a pair
-        float32 or float64, as `gaussian_filter` chooses. Integers are rounded half to even and
+        Dtype of the result. By default the volume's dtype, or ``out_range`` if it is a dtype; for a
+        pair float32 or float64, as for `gaussian_filter`. Integers are rounded half to even and
         saturate.
 
     Returns
@@ -63,19 +63,18 @@ def rescale_intensity(
     Raises
     ------
     ValueError
-        If a range is not one of those above, or its numbers do not rise; when it is computed
-        with ``"image"``, if a voxel that counts is NaN or infinite and ``nan="raise"``, or no
-        voxel counts.
+        If a range is invalid or not ascending; on computation with ``"image"``, if a voxel that
+        counts is NaN or infinite and ``nan="raise"``, or no voxel counts.
     TypeError
-        If ``volume`` is neither a volume nor an array, or of bool.
+        If ``volume`` is neither a volume nor an array, or is bool.
 
     See Also
     --------
-    normalize_slices : the same, slice by slice.
+    normalize_slices : adjusts each slice.
 
     Notes
     -----
-    One sweep, two with ``"image"``. (Of integers scikit-image truncates.)
+    One sweep, two with ``"image"``. scikit-image truncates integers.
 
     References
     ----------
@@ -94,7 +93,7 @@ def rescale_intensity(
     positive = not isinstance(low, Scalar) and low >= 0
     y0, y1 = range_of(volume, out_range, "out_range", name, mask, nan, positive)
     if isinstance(low, Scalar) and not isinstance(y0, Scalar) and not is_pair(out_range):
-        # Without its negative numbers only if there are none: known when the extremes are.
+        # Negative numbers are dropped only if there are none, which is known with the extremes.
         y0 = apply_ufunc("multiply", apply_ufunc("less", low, 0), float(y0))
     wanted = dtype_for(volume, out_range, dtype)
     points = ends(name, *(value_of(v) for v in (low, high, y0, y1)))
@@ -102,7 +101,7 @@ def rescale_intensity(
 
 
 def dtype_for(volume: Volume, out_range: Any, dtype: Any) -> np.dtype:
-    """Of intensities brought to a range: that asked for, or the volume's, or that of the range."""
+    """Return the dtype for intensities in a range: the requested one, the volume's, or the range's."""
     if dtype is not None:
         return checked_dtype(dtype)
     if is_pair(out_range):
@@ -111,14 +110,14 @@ def dtype_for(volume: Volume, out_range: Any, dtype: Any) -> np.dtype:
 
 
 def is_pair(given: Any) -> bool:
-    """Tell whether a range is given by its ends."""
+    """Return whether a range is given by its ends."""
     return isinstance(given, tuple | list | np.ndarray) or (
         isinstance(given, Scalar) and given.shape == (2,)
     )
 
 
 def value_of(number: Any) -> Any:
-    """Return the value of a lazy number or another one."""
+    """Return the value of a lazy or other number."""
     return number.value if isinstance(number, Scalar) else lazy(number)
 
 
@@ -131,7 +130,7 @@ def range_of(
     nan: str,
     positive: bool,
 ) -> tuple[Any, Any]:
-    """Return the ends of a range; those of a dtype without its negative numbers if ``positive``."""
+    """Return the ends of a range; a dtype's range has no negative numbers if ``positive``."""
     if is_pair(given):
         if not isinstance(given, Scalar) and len(given) != 2:
             raise ValueError(f"{name}: {what}={given!r} has {len(given)} entries; give two")
@@ -162,14 +161,14 @@ def range_of(
 def equalize_hist(
     volume: Volume, nbins: int = 256, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Volume:
-    """Equalize the histogram: give every range of intensities its share of the result.
+    """Equalize the histogram: map each intensity to the fraction of voxels up to it.
 
     Parameters
     ----------
     %(volume)s
     %(nbins)s
     %(where)s
-        Voxels that do not count are changed as others are.
+        Other voxels do not count, but are changed, too.
     %(nan)s
 
     Returns
@@ -184,8 +183,8 @@ def equalize_hist(
 
     Notes
     -----
-    Two sweeps for bool and integers of up to 16 bits, whose values are counted exactly; three for
-    other dtypes: the range, the histogram, then the result.
+    Two sweeps for bool and integers of up to 16 bits, with exact counts of values; three for other
+    dtypes: the range, the histogram, then the result.
 
     References
     ----------
@@ -213,12 +212,12 @@ def equalize_hist(
 
 @documented
 def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volume:
-    """Correct the gamma: ``gain * x ** gamma``, with intensities x from 0 to 1.
+    """Correct the gamma: ``gain * x ** gamma`` for intensities x from 0 to 1.
 
     Parameters
     ----------
     %(unit_intensities)s
-    gamma : float, default: 1.0
+        The exponent, at least 0: below 1 the result is brighter, above 1 darker.
         The exponent, from 0 on: below 1 the result is brighter, above 1 darker.
     gain : float, default: 1.0
         The factor.
@@ -262,7 +261,7 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
 
 @documented_like(adjust_gamma)
 def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
-    """Correct intensities by a logarithm: ``gain * log2(1 + x)``, with intensities x from 0 to 1.
+    """Apply a logarithmic correction: ``gain * log2(1 + x)`` for intensities x from 0 to 1.
 
     Parameters
     ----------
@@ -270,7 +269,7 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     gain : float, default: 1.0
         The factor.
     inv : bool, default: False
-        Whether to take the inverse, ``gain * (2 ** x - 1)``.
+        Whether to apply the inverse, ``gain * (2 ** x - 1)``.
 
     Notes
     -----
@@ -303,7 +302,7 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
 def adjust_sigmoid(
     volume: Volume, cutoff: float = 0.5, gain: float = 10.0, inv: bool = False
 ) -> Volume:
-    """Correct intensities by a sigmoid: ``1 / (1 + exp(gain * (cutoff - x)))``, with x from 0 to 1.
+    """Apply a sigmoid correction: ``1 / (1 + exp(gain * (cutoff - x)))`` for x from 0 to 1.
 
     Parameters
     ----------
@@ -311,7 +310,7 @@ def adjust_sigmoid(
     cutoff : float, default: 0.5
         The intensity that becomes 0.5.
     gain : float, default: 10.0
-        How steep the curve is there.
+        The steepness of the curve.
     inv : bool, default: False
         Whether to subtract the result from 1.
 
@@ -349,7 +348,7 @@ def _number(name: str, what: str, value: Any) -> None:
 
 
 def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
-    """Apply a function to intensities from 0 to 1; to integers up to 16 bits by a table of all values."""
+    """Apply a function to intensities from 0 to 1; to integers of up to 16 bits by a table."""
     volume = as_volume(volume)
     dtype = volume.dtype
     if dtype.kind == "b":
@@ -367,7 +366,7 @@ def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
 
 
 def _at_once(name: str, *operands: Any) -> Any:
-    """Apply a ufunc to arrays, with the same bits as to volumes."""
+    """Apply a ufunc to arrays, with the same bits as for volumes."""
     if name not in ("exp", "log"):
         return getattr(np, name)(*operands)
     out = np.empty((1, len(operands[0])))

@@ -1,4 +1,4 @@
-"""Noise: random numbers that follow from a seed and from where voxels lie, however the volume is cut."""
+"""Random noise that depends on a seed and positions of voxels, not on slabs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from beam_volumes.ops.pointwise import clip as limited
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.stage import Block, Regrid, Stage
 
-#: For each kind of noise, its parameters and what they are by default.
+#: The parameters of each kind of noise, with their defaults.
 _MODES: dict[str, dict[str, Any]] = {
     "gaussian": {"mean": 0.0, "var": 0.01},
     "localvar": {"local_vars": 0.01},
@@ -52,22 +52,22 @@ def random_noise(
     low: float | None = None,
     high: float | None = None,
 ) -> Volume:
-    """Add random noise to a volume, the same however it is cut.
+    """Add random noise to a volume, independently of slabs.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Integers are brought to the
+        A lazy volume of up to three axes, or an array, which is opened. Integers are scaled to the
         range from 0 or -1 to 1, as in scikit-image.
     mode : str, default: "gaussian"
-        ``"gaussian"`` adds normal noise; ``"localvar"`` adds it with a variance of each voxel's own;
-        ``"speckle"`` adds the voxel times normal noise; ``"uniform"`` adds numbers from ``low`` to
-        ``high``; ``"poisson"`` counts photons; ``"salt"`` and ``"pepper"`` set voxels to 1 or to the
-        lowest value, ``"s&p"`` to either.
+        ``"gaussian"`` adds normal noise; ``"localvar"`` adds normal noise with a variance for each
+        voxel; ``"speckle"`` adds the voxel times normal noise; ``"uniform"`` adds numbers from
+        ``low`` to ``high``; ``"poisson"`` counts photons; ``"salt"`` and ``"pepper"`` set voxels to
+        1 or to the lowest value, ``"s&p"`` to either.
     seed : int, default: 0
-        From 0 to 2**64 - 1. With another seed the noise is another.
+        From 0 to 2**64 - 1. Each seed has different noise.
     clip : bool, default: True
-        Whether results are limited to the range from 0 to 1, or from -1 to 1 if there are negative
+        Whether to clip the result to the range from 0 to 1, or from -1 to 1 if there are negative
         voxels.
     mean : float, optional
         Mean of normal noise; 0 by default.
@@ -76,16 +76,16 @@ def random_noise(
     local_vars : Volume or numpy.ndarray, optional
         The variance of each voxel, at least 0; 0.01 by default.
     amount : float, optional
-        Share of voxels that are set, 0 to 1; 0.05 by default.
+        Fraction of voxels to set, 0 to 1; 0.05 by default.
     salt_vs_pepper : float, optional
-        Share of these that are salt, 0 to 1; 0.5 by default.
+        Fraction of salt among them, 0 to 1; 0.5 by default.
     peak : float, optional
-        How many photons a voxel of 1 stands for; 256 by default for integers of 8 bits, 65536 for 16
-        bits. For other volumes it must be given.
+        Number of photons for a voxel of 1; 256 by default for integers of 8 bits, 65536 for 16
+        bits. It is required for other dtypes.
     low : float, optional
-        Where uniform noise begins; -0.1 by default.
+        Minimum of uniform noise; -0.1 by default.
     high : float, optional
-        Where it ends; 0.1 by default.
+        Maximum of uniform noise; 0.1 by default.
 
     Returns
     -------
@@ -95,23 +95,23 @@ def random_noise(
     Raises
     ------
     ValueError
-        If there is no such mode, a parameter is out of its range or of another mode, or the volume has
-        points in time.
+        If there is no such mode, a parameter is out of range or belongs to another mode, or the
+        volume has points in time.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``seed`` is not an int.
 
     See Also
     --------
-    map_overlap : any function of blocks.
+    map_overlap : applies any function to blocks.
 
     Notes
     -----
-    The noise of a voxel follows from the seed, its channel, and its index in the volume: a crop of
-    a volume with noise has the noise of the volume, and noise of a crop is another. The
-    distributions are those of scikit-image; the numbers are not.
+    The noise of a voxel depends on the seed, its channel, and its index in the volume. A crop of a
+    noisy volume has the same noise, but a crop to which noise is added has different noise.
+    Distributions, but not numbers, are the same as in scikit-image.
 
-    Goes along with any sweep. Clipping volumes of signed integers or floats, and pepper, take the least
-    voxel first: another sweep.
+    No additional sweep, except one for the smallest voxel, for clipping volumes of signed integers
+    or floats, and for pepper.
 
     References
     ----------
@@ -201,7 +201,7 @@ def _seed(name: str, seed: Any) -> int:
 
 
 def _as_floats(volume: Volume) -> Volume:
-    """As scikit-image brings integers to the range of floats, in float64."""
+    """Scale integers to the range of floats as scikit-image does, in float64."""
     dtype, x = volume.dtype, volume.astype(np.float64)
     if dtype.kind in "ui":
         x = x * (1.0 / float(np.iinfo(dtype).max))
@@ -211,7 +211,7 @@ def _as_floats(volume: Volume) -> Volume:
 
 
 def _lowest(volume: Volume) -> Any:
-    """-1 if there are negative voxels, else 0."""
+    """Return -1 if there are negative voxels, else 0."""
     if volume.dtype.kind in "bu":
         return 0.0
     negative = apply_ufunc("less", least(volume, nan="omit"), 0)
@@ -228,12 +228,12 @@ def _counted(name: str, volume: Volume, x: Volume, lowest: Any, peak: Any, seed:
         if volume.dtype.kind == "f" or bits > 16:
             raise ValueError(
                 f"{name}: mode='poisson' of {volume.dtype} needs peak=, the photons that a voxel of 1 stands "
-                "for: how many different values there are is not counted"
+                "for; different values are not counted"
             )
         peak = 1 << bits
     scale: Any = float(peak)
     if isinstance(lowest, Scalar):
-        # Where there are negative voxels, -1 to the maximum becomes 0 to 1, and back again.
+        # With negative voxels, scale -1 to the maximum to 0 to 1, and back afterwards.
         top = apply_ufunc("subtract", 1.0, lowest * greatest(x, nan="omit"))
         rates = (x - lowest) / top
         return _poisson(rates * scale, seed) / scale * top + lowest
@@ -241,7 +241,7 @@ def _counted(name: str, volume: Volume, x: Volume, lowest: Any, peak: Any, seed:
 
 
 def _numbers(volume: Volume, kind: int, seed: int, stream: int = 0) -> Volume:
-    """Make a volume of random numbers of the shape of another; each channel has its own."""
+    """Make a volume of random numbers with the shape of another; channels are independent."""
     nodes = tuple(
         StageNode.of(
             Numbers(
@@ -272,7 +272,7 @@ def _poisson(rates: Volume, seed: int) -> Volume:
 
 @dataclass(frozen=True, eq=False)
 class Numbers(Regrid):
-    """Random numbers by the voxel's index in the grid. It takes no input."""
+    """Random numbers by the voxel's index in the grid, without input."""
 
     kind: int
     stream: int
@@ -294,7 +294,7 @@ class Numbers(Regrid):
 
 @dataclass(frozen=True, eq=False)
 class Poisson(Stage):
-    """Counts, by rates and by the voxel's index in a volume of a shape."""
+    """Poisson counts, by rates and by the voxel's index in a volume of ``shape``."""
 
     shape: Triple
     stream: int

@@ -1,4 +1,4 @@
-"""Contrast that is the same in all slices."""
+"""Equal contrast for all slices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from beam_volumes.sweep.stage import Block, Stage
 
 @dataclass(frozen=True, eq=False)
 class ShiftAndScale(Stage):
-    """``(x - center) * scale + base`` of clipped voxels; a lazy array has all five for each slice."""
+    """``(x - center) * scale + base`` of clipped voxels; a lazy array has these five for each slice."""
 
     axis: int
 
@@ -49,7 +49,7 @@ class ShiftAndScale(Stage):
 
 @dataclass(frozen=True, eq=False)
 class SliceMoments(Formula):
-    """Numbers of `ShiftAndScale` from means and standard deviations, of slices and those wanted."""
+    """Numbers for `ShiftAndScale` from given and desired means and standard deviations."""
 
     def evaluate(self, *arguments: Any) -> Any:
         means, stds, mean, std = (np.asarray(a, np.float64) for a in arguments)
@@ -69,9 +69,9 @@ class SliceMoments(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Ranges(Formula):
-    """Numbers of `ShiftAndScale` from the percentiles of slices and the range wanted."""
+    """Numbers for `ShiftAndScale` from percentiles of slices and the desired range."""
 
-    signed: bool  #: The lower end is not 0 only if a slice has negative numbers in its range.
+    signed: bool  #: The lower end is nonzero only if a slice has negative numbers in its range.
 
     def evaluate(self, *arguments: Any) -> Any:
         (low, high), first, last = (np.asarray(a, np.float64) for a in arguments)
@@ -100,30 +100,28 @@ def normalize_slices(
     nan: str = "raise",
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Give each slice the mean and standard deviation of the whole volume, or its percentiles one range.
+    """Normalize slices to one mean and standard deviation, or to one range of percentiles.
 
-    For stacks whose brightness and contrast vary from slice to slice.
+    Use it for stacks with brightness and contrast that vary from slice to slice.
 
     Parameters
     ----------
     %(volume)s
     axis : int or str, default: "z"
-        Slices lie across this axis: its number, or its name.
+        The axis across slices, by number or name.
     mean : float or Scalar, optional
-        The mean that slices shall have, e.g. a lazy one as ``bv.mean(volume[0])``; that of the
-        volume by default.
+        The desired mean, e.g. lazy as ``bv.mean(volume[0])``; the mean of the volume by default.
     std : float or Scalar, optional
-        The standard deviation that slices shall have; that of the volume by default.
+        The desired standard deviation; the standard deviation of the volume by default.
     percentiles : pair of float, optional
-        Instead of mean and standard deviation: each slice is clipped to these percentiles of
-        its own, e.g. ``(1, 99)``, and they become the ends of ``out_range``.
+        Instead of mean and standard deviation: each slice is clipped to its percentiles, e.g.
+        ``(1, 99)``, and they are mapped to the ends of ``out_range``.
     out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
-        The range of the result, with ``percentiles``. ``"dtype"`` is what an integer dtype
-        holds, without its negative numbers if no slice has a percentile below 0; 0 to 1, or -1
-        to 1, for floats. ``"image"`` is from the smallest to the largest voxel of the volume.
-        It is the same for all slices.
+        The range of the result, with ``percentiles``. ``"dtype"`` is the range of an integer dtype,
+        without negative numbers if no slice has a percentile below 0; 0 to 1, or -1 to 1, for
+        floats. ``"image"`` is from the smallest to the largest voxel of the volume.
     %(where)s
-        Voxels that do not count are changed as others are.
+        Other voxels do not count, but are changed, too.
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. Integers are rounded half to even and saturate.
@@ -131,35 +129,34 @@ def normalize_slices(
     Returns
     -------
     Volume
-        Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice whose own mean and
-        standard deviation are m and s: float32 or float64, as `gaussian_filter` chooses,
-        computed in float64. A slice of one value (s = 0) is only shifted. With ``percentiles``,
-        a volume of the dtype that `rescale_intensity` gives; a slice whose percentiles are
-        equal is only clipped. A slice of which no voxel counts stays as it is, but for
-        rounding.
+        Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
+        deviation s: float32 or float64, as for `gaussian_filter`, computed in float64. A constant
+        slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
+        `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without voxels
+        that count does not change, except for rounding.
 
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has a single one, or a parameter is out of its
-        range; when it is computed, if a voxel that counts is NaN or infinite and
-        ``nan="raise"``, or no voxel counts.
+        If there is no such axis, the volume has only one, or a parameter is out of range; on
+        computation, if a voxel that counts is NaN or infinite and ``nan="raise"``, or no voxel
+        counts.
     TypeError
-        If ``volume`` is neither a volume nor an array, ``percentiles`` go with ``mean`` or
-        ``std``, or ``out_range`` goes without them.
+        If ``volume`` is neither a volume nor an array, ``percentiles`` are combined with ``mean`` or
+        ``std``, or ``out_range`` is given without them.
 
     See Also
     --------
-    rescale_intensity : the same for the volume as a whole.
+    rescale_intensity : does the same for the whole volume.
 
     Notes
     -----
-    Two sweeps: one finds the numbers of all slices, which are exact, the other writes. Percentiles
-    of large slices take a sweep for each 8 bits of the dtype, and the last one.
+    Two sweeps: one computes exact numbers for all slices, the other writes. For percentiles of large
+    slices, there is a sweep for each 8 bits of the dtype, and the last one.
 
     References
     ----------
-    The formula is that of z-scores, slice by slice; percentiles as in
+    The formula is the z-score of each slice; percentiles as in
     `skimage.exposure.rescale_intensity`.
 
     Examples
@@ -179,9 +176,7 @@ def normalize_slices(
     others, along = _across(volume, axis, name)
     if percentiles is None:
         if not (isinstance(out_range, str) and out_range == "dtype"):
-            raise TypeError(
-                f"{name}: out_range={out_range!r} goes with percentiles, which are not given"
-            )
+            raise TypeError(f"{name}: out_range={out_range!r} needs percentiles; give percentiles=")
         numbers = _of_moments(volume, others, mean, std, mask, nan)
         result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     else:
@@ -194,7 +189,7 @@ def normalize_slices(
 
 
 def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
-    """Return the axes of a slice, by number in the volume, and that of z, y, x along which slices lie."""
+    """Return the axes of a slice, by number in the volume, and the axis of z, y, x across slices."""
     if isinstance(axis, str):
         if axis not in volume.axes:
             raise ValueError(
@@ -210,9 +205,9 @@ def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]
 def _of_moments(
     volume: Volume, others: list[int], mean: Any, std: Any, mask: Volume | None, nan: str
 ) -> FormulaValue:
-    """Return the numbers of all slices, from their moments."""
+    """Return the numbers of all slices from their moments."""
     name = "normalize_slices"
-    # SliceMoments have the dtype of floats, and are not to be rounded to that of narrow ones.
+    # Moments are floats, which narrow dtypes would round.
     wide = volume.astype(np.float64) if volume.dtype.kind == "f" else volume
     means = reductions.mean(wide, others, mask=mask, nan=nan)
     stds = reductions.std(wide, others, mask=mask, nan=nan)
@@ -234,7 +229,7 @@ def _of_percentiles(
     mask: Volume | None,
     nan: str,
 ) -> FormulaValue:
-    """Return the numbers of all slices, from their percentiles."""
+    """Return the numbers of all slices from their percentiles."""
     name = "normalize_slices"
     if volume.dtype == bool:
         raise TypeError(f"{name}: a bool volume has no range to rescale; cast it with astype first")

@@ -1,4 +1,4 @@
-"""The stage that looks voxels up on a curve, and the curves that lazy numbers make."""
+"""The stage of piecewise linear curves, and curves from lazy numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beam_volumes.sweep.stage import Block, Stage
 
 @dataclass(frozen=True, eq=False)
 class Curve(Stage):
-    """A piecewise linear function; its points are a lazy array of two rows, xs and ys."""
+    """A piecewise linear function; its points are an array of two rows, xs and ys, which may be lazy."""
 
     compiled = True
     cost = 5.0
@@ -33,14 +33,14 @@ class Curve(Stage):
 
 
 def on_curve(volume: Volume, name: str, points: Value | np.ndarray, dtype: np.dtype) -> Volume:
-    """The values of a curve, whose points may be lazy, at a volume's voxels."""
+    """Apply a curve, with points that may be lazy, to a volume."""
     value = points if isinstance(points, Value) else ConstantValue.of(points)
     return stage_in(dtype, volume, Curve(name, kernel_dtype(dtype)), value)
 
 
 @dataclass(frozen=True, eq=False)
 class Ends(Formula):
-    """The line between two points: of (x0, x1, y0, y1); a step of no width is flat."""
+    """The line between two points (x0, x1, y0, y1); constant if both x are equal."""
 
     def evaluate(self, *arguments: Any) -> Any:
         x0, x1, y0, y1 = map(float, arguments)
@@ -53,7 +53,7 @@ class Ends(Formula):
 
 @dataclass(frozen=True, eq=False)
 class CumulativeShare(Formula):
-    """The share of voxels up to each value (of counts), or up to each bin's centre (and extremes)."""
+    """The fraction of voxels up to each value (from counts), or up to each bin's centre (and extremes)."""
 
     source: np.dtype
 

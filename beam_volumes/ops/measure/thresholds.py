@@ -172,7 +172,7 @@ def threshold_multiotsu(
     array([2, 9])
     """
     name = "threshold_multiotsu"
-    classes = par.whole_number(classes, "classes", name, least=2)
+    classes = par.whole_number(classes, "classes", name, minimum=2)
     if classes > _MAX_CLASSES:
         raise ValueError(f"{name}: classes={classes}: there may be {_MAX_CLASSES} at most")
     return _threshold(name, volume, nbins, mask, nan, across, (classes,), (classes - 1,))

@@ -1,1 +1,1 @@
-"""What users say, read once: checks, the voxels around each one, and the texts that docstrings share."""
+"""Parsing of parameters: checks, neighbourhoods, and paragraphs that docstrings share."""

@@ -1,4 +1,4 @@
-"""What the families of filters share when they build a stage."""
+"""Functions that filters share to build stages."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from beam_volumes.sweep.stage import Padding, Stage
 
 
 def kernel_input(volume: Volume) -> Volume:
-    """The volume in a dtype that kernels take."""
+    """The volume in a dtype that kernels support."""
     return volume.astype(kernel_dtype(volume.dtype))
 
 
 def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
-    """The volume, in ``dtype`` if its own has not the very constant that stands beyond its edges."""
+    """The volume, converted to ``dtype`` if its own cannot hold the constant beyond the edges."""
     constant = any("constant" in m for m in padding.modes)
     return volume.astype(dtype) if constant and not holds(volume.dtype, padding.cval) else volume
 
 
 def stage_of(volume: Volume, stage: Stage, *values: Value) -> Volume:
-    """What a stage makes of a volume, and of lazy values."""
+    """Apply a stage to a volume, with lazy values as parameters."""
     return volume.map_channels(lambda node: StageNode.of(stage, (node,), values))
 
 
 def first_channel(volume: Volume) -> Volume:
-    """The first channel of a volume: its shape is that of all."""
+    """The first channel of a volume; all channels have its shape."""
     return Volume(volume.nodes[0], volume.space.of_one("c"))
 
 
 def stage_of_volumes(stage: Stage, volumes: Sequence[Volume], *values: Value) -> Volume:
-    """What a stage makes of volumes that go together voxel by voxel, channel by channel."""
+    """Apply a stage to volumes of one grid, channel by channel."""
     like = next((v for v in volumes if v.space.has_channels), volumes[0])
     for v in volumes:
         check_alike(stage.name, like, v)
-    beside = zip(*(channels_of(v, like) for v in volumes), strict=True)
-    made = tuple(StageNode.of(stage, nodes, values) for nodes in beside)
+    by_channel = zip(*(channels_of(v, like) for v in volumes), strict=True)
+    made = tuple(StageNode.of(stage, nodes, values) for nodes in by_channel)
     return Volume(made, shared_space(stage.name, *volumes))
 
 
 def stage_in(dtype: np.dtype, volume: Volume, stage: Stage, *values: Value) -> Volume:
-    """The same, in ``dtype``: where this or the volume's is half precision, through single."""
-    if values and not volume.size:  # no voxel asks for numbers that there may not be
+    """Apply a stage with a result in ``dtype``; half precision is computed in single."""
+    if values and not volume.size:  # without voxels, the numbers may not exist
         return volume.astype(dtype)
     return stage_of(kernel_input(volume), stage, *values).astype(dtype)
 
@@ -76,7 +76,7 @@ def exact(number: float, dtype: np.dtype) -> float:
 
 
 def constant_in(dtype: np.dtype, number: float, what: str, name: str) -> float:
-    """What stands beyond the edges, if it is a number of the dtype in which it is to stand there."""
+    """The constant beyond the edges, if the dtype can hold it."""
     if not representable(number, dtype):
         raise ValueError(
             f"{name}: {what}={number!r} is not a {dtype} number; cast the volume with astype first"
@@ -85,7 +85,7 @@ def constant_in(dtype: np.dtype, number: float, what: str, name: str) -> float:
 
 
 def holds(dtype: np.dtype, number: float) -> bool:
-    """Whether a dtype has the very number, which a wider one may be computed with.
+    """Whether a dtype holds a number exactly, so a wider one may be used for computation.
 
     >>> holds(np.dtype("f4"), 0.5), holds(np.dtype("f4"), 0.1), holds(np.dtype("u1"), 255)
     (True, False, True)
@@ -108,7 +108,7 @@ Result = TypeVar("Result")
 def parameters_of(
     model: Callable[P, Any],
 ) -> Callable[[Callable[..., Result]], Callable[P, Result]]:
-    """Say of a function which hands on what it is given that it takes the parameters of ``model``.
+    """Give a function that passes on its arguments the signature of ``model``.
 
     >>> def erosion(volume, size=None, *, mode="reflect"): ...
     >>> @parameters_of(erosion)

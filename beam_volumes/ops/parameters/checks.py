@@ -1,6 +1,6 @@
-"""Reading the parameters that filters share: per-axis numbers, lengths with units, modes.
+"""Parsing of common parameters: numbers per axis, lengths with units, boundary modes.
 
-Users give one value per axis they see, or one for all; stages work on z, y, x.
+Users give one value per visible axis, or one for all; stages use z, y, x.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.sources.axes import unit_name
 
-#: Voxels of the largest footprint, and taps of the longest weights along an axis.
+#: Maximum voxels of a footprint, and maximum length of weights along an axis.
 MAX_VOXELS, MAX_TAPS = 1 << 24, 1 << 22
-#: The extents of a voxel: of squares, cubes and moments of others some would not be finite, or 0.
+#: Limits of a voxel's extent, so squares, cubes and moments are finite and not 0.
 MIN_VOXEL_SIZE, MAX_VOXEL_SIZE = 1e-50, 1e50
-#: Bins of the longest histogram.
+#: Maximum number of bins.
 MAX_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
@@ -32,10 +32,9 @@ MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-consta
 def axes_of(
     volume: Volume, axes: int | Sequence[int] | None, name: str, what: str = "axes"
 ) -> list[int]:
-    """Internal axes (0, 1, 2 for z, y, x) that an operation works on.
+    """The axes (0, 1, 2 for z, y, x) of an operation.
 
-    ``axes`` counts the user's axes; None is all of them but channels. ``what`` is the
-    parameter that has them.
+    ``axes`` counts visible axes; None is all axes except channels. ``what`` names the parameter.
     """
     visible = volume.space.visible
     if axes is None:
@@ -61,7 +60,7 @@ def axes_of(
 
 
 def axis_of(volume: Volume, axis: Any, name: str) -> int:
-    """The internal axis (0, 1, 2 for z, y, x) of an operation along one axis."""
+    """The axis (0, 1, 2 for z, y, x) of an operation along one axis."""
     if not is_whole(axis):
         raise TypeError(
             f"{name}: axis={axis!r}: give the number of one axis, 0 to {volume.ndim - 1}"
@@ -72,16 +71,16 @@ def axis_of(volume: Volume, axis: Any, name: str) -> int:
 
 
 def axes_of_space(volume: Volume) -> range:
-    """The user's axes but channels, as `axes_of` counts them."""
+    """The visible axes except time and channels, by the numbers of `axes_of`."""
     return range(volume.ndim - len(volume.space.axes), volume.ndim)
 
 
 def per_axis(
     value: Any, chosen: Sequence[int], default: Any, name: str, function: str = ""
 ) -> list[Any]:
-    """One value for each of z, y, x from one value or one per chosen axis.
+    """One value for each of z, y, x, from one value or one per chosen axis.
 
-    ``function`` is whose parameter ``name`` is, where messages are not told otherwise.
+    ``name`` is the parameter of ``function``, for messages.
     """
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         values = [value] * len(chosen)
@@ -104,7 +103,7 @@ def _of(function: str) -> str:
 def lengths(
     volume: Volume, value: Any, chosen: Sequence[int], name: str, default: float = 0.0
 ) -> list[float]:
-    """Lengths in voxels along z, y, x from numbers (voxels) or texts such as ``"15 nm"``."""
+    """Lengths in voxels along z, y, x, from numbers of voxels or texts such as ``"15 nm"``."""
     result = []
     for axis, item in enumerate(per_axis(value, chosen, default, name)):
         number = in_voxels(volume, item, axis, name) if isinstance(item, str) else item
@@ -125,16 +124,16 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
 
 
 def in_unit(volume: Volume, text: str, name: str) -> float:
-    """A length with a unit, in that of the volume."""
+    """A length with a unit, converted to the volume's unit."""
     number, unit, power = _measure(text, name)
     if power != 1:
         raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
-    _voxel(volume, volume.space.visible[0], text, name)  # there is a unit
+    _voxel(volume, volume.space.visible[0], text, name)  # checks that there is a unit
     return float(number * Fraction(METRES[unit]) / Fraction(METRES[str(volume.unit)]))
 
 
 def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float, float, float]:
-    """The extent of a voxel along z, y, x: 1, the numbers that are given, or the volume's own."""
+    """The extent of a voxel along z, y, x: 1, given numbers, or the volume's voxel size."""
     if isinstance(given, str):
         if given != "voxel_size":
             raise ValueError(
@@ -162,9 +161,9 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
 
 
 def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
-    """A number of voxels from one, or from a volume with a unit such as ``"0.001 um^3"``.
+    """A number of voxels, from a number or from a volume with a unit such as ``"0.001 um^3"``.
 
-    Of a volume with two axes it is an area: ``"2 um^2"``.
+    For a volume with two axes it is an area: ``"2 um^2"``.
     """
     if not isinstance(value, str):
         return value
@@ -197,7 +196,7 @@ def is_length(text: str) -> bool:
 
 
 def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
-    """Number, unit and power of a text such as ``"15 nm"`` or ``"2 um^3"``."""
+    """The number, unit and power of a text such as ``"15 nm"`` or ``"2 um^3"``."""
     match = re.fullmatch(
         r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)(?:\^([23]))?\s*", text
     )
@@ -209,12 +208,12 @@ def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
         raise ValueError(
             f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'"
         )
-    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
+    # Decimal fractions, so 15 nm with voxels of 10 nm are exactly 1.5 voxels.
     return Fraction(match[1]), unit, int(match[3] or 1)
 
 
 def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
-    """The extent of a voxel in metres."""
+    """The extent of a voxel, in metres."""
     if volume.space.voxel_size is None or volume.unit not in METRES:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
@@ -225,9 +224,9 @@ def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
 def modes_of(
     mode: Any, chosen: Sequence[int], name: str, what: str = "mode"
 ) -> tuple[str, str, str]:
-    """Boundary modes along z, y, x; an axis that is not filtered has that of the first one that is.
+    """Boundary modes along z, y, x; axes without filter get the mode of the first axis with one.
 
-    ``what`` is the parameter that the user has given.
+    ``what`` names the parameter.
     """
     default = mode[0] if isinstance(mode, Sequence) and not isinstance(mode, str) and mode else mode
     result = per_axis(mode, chosen, default if isinstance(default, str) else "reflect", what, name)
@@ -244,7 +243,7 @@ def modes_of(
 
 
 def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndarray:
-    """A footprint, a structure or weights as an array of numbers, which are finite by default."""
+    """A footprint, structure or weights as an array of numbers, finite unless ``infinite``."""
     refuse_masked(given)
     array = np.asarray(given)
     if array.dtype.kind not in "buif":
@@ -254,15 +253,15 @@ def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndar
     return array
 
 
-def whole_number(value: Any, what: str, name: str, least: int = 1) -> int:
-    """A whole number that is not too small."""
-    if not is_whole(value) or value < least:
-        raise ValueError(f"{name}: {what}={value!r} is not a whole number from {least} on")
+def whole_number(value: Any, what: str, name: str, minimum: int = 1) -> int:
+    """An integer that is at least ``minimum``."""
+    if not is_whole(value) or value < minimum:
+        raise ValueError(f"{name}: {what}={value!r} is not a whole number from {minimum} on")
     return int(value)
 
 
 def positive(value: float, what: str, name: str) -> float:
-    """A number above 0, with a square that is finite and above 0, too."""
+    """A positive number; its square is finite and positive, too."""
     number = float(value)
     if not (number > 0 and 0 < number * number < math.inf):
         raise ValueError(f"{name}: {what}={value!r} is not a number from 1e-150 to 1e150")
@@ -278,7 +277,7 @@ def bins_of(value: Any, what: str, name: str) -> int:
 
 
 def whole_numbers(
-    value: Any, chosen: Sequence[int], default: int, name: str, least: int, function: str = ""
+    value: Any, chosen: Sequence[int], default: int, name: str, minimum: int, function: str = ""
 ) -> list[int]:
     """Whole numbers along z, y, x."""
     if getattr(value, "ndim", 0) > 1:
@@ -288,21 +287,21 @@ def whole_numbers(
         )
     result = per_axis(value, chosen, default, name, function)
     for n in result:
-        if not is_whole(n) or n < least:
+        if not is_whole(n) or n < minimum:
             raise ValueError(
-                f"{_of(function)}{name}={value!r}: {n!r} is not a whole number from {least} on"
+                f"{_of(function)}{name}={value!r}: {n!r} is not a whole number from {minimum} on"
             )
     return [int(n) for n in result]
 
 
 def not_too_large(sizes: Sequence[int], what: str) -> None:
-    """Refuse a footprint that no run could use, before it takes memory."""
+    """Refuse a footprint that is too large for any run, before it needs memory."""
     if math.prod(sizes) > MAX_VOXELS:
         raise ValueError(f"{what} is too large: a footprint has up to {MAX_VOXELS:,} voxels")
 
 
 def not_too_long(taps: float, what: str) -> int:
-    """The number of taps of weights along an axis, unless no run could use them."""
+    """The length of weights along an axis, unless it is too large for any run."""
     if not taps <= MAX_TAPS:
         raise ValueError(
             f"{what} is too large: neighbourhoods have up to {MAX_TAPS:,} voxels along an axis"

@@ -1,4 +1,4 @@
-"""What size=, footprint=, origin=, axes=, mode= and cval= mean: the voxels around each one of a filter."""
+"""Parsing of size=, footprint=, origin=, axes=, mode= and cval=: the neighbourhood of a filter."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ Fields = tuple[str, np.dtype, Triple, Triple, Padding]
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """The voxels around each one that a filter takes, along z, y, x, and what lies beyond the edges."""
+    """The footprint of a filter along z, y, x, and the values beyond the edges."""
 
-    name: str  #: What messages and plans call the filter.
-    #: bool. Which voxels of its extent belong to it. A box takes no memory, however
-    #: large.
+    name: str  #: The name of the filter in messages and plans.
+    #: bool. The voxels of the extent that belong to it. A box of any size takes no memory.
     inside: np.ndarray
-    #: Weights or heights, float64, over the same extent.
+    #: Weights or heights, float64, over the extent.
     numbers: np.ndarray | None
-    #: Voxels of its extent before the one that is computed: scipy's ``size // 2 + origin``.
+    #: Voxels of the extent before the centre: scipy's ``size // 2 + origin``.
     before: Triple
     modes: tuple[str, str, str]
     cval: float
@@ -48,7 +47,7 @@ class Footprint:
         cval: float,
         heights: Any = None,
     ) -> Footprint:
-        """From ``size`` or ``footprint``, and the heights of a structuring element that is not flat."""
+        """From ``size`` or ``footprint``, with heights for a structuring element that is not flat."""
         chosen = par.axes_of(volume, axes, name)
         numbers = None
         if heights is not None:
@@ -81,7 +80,7 @@ class Footprint:
     def of_box(
         cls, volume: Volume, name: str, size: Any, origin: Any, axes: Any, mode: Any, cval: float
     ) -> Footprint:
-        """A box of any extent, of a filter that does not go through it voxel by voxel."""
+        """A box of any size, for a filter that does not visit each of its voxels."""
         chosen = par.axes_of(volume, axes, name)
         sizes = par.whole_numbers(size, chosen, 1, "size", 1)
         par.not_too_long(max(sizes), f"{name}: size={size!r}")
@@ -91,7 +90,7 @@ class Footprint:
     def of_structure(
         cls, volume: Volume, name: str, structure: Any, origin: Any, axes: Any, border: float
     ) -> Footprint:
-        """From a structuring element of binary morphology; the cross of radius 1 is the default."""
+        """From a structuring element of binary morphology, by default the cross of radius 1."""
         chosen = par.axes_of(volume, axes, name)
         if structure is None:
             structure = cross_around(len(chosen))
@@ -104,7 +103,7 @@ class Footprint:
     def of_weights(
         cls, volume: Volume, name: str, weights: Any, origin: Any, axes: Any, mode: Any, cval: float
     ) -> Footprint:
-        """From weights, of which zeros are no part of it."""
+        """From weights; zeros do not belong to the footprint."""
         chosen = par.axes_of(volume, axes, name)
         numbers = par.element(weights, "weights", name).astype(np.float64)
         numbers = _expanded(numbers, chosen, "weights", name)
@@ -132,7 +131,7 @@ class Footprint:
 
     @property
     def count(self) -> int:
-        """How many voxels it has."""
+        """The number of voxels."""
         return int(np.count_nonzero(self.inside))
 
     @property
@@ -141,12 +140,12 @@ class Footprint:
 
     @property
     def members(self) -> np.ndarray:
-        """The positions of its voxels in its extent, in raster order; there may be none."""
+        """The positions of the voxels in the extent, in raster order; there may be none."""
         return np.argwhere(self.inside).astype(np.int64, order="C").reshape(-1, 3)
 
     @property
     def offsets(self) -> np.ndarray:
-        """The positions of its voxels, for a filter that visits each one: neither none nor too many."""
+        """The positions of the voxels, for a filter that visits each one; refuse none or too many."""
         if self.count > par.MAX_TAPS:
             raise ValueError(
                 f"{self.name}: a footprint of {self.count:,} voxels is too large: it has up to "
@@ -158,35 +157,35 @@ class Footprint:
 
     @property
     def has_constant(self) -> bool:
-        """Whether a constant stands beyond an edge."""
+        """Whether the volume is extended by a constant along some axis."""
         return any("constant" in m for m in self.modes)
 
     @property
     def padding(self) -> Padding:
-        """What stands beyond the edges, for a filter that computes in a wider dtype."""
+        """The extension beyond the edges, for a filter that computes in a wider dtype."""
         return Padding(self.modes, float(self.cval))
 
     def padding_in(self, dtype: np.dtype) -> Padding:
-        """What stands beyond the edges, for a filter that computes in this dtype."""
+        """The extension beyond the edges, for a filter that computes in this dtype."""
         if self.has_constant:
             return Padding(self.modes, constant_in(dtype, self.cval, "cval", self.name))
         return Padding(self.modes, exact(self.cval, dtype))
 
     def fields(self, dtype: np.dtype, padding: Padding | None = None) -> Fields:
-        """What a `Neighbourhood` stage begins with that gives ``dtype``.
+        """The first fields of a `Neighbourhood` stage with a result of ``dtype``.
 
-        Without ``padding`` it computes in this dtype, too.
+        Without ``padding``, it computes in this dtype, too.
         """
         inner = kernel_dtype(dtype)
         return self.name, inner, self.before, self.shape, padding or self.padding_in(inner)
 
     def needs_one_mode(self, reason: str) -> None:
-        """Refuse several modes, where there is no kernel for them."""
+        """Refuse several modes if no kernel supports them."""
         if len(set(self.modes)) > 1:
-            raise ValueError(f"{self.name}: one mode for all axes, please: {reason}")
+            raise ValueError(f"{self.name}: give one mode for all axes: {reason}")
 
     def mirrored(self) -> Footprint:
-        """Turned around, as scipy does for dilations and convolutions."""
+        """The reflected footprint, which scipy uses for dilations and convolutions."""
         around = np.s_[::-1, ::-1, ::-1]
         numbers = None if self.numbers is None else self.numbers[around]
         before = triple([n - 1 - b for n, b in zip(self.shape, self.before, strict=True)])
@@ -194,16 +193,16 @@ class Footprint:
 
 
 def cross_around(ndim: int) -> np.ndarray:
-    """A voxel and those that share a face with it."""
+    """A voxel and its neighbours that share a face."""
     grid = np.indices((3,) * ndim) - 1
     result: np.ndarray = np.abs(grid).sum(axis=0) <= 1
     return result
 
 
 def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None) -> np.ndarray:
-    """Return which voxels around one are its neighbours, 3 x 3 x 3: all of the volume's axes by default.
+    """The neighbours of a voxel, 3 x 3 x 3, by default along all axes.
 
-    A footprint has 3 entries along each axis, is the same when reflected, and has all that share a face.
+    A footprint has 3 entries along each axis, is symmetric, and contains all neighbours that share a face.
     """
     axes = volume.space.visible
     if footprint is None:
@@ -238,7 +237,7 @@ def _box(sizes: Sequence[int]) -> np.ndarray:
 
 
 def _expanded(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:
-    """An array over the chosen axes as one over z, y, x."""
+    """Extend an array from the chosen axes to z, y, x."""
     if array.ndim != len(chosen):
         raise ValueError(
             f"{name}: {what} of {array.ndim} dimensions for {len(chosen)} axes "
