@@ -259,7 +259,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         "do not fit together: all must have 4": [[flat[:, :4], flat]],
         "nested as deep as blocks have axes": [flat, flat],
         "nested deeper than the 2 axes": [[[flat]]],
-        "there is no block": [],
+        "give at least one block": [],
         "differ along another axis": [[flat, flat[:4]]],
     }
     for match, blocks in bad.items():

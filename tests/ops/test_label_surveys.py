@@ -198,7 +198,7 @@ def test_refused():
     completer = LookupCompletion("relabel", np.dtype(int)).begin(
         Grid((2, 3, 4), (2, 3, 4)), 0, (np.array([0, 4], np.uint64), np.array([0, 1]), (0,))
     )
-    with pytest.raises(ValueError, match="label 5 was not there in the first sweep"):
+    with pytest.raises(ValueError, match="label 5 did not exist in the first sweep"):
         completer.run((labels,), block_of(np.empty(labels.shape, int)), (0, 2), 1)
 
 

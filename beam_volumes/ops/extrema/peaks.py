@@ -59,7 +59,7 @@ def peak_local_max(
     num_peaks : float, optional
         The maximum number of peaks, highest first; all by default, or with inf.
     footprint : array_like, optional
-        The voxels of which a peak is the maximum, instead of a box of ``min_distance``.
+        The neighbourhood in which a peak is the maximum, instead of a box of ``min_distance``.
     p_norm : float, optional
         The norm of distances between peaks, from 1 on: inf, the default, is the largest difference
         along an axis, 2 the Euclidean distance.

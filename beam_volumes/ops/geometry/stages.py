@@ -118,7 +118,7 @@ class Between(Along):
 
 @dataclass(frozen=True, eq=False)
 class Axes(Regrid):
-    """Separable resampling: one voxel, or a weighted mean, along each axis; ``cval`` outside of the volume."""
+    """Separable resampling: one voxel, or a weighted mean, along each axis; ``cval`` outside."""
 
     along: tuple[Along, Along, Along]
     cval: float = 0.0

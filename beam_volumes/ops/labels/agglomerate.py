@@ -1,4 +1,4 @@
-"""Regions merged by what lies between them, and the segments that a table of merges leaves."""
+"""Merging of regions by the affinities between them, and segments from a table of merges."""
 
 from __future__ import annotations
 
@@ -26,64 +26,63 @@ def agglomerate(
     sizes: Table | Any = None,
     max_size: int | None = None,
 ) -> Table:
-    """Merge regions in the order of the affinities between them, the best first.
+    """Merge regions in the order of the affinities between them, highest first.
 
     Parameters
     ----------
     edges : Table, table, dict or path
-        A row for each pair of regions that touch, as `region_adjacency` with ``affinities``
-        makes: a lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet
-        files. ``label_a`` and ``label_b`` are the labels, integers from 0 on. Rows of one pair are
-        added.
+        A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
+        lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
+        ``label_a`` and ``label_b`` are the labels, integers from 0. Several rows of a pair are
+        combined.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
-        The score of two regions, of all faces between them: the mean affinity (of columns
-        ``affinity_sum``, of integers, and ``affinity_count``), the largest (``affinity_max``),
-        the smallest (``affinity_min``), or a quantile (of ``affinity_histogram-0`` to ``-255``,
-        as ``bins=256`` makes for affinities of uint8).
+        The score of two regions, from all faces between them: the mean affinity (columns
+        ``affinity_sum``, of integers, and ``affinity_count``), the maximum (``affinity_max``), the
+        minimum (``affinity_min``), or a quantile (``affinity_histogram-0`` to ``-255``, as from
+        ``bins=256`` for affinities of uint8).
     threshold : float
-        Regions of a score of at least that are merged.
+        Regions with a score of at least this are merged.
     quantile : float, default: 0.5
-        Which quantile, from 0 to 1: the least affinity that at least that share
-        of the faces does not exceed (numpy's ``"inverted_cdf"``).
+        The quantile, from 0 to 1: the smallest affinity that at least this fraction of the faces
+        does not exceed (numpy's ``"inverted_cdf"``).
     sizes : Table, table, dict or path, optional
-        Sizes of all regions: columns ``label`` and ``num_pixels``, as `regionprops_table` makes, with
-        one row for each label.
-        Without it each region has size 1.
+        Sizes of all regions: columns ``label`` and ``num_pixels``, as from `regionprops_table`,
+        with one row for each label. By default each region has size 1.
     max_size : int, optional
-        No region becomes larger than that: such merges are left out, and the next best is made.
+        The maximum size of a region: larger merges are skipped.
 
     Returns
     -------
     Table
-        A lazy table of merges, by ``label_a``: that region became a part of ``label_b``, the larger
-        label, under whose name both go on; ``score`` and the ``size`` of both. No label is twice
-        in ``label_a``.
+        A lazy table of merges, sorted by ``label_a``. Region ``label_a`` became a part of
+        ``label_b``, the larger label, which is the name of the merged region. ``score`` is the score
+        of the merge, and ``size`` the size of the merged region. Each label occurs at most once in
+        ``label_a``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range or the table lacks a column; when it is computed, if a
-        region has no size, or a step of the merge takes more memory than there is.
+        If a parameter is out of range or the table lacks a column; on computation, if a region has
+        no size, or a step of the merge needs more memory than available.
     TypeError
-        If ``edges`` or ``sizes`` is no table, or a column is not of numbers.
+        If ``edges`` or ``sizes`` is not a table, or a column does not contain numbers.
 
     See Also
     --------
-    region_adjacency : makes edges.
-    cut : makes segments of merges, for `relabel`.
+    region_adjacency : computes edges.
+    cut : computes segments from merges, for `relabel`.
 
     Notes
     -----
-    No sweep but those that make ``edges``. The result is that of the greedy order: the best pair is
-    merged, the boundaries of the two are put together, and so on. Scores are compared as fractions
-    of integers. Among equal scores the pair comes first whose larger label is smaller, then the one
-    whose smaller label is.
+    There is no sweep except for ``edges``. The result is the same as in greedy order: the best pair
+    is merged, boundaries of the two regions are combined, and so on. Scores are compared as
+    fractions of integers. Among equal scores, the pair with the smaller larger label comes first,
+    then the one with the smaller other label.
 
-    Labels are cut into ranges, which are merged in a tree. What a worker holds is what reaches out
-    of a range, about 350 bytes for a pair (8,700 for quantiles). It is least where regions that are
-    near each other have near labels, as those of `label` and `watershed` have. A table in which all reaches
-    everywhere needs one worker that holds it; one without room for it refuses it. Sums and counts of
-    what meets in a worker stay below 2**62.
+    Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a range,
+    about 350 bytes each (8,700 for quantiles). They are fewest if nearby regions have similar labels,
+    as with `label` and `watershed`. In the worst case, one worker must hold the whole table; a
+    worker without enough memory refuses it. Sums and counts in a worker must be below 2**62.
 
     References
     ----------
@@ -127,41 +126,41 @@ def agglomerate(
 
 @documented
 def cut(merges: Table | Any, threshold: float | None = None) -> Table:
-    """Find the segments that merges of at least a score make of regions.
+    """Compute segments from the merges with a minimum score.
 
     Parameters
     ----------
     merges : Table, table, dict or path
-        As `agglomerate` makes: a lazy table, a pyarrow or pandas table, a dict of columns, or the
-        path of Parquet files.
+        A table as from `agglomerate`: a lazy table, a pyarrow or pandas table, a dict of columns, or
+        the path of Parquet files.
     threshold : float, optional
-        The least score of merges that are made; by default all are.
+        The minimum score of merges to apply; all by default.
 
     Returns
     -------
     Table
-        A lazy table with columns ``label`` and ``segment``, the largest label of its segment: a row
-        for each label that became a part of another. Other labels keep their number:
+        A lazy table with columns ``label`` and ``segment``, the largest label of the segment: a row
+        for each label that became a part of another. Other labels do not change:
         ``bv.relabel(labels, table, missing="keep")``.
 
     Raises
     ------
     ValueError
-        If a column is missing; when it is computed, if ``merges`` is no table of merges or takes
-        more memory than there is.
+        If a column is missing; on computation, if ``merges`` is not a table of merges or needs more
+        memory than available.
     TypeError
-        If ``merges`` is no table.
+        If ``merges`` is not a table.
 
     See Also
     --------
-    agglomerate : makes merges.
-    relabel : takes the result as it is.
+    agglomerate : computes merges.
+    relabel : accepts the result.
 
     Notes
     -----
-    No sweep but those that make ``merges``. The segments are those that `agglomerate` finds with
-    that threshold, if it is not below the one that it had. All merges that count meet in one
-    worker, of about 100 bytes each; one without room for them refuses them.
+    There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
+    threshold, if it is at least the original one. One worker holds all merges with a sufficient
+    score, about 100 bytes each; a worker without enough memory refuses them.
 
     References
     ----------

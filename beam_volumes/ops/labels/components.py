@@ -1,8 +1,8 @@
-"""Connected components of the whole volume: labels, and masks of the components that remain.
+"""Connected components of the whole volume: labels, and masks of selected components.
 
-Each takes two sweeps over what it is given: one that finds the components of every slab and where
-they meet, one that writes. What is labelled is computed twice rather than stored, unless that is
-dearer, and no voxel leaves the slab's worker.
+There are two sweeps over the input: the first finds the components of every slab and their connections, the
+second writes. The input is computed twice instead of stored, unless this is more expensive. Voxels never
+leave their slab's worker.
 """
 
 from __future__ import annotations
@@ -40,26 +40,25 @@ def label(
 ) -> Volume:
     """Label the connected components of a mask.
 
-    Ids are 1, 2, ... in the raster order of the components' first voxels. They are the same however
-    the volume is cut into slabs and tiles.
+    Ids are 1, 2, ... in the raster order of the components' first voxels, independent of slabs and
+    tiles.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
-        are foreground, whatever the dtype.
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels of any dtype
+        are foreground.
     connectivity : {1, 2, 3} or array_like, default: 1
-        Voxels are neighbours if they are at most so many steps along axes apart: 1 are those that
-        share a face, 2 also those that share an edge, 3 also those that share a corner. An array is
-        taken as ``structure``, which is scipy's second parameter.
+        The largest number of steps along axes between neighbours: 1 for voxels that share a face,
+        2 also for an edge, 3 also for a corner. An array is used as ``structure``, which is scipy's
+        second parameter.
     %(neighbours)s
     by_value : bool, default: False
-        Whether neighbours belong together only if they are equal, as in
-        `skimage.measure.label`.
+        Whether neighbours are connected only if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
-        With ``by_value``, the value that is left out; None for none.
+        With ``by_value``, the value to leave unlabelled; None for no such value.
     dtype : dtype, optional
-        Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 voxels and more.
+        Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 or more voxels.
 
     Returns
     -------
@@ -69,9 +68,9 @@ def label(
     Raises
     ------
     ValueError
-        If a parameter is out of its range; when it is computed, before anything is written, if
-        there are more components than ``dtype`` has numbers, or they take more memory than is
-        left. The message says which slabs would do.
+        If a parameter is out of range; on computation, before anything is written, if ``dtype``
+        cannot hold the number of components, or they need more memory than available. The message
+        suggests slabs that would work.
     TypeError
         If ``mask`` is neither a volume nor an array.
 
@@ -82,15 +81,15 @@ def label(
 
     Notes
     -----
-    Equal to `scipy.ndimage.label`, voxel for voxel.
+    The result is identical to `scipy.ndimage.label`.
 
     %(component_sweeps)s
 
     References
     ----------
     L. He, Y. Chao, K. Suzuki, "A run-based two-scan labeling algorithm", IEEE Trans. Image
-    Processing 17 (2008), for the runs of a slab. Slabs exchange the components of the planes that
-    they share, in a tree.
+    Processing 17 (2008), for the runs of a slab. Slabs exchange the components of shared planes in a
+    tree.
 
     Examples
     --------
@@ -123,7 +122,7 @@ def label(
         and not below.completion.by_value
         and np.array_equal(below.completion.structure, element)
     ):
-        # ComponentSurvey that remain of components: number them where they are found.
+        # A survey of selected components: number them in the same survey.
         found = below.barrier.survey
         assert isinstance(found, ComponentSurvey)
         barrier = Barrier.of(replace(found, name="label", dtype=wanted), below.barrier.operands)
@@ -143,23 +142,23 @@ def remove_small_objects(
     min_size: int | str | None = None,
     structure: ArrayLike | None = None,
 ) -> Volume:
-    """Remove components, or labels, of few voxels.
+    """Remove small components or labels.
 
     Parameters
     ----------
     %(mask_or_labels)s
     max_size : int or str, default: 64
-        The largest size that is removed: a number of voxels, or a volume with a unit such as
+        The largest size to remove: a number of voxels, or a volume with a unit such as
         ``"0.001 um^3"``.
     %(connectivity)s
     min_size : int or str, optional
-        Instead of ``max_size``: the smallest size that stays.
+        The smallest size to keep, instead of ``max_size``.
     %(neighbours)s
 
     Returns
     -------
     Volume
-        A volume of the input's dtype, 0 where something was removed.
+        A volume of the input's dtype with 0 in removed objects.
 
     Raises
     ------
@@ -167,12 +166,12 @@ def remove_small_objects(
 
     See Also
     --------
-    remove_small_holes : the same for the background.
+    remove_small_holes : does the same for the background.
     keep_largest : keeps a number of components.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel.
+    The result is identical to scikit-image.
 
     %(component_sweeps)s
 
@@ -203,15 +202,15 @@ def remove_small_holes(
     *,
     structure: ArrayLike | None = None,
 ) -> Volume:
-    """Fill the components of the background that have few voxels.
+    """Fill small components of the background.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0 are
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
         foreground.
     max_size : int or str, default: 64
-        The largest size that is filled: a number of voxels, or a volume with a unit such as
+        The largest size to fill: a number of voxels, or a volume with a unit such as
         ``"0.001 um^3"``.
     %(connectivity)s
     %(neighbours)s
@@ -227,12 +226,12 @@ def remove_small_holes(
     See Also
     --------
     binary_fill_holes : fills holes of any size.
-    remove_small_objects : the same for the foreground.
+    remove_small_objects : does the same for the foreground.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel. A component of the background that touches the border
-    of the volume is filled as others are.
+    The result is identical to scikit-image. Components that touch the border of the volume are
+    filled, too.
 
     %(component_sweeps)s
 
@@ -255,24 +254,24 @@ def remove_small_holes(
 
 @documented_like(remove_small_holes)
 def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
-    """Fill the background that cannot be reached from outside.
+    """Fill the background that is not connected to the outside.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
-        are foreground.
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
+        foreground.
     structure : array_like, optional
-        The neighbours of a voxel of the background: 3 entries along each axis, the same when
-        reflected at its centre; by default those that share a face with it.
+        The neighbours of a background voxel: 3 entries along each axis, symmetric about the centre;
+        by default all that share a face.
 
     See Also
     --------
-    remove_small_holes : fills what is small.
+    remove_small_holes : fills holes up to a size.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel.
+    The result is identical to scipy.
 
     %(component_sweeps)s
 
@@ -288,7 +287,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     """
     mask = as_volume(mask) != 0
     element = _structure(mask, 1, structure, "binary_fill_holes")
-    # The outside is a neighbour only across axes along which anything is.
+    # The outside is a neighbour only along axes of the structure.
     steps = np.argwhere(element) - 1
     open_axes = tuple(a for a in _axes(mask) if steps[:, a].any())
     keep = Keep(touches_border=True)
@@ -307,13 +306,13 @@ def keep_largest(
     ----------
     %(mask_or_labels)s
     k : int, default: 1
-        How many to keep. Among those of equal size the lowest ids stay.
+        The number to keep. Among equal sizes, the lowest ids are kept.
     %(connectivity)s
     %(neighbours)s
 
     See Also
     --------
-    remove_small_objects : keeps all from a size on.
+    remove_small_objects : keeps all from a size.
 
     Notes
     -----
@@ -335,18 +334,18 @@ def keep_largest(
 
 @documented_like(remove_small_objects)
 def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
-    """Remove what touches the border of the volume.
+    """Remove objects that touch the border of the volume.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A mask, or labels. Connected voxels of one value go or stay together.
+        A mask or labels. Connected voxels with the same value are one object.
     buffer_size : int, default: 0
-        How many voxels beside the outermost ones count as the border.
+        Width of the border, in voxels in addition to the outermost ones.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel.
+    The result is identical to scikit-image.
 
     %(component_sweeps)s
 
@@ -368,7 +367,7 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     if buffer_size < 0 or (volume.size and any(buffer_size >= n for n in volume.shape)):
         raise ValueError(
             f"clear_border: buffer_size={buffer_size} for a volume of shape {volume.shape}: "
-            "it is from 0 on and smaller than each extent"
+            "it must be at least 0 and smaller than each extent"
         )
     element = connectivity_structure(3)
     inside = _kept(
@@ -385,26 +384,26 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
 
 @documented_like(remove_small_holes)
 def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None = None) -> Volume:
-    """Grow seeds as far as a mask reaches.
+    """Grow seeds within a mask.
 
     Parameters
     ----------
     seed : Volume or numpy.ndarray
-        Growth begins where it is not 0. Such voxels outside of the mask stay.
+        Nonzero voxels are seeds, which stay even outside of the mask.
     structure : array_like, optional
-        The neighbours that a voxel grows to: 3 entries along each axis, the same when reflected
-        at its centre; by default those that share a face with it.
+        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre; by default
+        all that share a face.
     mask : Volume or numpy.ndarray, optional
-        Growth is allowed where it is not 0; everywhere by default.
+        Seeds grow where it is nonzero; everywhere by default.
 
     See Also
     --------
-    apply_hysteresis_threshold : with seeds and mask from two thresholds.
+    apply_hysteresis_threshold : uses seeds and mask from two thresholds.
     binary_dilation : grows by a number of steps.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel.
+    The result is identical to scipy.
 
     %(component_sweeps)s
 
@@ -426,24 +425,24 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
 
 @documented_like(remove_small_holes)
 def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
-    """Find where an image is above ``low`` and connected to where it is above ``high``.
+    """Select voxels above ``low`` that are connected to voxels above ``high``.
 
     Parameters
     ----------
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened.
     low : number or Scalar
-        The lower threshold. It may be lazy, e.g. of `threshold_otsu`.
+        The lower threshold, which may be lazy, e.g. from `threshold_otsu`.
     high : number or Scalar
         The higher threshold.
 
     See Also
     --------
-    binary_propagation : with seeds and mask of your own.
+    binary_propagation : uses any seeds and mask.
 
     Notes
     -----
-    Equal to scikit-image's, voxel for voxel: voxels are connected that share a face.
+    The result is identical to scikit-image. Voxels that share a face are connected.
 
     %(component_sweeps)s
 
@@ -461,8 +460,8 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     for which, limit in (("low", low), ("high", high)):
         if not isinstance(limit, int | float | np.number | Scalar):
             raise TypeError(f"apply_hysteresis_threshold: {which}={limit!r} is not a number")
-    # As scikit-image: `low` is limited by `high`, which makes it a number of a dtype of its own. Integers are
-    # compared exactly in any dtype, and fastest in the image's.
+    # Like scikit-image, limit `low` by `high`, which gives it a dtype. Integers are compared exactly in any
+    # dtype, and fastest in the image's.
     if not isinstance(low, Scalar) and not (image.dtype.kind in "bui" and par.is_whole(low)):
         low = np.asarray(low)[()]
     lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
@@ -477,7 +476,7 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
 def _kept(
     mask: Volume, name: str, element: np.ndarray, *, seeds: Volume | None = None, **how: Any
 ) -> Volume:
-    """Where the components of a mask are that remain; ``how`` are fields of `ComponentSurvey`."""
+    """Return the mask of the components to keep; ``how`` are fields of `ComponentSurvey`."""
     survey = ComponentSurvey(name, element, **({"border_axes": _axes(mask)} | how))
     operands: tuple[Node, ...] = (mask.node,) if seeds is None else (mask.node, seeds.node)
     space = shared_space(name, mask, *(() if seeds is None else (seeds,)))
@@ -492,12 +491,12 @@ def _relabelled(barrier: Barrier) -> Node:
 
 
 def _axes(volume: Volume) -> tuple[int, ...]:
-    """Return the axes with ends: those that the user sees."""
+    """Return the visible axes, which have ends."""
     return tuple(volume.space.visible)
 
 
 def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> np.ndarray:
-    """Which voxels touch, 3x3x3."""
+    """Return the neighbours of a voxel, 3x3x3."""
     axes = _axes(volume)
     if structure is None:
         if connectivity not in range(1, max(1, len(axes)) + 1):
@@ -521,7 +520,7 @@ def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> 
 
 
 def _least_size(volume: Volume, max_size: Any, min_size: Any, name: str) -> int:
-    """Return the largest size that goes."""
+    """Return the largest size to remove."""
     if min_size is not None and max_size != 64:
         raise TypeError(f"{name}: give max_size= or min_size=, not both")
     size = max_size if min_size is None else min_size

@@ -1,4 +1,4 @@
-"""What scipy and scikit-image do with the voxels of each label: by boxes that are cut out of storage."""
+"""Functions of scipy and scikit-image for the voxels of each label, by boxes that are read from storage."""
 
 from __future__ import annotations
 
@@ -21,43 +21,42 @@ from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
 
-#: What an entry of a list takes, and an object's slices.
+#: Bytes of a list's entry, and of the slices of an object.
 _ENTRY, _SLICES = 8, 400
 
 
 @documented
 def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] | None]:
-    """Find the box of each label, as slices.
+    """Compute the bounding box of each label as slices.
 
     Parameters
     ----------
     %(labels)s
     max_label : int, default: 0
-        The largest label that is looked for; all by default.
+        The largest label to search; all by default.
 
     Returns
     -------
     list of tuple of slice
-        For label 1, 2, ... its box, or None where there is no such label. It is computed now, in this
-        process.
+        The box of labels 1, 2, ..., or None for missing labels. It is computed now, in this process.
 
     Raises
     ------
     ValueError
-        If ``max_label`` is negative, or the list takes more than ``options.max_inmemory``, for there
-        are many labels or large ones.
+        If ``max_label`` is negative, or the list would exceed ``options.max_inmemory``, because
+        there are many labels or large numbers.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype, or ``max_label`` is not an
-        int.
+        If ``labels`` is neither a volume nor an array, or has another dtype, or ``max_label`` is not
+        an int.
 
     See Also
     --------
-    regionprops_table : the same boxes as rows of a lazy table, of any number of labels.
-    for_each_label : a function of each box.
+    regionprops_table : returns boxes as rows of a lazy table, for any number of labels.
+    for_each_label : applies a function to each box.
 
     Notes
     -----
-    One sweep; for labels of `label` it is the second of its two.
+    One sweep; for labels from `label` it reuses the second sweep.
 
     References
     ----------
@@ -74,7 +73,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     except TypeError:
         raise TypeError(f"{name}: max_label={max_label!r} is not an int") from None
     if maximum < 0:
-        raise ValueError(f"{name}: max_label={max_label!r}: 0 is for all labels")
+        raise ValueError(f"{name}: max_label={max_label!r}: give 0 for all labels")
     rows = regionprops_table(labels, properties=["bbox"]).to_pyarrow().to_pydict()
     found = rows.pop("label")
     count = maximum or max(found, default=0)
@@ -83,7 +82,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
         raise ValueError(
             f"{name}: a list of {count:,} entries takes about {format_bytes(nbytes)}, more than "
             f"options.max_inmemory, {format_bytes(options.max_inmemory)}: regionprops_table(labels, "
-            'properties=["bbox"]) has them as rows, or number the labels anew by relabel'
+            'properties=["bbox"]) returns rows, and relabel makes labels smaller'
         )
     result: list[tuple[slice, ...] | None] = [None] * count
     ends = list(rows.values())
@@ -104,25 +103,25 @@ def labeled_comprehension(
     default: Any,
     pass_positions: bool = False,
 ) -> Any:
-    """Apply a function to the voxels of each of some labels.
+    """Apply a function to the voxels of selected labels.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        A stored volume, of whose voxels the function is given.
+        A stored volume, with the voxels for the function.
     labels : Volume or numpy.ndarray
-        Labels as they are stored, of bool or integers from 0 on, of the same shape.
+        Stored labels of the same shape, bool or integers from 0.
     index : int or array_like of int
         The labels, above 0.
     func : callable
-        Takes the voxels of a label, in raster order, and with ``pass_positions`` their linear indices in
-        the volume; gives a number.
+        Takes the voxels of a label in raster order, with ``pass_positions`` also their linear indices
+        in the volume; returns a number.
     out_dtype : dtype
         The dtype of the result.
     default : number
-        The result for a label that there is not.
+        The result for missing labels.
     pass_positions : bool, default: False
-        Whether the function is given positions, too.
+        Whether to pass positions to the function.
 
     Returns
     -------
@@ -132,19 +131,19 @@ def labeled_comprehension(
     Raises
     ------
     ValueError
-        If a volume is computed instead of stored, shapes differ, ``index`` is None or has 0 or negative
-        labels; when a label's box takes more memory than is left.
+        If a volume is computed instead of stored, shapes differ, or ``index`` is None or has labels
+        below 1; if a label's box needs more memory than available.
     TypeError
-        If an input is neither a volume nor an array, or of another dtype.
+        If an input is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    for_each_label : gives a lazy table, on any runner.
-    regionprops_table : sums, means and the like, without a box in memory.
+    for_each_label : returns a lazy table, on any runner.
+    regionprops_table : computes sums, means etc., without a box in memory.
 
     Notes
     -----
-    One sweep finds the boxes; then those of the labels in ``index`` are read.
+    One sweep finds the boxes; then the boxes of ``index`` are read.
 
     References
     ----------
@@ -161,8 +160,8 @@ def labeled_comprehension(
     opened = one_channel(as_volume(volume))
     if index is None or labels is None:
         raise ValueError(
-            f"{name}: without labels or index the function would be given all voxels at once: give "
-            "those labels that count"
+            f"{name}: without labels or index the function would get all voxels at once: give the labels "
+            "to process"
         )
     wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
@@ -189,11 +188,11 @@ def labeled_comprehension(
 
 @dataclass(frozen=True)
 class Comprehension:
-    """scipy's function of voxels, as one of a region."""
+    """Calls scipy's function of voxels for a region."""
 
     function: Callable[..., Any]
     with_positions: bool
-    shape: tuple[int, ...]  #: Of the volume.
+    shape: tuple[int, ...]  #: The shape of the volume.
 
     def __call__(self, region: Region) -> dict[str, Any]:
         voxels = region.images[0][region.mask]
@@ -211,7 +210,7 @@ def with_functions(
     shown: Sequence[str],
     what: str,
 ) -> Table:
-    """Put columns of functions of a region's mask and intensities behind those of a table with boxes."""
+    """Append columns with functions of each region's mask and intensities to a table with boxes."""
     extra = Extra(tuple(functions), intensity is not None, what)
     made = for_each_label(
         labels,
@@ -226,7 +225,7 @@ def with_functions(
 
 
 class Extra:
-    """scikit-image's ``extra_properties``: each is a function of a mask, or of a mask and intensities."""
+    """scikit-image's ``extra_properties``: functions of a mask, or of a mask and intensities."""
 
     def __init__(
         self, functions: tuple[Callable[..., Any], ...], with_intensity: bool, what: str
@@ -236,26 +235,26 @@ class Extra:
         self.takes = []
         for name, function in zip(self.names, functions, strict=True):
             if not callable(function):
-                raise TypeError(f"{what}: extra_properties: {function!r} is no function")
+                raise TypeError(f"{what}: extra_properties: {function!r} is not a function")
             self.takes.append(len(inspect.signature(function).parameters))
             if self.takes[-1] not in (1, 2):
                 raise TypeError(
-                    f"{what}: extra_properties: {name} takes {self.takes[-1]} parameters; it takes a "
-                    "region's mask, or that and its intensities"
+                    f"{what}: extra_properties: {name} takes {self.takes[-1]} parameters; it must take a "
+                    "region's mask, or its mask and intensities"
                 )
             if self.takes[-1] == 2 and not with_intensity:
                 raise ValueError(f"{what}: extra_properties: {name} needs intensity=")
 
     def __call__(self, region: Region) -> dict[str, Any]:
         given: list[Any] = [region.mask]
-        for image in region.images:  # channels last, as scikit-image has them
+        for image in region.images:  # channels last, as in scikit-image
             given.append(np.moveaxis(image, 0, -1) if image.ndim > region.mask.ndim else image)
         found = {}
         for name, function, takes in zip(self.names, self.functions, self.takes, strict=True):
             value = function(*given[:takes])
             if np.ndim(value):
                 raise ValueError(
-                    f"{name} gives an array of {np.shape(value)}: a column has one number each"
+                    f"{name} returned an array of {np.shape(value)}; it must return a number"
                 )
             found[name] = value
         return found

@@ -1,4 +1,4 @@
-"""Instances found tile by tile, and segmentations that were made in blocks, put together."""
+"""Instance segmentation tile by tile, and stitching of segmentations in blocks."""
 
 from __future__ import annotations
 
@@ -41,58 +41,60 @@ def map_instances(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Find objects tile by tile by a function of your own, and make one of what tiles have of one object.
+    """Segment objects tile by tile with your own function, and stitch the results.
 
-    For functions that give labels, such as Cellpose, StarDist, micro-SAM or a watershed. Tiles are of a
-    grid of the volume, whatever the slabs, and overlap.
+    Use it for functions that return labels, such as Cellpose, StarDist, micro-SAM or a watershed.
+    Overlapping tiles form a grid over the volume that is independent of slabs.
 
     Parameters
     ----------
     %(volume)s
     function : callable
-        Takes the voxels of a tile, an array of the volume's axes (c first if there are channels), and
-        returns its labels: integers of the tile's shape without c, 0 for background. It must give the
-        same labels whenever it is given the same voxels. It is called from several threads, and
-        computes nothing with this package.
+        Takes the voxels of a tile, an array with the volume's axes (c first if there are channels),
+        and returns labels: integers of the tile's shape without c, 0 for background. It must return
+        the same labels for the same voxels. Several threads call it; it must not compute with this
+        package.
     tile : int or sequence of int
-        Voxels of a tile along each axis. The last tiles are cut off at the volume's end.
+        Extent of a tile in voxels. The last tiles are clipped at the volume's end.
     overlap : int or sequence of int
-        Voxels that neighbouring tiles share, up to half a tile: what is as large as the largest object
-        leaves none in pieces.
+        Voxels shared by adjacent tiles, up to half a tile. If it is at least the size of the largest
+        object, no object is cut in all tiles.
     %(stitching)s
     voxel_bytes : int, default: 24
-        Memory that the function takes for each voxel of a tile beside its input, for the plan.
+        Memory that the function needs for each voxel of a tile in addition to its input, for the plan.
     %(name_and_version)s
 
     Returns
     -------
     Volume
-        Labels 1, 2, ... in the raster order of the objects' first voxels. Its `Volume.num_labels` is the lazy
-        number of objects.
+        Labels 1, 2, ... in the raster order of the objects' first voxels. Its `Volume.num_labels` is
+        the lazy number of objects.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range; when it is computed, if the function gives no labels of a
-        tile, or its objects take more memory than is left.
+        If a parameter is out of range; on computation, if the function does not return labels, or
+        the objects need more memory than available.
     TypeError
-        If ``volume`` is neither a volume nor an array, or ``function`` not callable.
+        If ``volume`` is neither a volume nor an array, or ``function`` is not callable.
 
     See Also
     --------
-    stitch : segmentations that were made in blocks elsewhere.
-    predict : networks that give voxels, not labels.
-    map_overlap : functions of voxels and what is around them.
+    stitch : stitches existing segmentations in blocks.
+    predict : runs networks that return voxels instead of labels.
+    map_overlap : runs functions of voxels and their neighbourhoods.
 
     Notes
     -----
-    The first half of an overlap is the lower tile's, the rest the upper one's: a voxel gets what its own
-    tile has there. An object that a tile has in voxels of others alone joins others and leaves none itself.
-    Labels are joined across faces of tiles; across edges and corners through the tiles between.
+    The first half of an overlap belongs to the lower tile, the rest to the upper one; each voxel gets
+    the label in its tile. An object of a tile that lies only in voxels of other tiles can join other
+    objects, but has no voxels of its own. Labels are joined across faces of tiles; across edges and
+    corners, they are joined through the tiles between.
 
-    Two sweeps. A slab runs the function on all tiles that reach into it; what tiles own is stored for the
-    second sweep, so that it runs once for each tile and slab. Slabs whose extents are multiples of
-    ``tile - overlap`` run it least. Tiles are merged in a tree, as slabs are for `label`.
+    Two sweeps. A slab runs the function on all tiles that intersect it. The voxels of tiles are stored
+    for the second sweep, so the function runs once for each tile and slab. Slabs with extents that
+    are multiples of ``tile - overlap`` need the fewest calls. Tiles are merged in a tree, like the
+    slabs of `label`.
 
     References
     ----------
@@ -125,7 +127,7 @@ def map_instances(
     )
     called = name or str(getattr(function, "__name__", type(function).__name__))
     stage = Tiles(
-        f"{what} {called}", np.dtype(np.uint32), shape, tiling.beside, tiling, function, axes,
+        f"{what} {called}", np.dtype(np.uint32), shape, tiling.tiled_shape, tiling, function, axes,
         v.space.has_channels, identity(name, version), voxel_bytes,
     )  # fmt: skip
     found = StageNode.of(stage, v.nodes)
@@ -141,38 +143,39 @@ def stitch(
     *,
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """Put a segmentation together that was made in overlapping blocks, each with labels of its own.
+    """Stitch a segmentation from overlapping blocks with independent labels.
 
     Parameters
     ----------
     blocks : nested sequence of Volume or numpy.ndarray
-        Labels of the blocks, as they lie along the volume's axes: a list along the first axis of lists
-        along the second, and so on. All are of one shape but for the last along each axis, which may be
-        smaller. A label may stand for one object in one block, and for another in the next.
+        Labels of the blocks, nested like the volume's axes: a list along the first axis of lists
+        along the second, and so on. All have one shape, except the last along each axis, which may
+        be smaller. A label in one block is independent of the same label in another.
     overlap : int or sequence of int
-        Voxels that neighbouring blocks share, up to half a block.
+        Voxels shared by adjacent blocks, up to half a block.
     %(stitching)s
 
     Returns
     -------
     Volume
-        Labels 1, 2, ... in the raster order of the objects' first voxels; it lies where the first block does.
+        Labels 1, 2, ... in the raster order of the objects' first voxels, with the origin of the
+        first block.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or the blocks do not fit together.
+        If a parameter is out of range, or the blocks do not fit together.
     TypeError
-        If a block is no volume of integers.
+        If a block is not a volume of integers.
 
     See Also
     --------
-    map_instances : runs a function block by block, and stitches what it finds.
+    map_instances : runs a function block by block, and stitches the results.
 
     Notes
     -----
-    The rule is that of `map_instances`, the memory too. Two sweeps. `concatenate` puts the blocks side
-    by side, so that this is for up to some hundred of them.
+    Two sweeps, with the rule and the memory of `map_instances`. `concatenate` joins the blocks first,
+    so use it for up to a few hundred blocks.
 
     References
     ----------
@@ -189,7 +192,7 @@ def stitch(
     first: Any = blocks
     while isinstance(first, list | tuple):
         if not first:
-            raise ValueError(f"{what}: there is no block; give one or more")
+            raise ValueError(f"{what}: give at least one block")
         first = first[0]
     like = one_channel(as_volume(first))
     check_labels(like.dtype, what)
@@ -205,7 +208,7 @@ def stitch(
         if any(m != n for m in e[:-1]) or (len(e) > 1 and not o < e[-1] <= n):
             raise ValueError(
                 f"{what}: blocks of {e} voxels along {'zyx'[a]} do not fit together: all must have {n}, as "
-                f"the first, but for the last one, which may have {o + 1} or more"
+                f"the first, except the last one, which may have {o + 1} or more"
             )
     tiling = _tiling(triple(shape), triple(sizes), triple(shared), what)
     labels = _put_together(joined.node, tiling, stitch, threshold, dtype, what)
@@ -213,14 +216,14 @@ def stitch(
 
 
 def _joined(blocks: Any, depth: int, like: Volume, what: str) -> tuple[Volume, list[list[int]]]:
-    """Put blocks side by side; also the extents of those along each axis."""
+    """Join blocks without overlap; also return the extents of blocks along each axis."""
     if not isinstance(blocks, list | tuple):
         block = one_channel(as_volume(blocks))
         check_labels(block.dtype, what)
         if depth != len(block.space.axes) or block.axes != like.axes:
             raise ValueError(
                 f"{what}: a block with the axes {' '.join(block.axes)} in lists of depth {depth}; lists must "
-                "be nested as deep as blocks have axes, and all have the same ones"
+                "be nested as deep as blocks have axes, and all must have the same axes"
             )
         return block, [[n] for n in block.grid_shape]
     axes = like.space.visible
@@ -236,8 +239,8 @@ def _joined(blocks: Any, depth: int, like: Volume, what: str) -> tuple[Volume, l
     for e in extents[1:]:
         if any(e[a] != extents[0][a] for a in range(3) if a != axis):
             raise ValueError(
-                f"{what}: blocks beside each other along {'zyx'[axis]} differ along another axis: "
-                f"{extents[0]} and {e}; blocks must lie on a grid"
+                f"{what}: adjacent blocks along {'zyx'[axis]} differ along another axis: "
+                f"{extents[0]} and {e}; blocks must form a grid"
             )
     own = [list(e) for e in extents[0]]
     own[axis] = [n for e in extents for n in e[axis]]
@@ -256,7 +259,7 @@ def _tiling(shape: Triple, tile: Triple, overlap: Triple, what: str) -> Tiling:
                 "there"
             )
     if 0 in shape:
-        tile = shape  # nothing is run on nothing
+        tile = shape  # the function is not called for an empty volume
     tile = triple([max(1, min(t, n)) for t, n in zip(tile, shape, strict=True)])
     overlap = triple([o if t < n else 0 for o, t, n in zip(overlap, tile, shape, strict=True)])
     return Tiling(shape, tile, overlap)
@@ -265,7 +268,7 @@ def _tiling(shape: Triple, tile: Triple, overlap: Triple, what: str) -> Tiling:
 def _put_together(
     found: Node, tiling: Tiling, rule: str, threshold: float, dtype: Any, what: str
 ) -> Node:
-    """Return the node of labels of all tiles, of what was found in tiles that lie side by side."""
+    """Return the node of stitched labels from the labels of all tiles without overlap."""
     if rule not in RULES:
         raise ValueError(f"{what}: stitch={rule!r}; offered are {', '.join(map(repr, RULES))}")
     if not par.is_number(threshold) or not 0 < threshold <= 1:
@@ -286,15 +289,15 @@ def _put_together(
 
 
 def _chosen(found: Node, tiling: Tiling, what: str, parity: Triple | None) -> Node:
-    """Of tiles side by side: what those that own it have of each voxel, or those of a parity."""
+    """Select the labels of each voxel's own tile, or of the tiles with a parity."""
     if not math.prod(tiling.shape):
         return found
     along: list[Along] = []
     for k, axis in enumerate(tiling.axes):
         if parity is None or k not in tiling.doubled:
-            along.append(Owned(axis.beside, axis=axis))
+            along.append(Owned(axis.tiled_extent, axis=axis))
         else:
-            along.append(Covered(axis.beside, axis=axis, odd=parity[k]))
+            along.append(Covered(axis.tiled_extent, axis=axis, odd=parity[k]))
     z, y, x = along
-    stage = Axes(f"{what} tiles", found.dtype, tiling.beside, tiling.shape, (z, y, x), 0)
+    stage = Axes(f"{what} tiles", found.dtype, tiling.tiled_shape, tiling.shape, (z, y, x), 0)
     return StageNode.of(stage, (found,))

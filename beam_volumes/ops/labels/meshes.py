@@ -1,4 +1,4 @@
-"""Surfaces of objects as triangles, a file for each."""
+"""Surfaces of objects as triangles, one file each."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ FORMATS = ("ply", "obj", "precomputed")
 def meshes(
     labels: Volume, folder: Any, *, format: str = "ply", step: int = 1, simplify: float = 0.0
 ) -> Table:
-    r"""Write the surface of each object as a mesh of triangles.
+    r"""Write the surface of each object as a triangle mesh.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels as they are stored, of bool or integers from 0 on, of three axes; 0 is background.
+        Stored labels of three axes, bool or integers from 0; 0 is background.
     folder : str or os.PathLike
-        A folder or bucket that gets a file for each label, e.g. ``7.ply``. Files that are there
-        already are replaced when the table is computed.
+        A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
+        computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"
         ``"precomputed"`` is Neuroglancer's legacy format, with coordinates in nanometers if the
         volume has a unit.
     step : int, default: 1
-        Voxels between vertices: 2 gives a quarter of the triangles. Objects too small for that
-        have all.
+        Voxels between vertices: 2 gives a quarter of the triangles. Objects that are too small for
+        this use all voxels.
     simplify : float, default: 0.0
-        The share of triangles that are taken away where the surface is flattest, below 1: 0.9 leaves
-        about a tenth. It needs fast-simplification.
+        The fraction of triangles to remove where the surface is flattest, below 1: 0.9 keeps about a
+        tenth. It needs fast-simplification.
 
     Returns
     -------
     Table
-        A lazy table: ``label``, its ``vertices`` and ``faces``, and the ``surface_area`` in voxel
-        sizes. The files are written when it is computed.
+        A lazy table: ``label``, numbers of ``vertices`` and ``faces``, and the ``surface_area`` from
+        the voxel size. Computing it writes the files.
 
     Raises
     ------
     ValueError
         If scikit-image is not installed (with ``simplify`` fast-simplification, too), a parameter
-        is none of those above, the labels are computed instead of stored, or have not three axes;
-        when it is computed, if an object's box takes more memory than is left.
+        is invalid, the labels are computed instead of stored, or do not have three axes; on
+        computation, if an object's box needs more memory than available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype.
+        If ``labels`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    for_each_label : other functions of each object.
+    for_each_label : applies other functions to each object.
 
     Notes
     -----
-    One sweep finds the objects' boxes; then each is read by itself. Vertices are in the unit of the
-    voxel size, x before y before z, and lie where the volume's origin says. Surfaces are closed,
-    also at the edges of the volume. A worker has one object's box at a time, and some 50 bytes for
-    each of its voxels. A simplified surface is closed still, but where it is thin it may touch
-    itself; it depends on the version of fast-simplification.
+    One sweep finds the objects' boxes; then each box is read. Vertices are x, y, z positions in the
+    unit of the voxel size, including the volume's origin. Surfaces are closed, also at the edges of
+    the volume. A worker holds one object's box at a time, and about 50 bytes for each of its voxels.
+    Simplified surfaces are closed, too, but thin parts may touch themselves; they depend on the
+    version of fast-simplification.
 
     References
     ----------
@@ -92,11 +92,11 @@ def meshes(
     if format not in FORMATS:
         raise ValueError(f"{name}: format={format!r}; there are {', '.join(FORMATS)}")
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 1:
-        raise ValueError(f"{name}: step={step!r}; it is a whole number from 1 on")
+        raise ValueError(f"{name}: step={step!r}; give a whole number of at least 1")
     if isinstance(simplify, bool) or not isinstance(simplify, int | float | np.number):
         raise ValueError(f"{name}: simplify={simplify!r}; give a number from 0 to below 1")
     if not 0 <= simplify < 1:
-        raise ValueError(f"{name}: simplify={simplify!r}; it is from 0 to below 1")
+        raise ValueError(f"{name}: simplify={simplify!r}; give a number from 0 to below 1")
     labels = one_channel(labels)
     if len(labels.space.axes) != 3:
         raise ValueError(
@@ -113,7 +113,7 @@ def meshes(
 
 @dataclass(frozen=True)
 class _Writer:
-    """Writes the mesh of an object, and tells how large it is."""
+    """Writes the mesh of an object, and returns its size."""
 
     folder: str
     format: str
@@ -126,7 +126,7 @@ class _Writer:
 
         corners, faces = _surface(region.mask, self.step)
         size = np.array(region.voxel_size)
-        corners = corners * size  # what is flat is so in these
+        corners = corners * size  # flat parts are flat in these units
         if self.simplify:
             corners, faces = _simplified(corners, faces, self.simplify)
         at = corners + region.start * size + self.origin
@@ -146,11 +146,11 @@ class _Writer:
 
 
 def _surface(mask: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners of a closed surface, in voxels from the box's first, and its triangles."""
+    """Return the vertices of a closed surface, in voxels from the box's origin, and its triangles."""
     from skimage.measure import marching_cubes
 
     sampled = mask[::step, ::step, ::step]
-    if max(mask.shape) < step or not sampled.any():  # too small to be seen in such steps
+    if max(mask.shape) < step or not sampled.any():  # too small for this step
         sampled, step = mask, 1
     padded = np.pad(sampled, 1).astype(np.uint8)
     corners, faces, *_ = marching_cubes(padded, 0.5, allow_degenerate=False)
@@ -160,7 +160,7 @@ def _surface(mask: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
 def _simplified(
     corners: np.ndarray, faces: np.ndarray, share: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Take away a share of the triangles, of no fewer than a tetrahedron's."""
+    """Remove a fraction of the triangles, down to a tetrahedron."""
     from fast_simplification import simplify
 
     share = min(share, max(0.0, 1 - 4 / len(faces)))

@@ -1,4 +1,4 @@
-"""A function of each object: its voxels are cut out of storage, and what it gives are rows of a table."""
+"""User functions of each object: its voxels are read from storage, and the results are rows of a table."""
 
 from __future__ import annotations
 
@@ -28,37 +28,26 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import digest, identity
 
-#: Ranges of z that objects are shared out by: those of one are taken one after the other.
+#: Ranges of z for distributing objects; objects of a range are processed one after the other.
 _RANGES = 256
-#: Bytes for each byte that is read: a function makes arrays of its own.
+#: Assumed memory for each byte that is read, for arrays of the function.
 _COPIES = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """An object, cut out of its volume.
-
-    Attributes
-    ----------
-    label : int
-    mask : ndarray of bool
-        Where the object is, in its box; of two axes if the volume has two.
-    labels : ndarray
-        All labels in the box.
-    images : tuple of ndarray
-        The volumes in the box; those with channels have the axis c first.
-    start : tuple of int
-        Where the box begins in the volume.
-    voxel_size : tuple of float
-        Per axis of the mask; 1 if the volume has none.
-    unit : str or None
-    """
+    """An object, cut out of its volume."""
 
     label: int
+    #: bool. The voxels of the object in its box; of two axes if the volume has two.
     mask: np.ndarray
+    #: All labels in the box.
     labels: np.ndarray
+    #: The volumes in the box; with channels they have the axis c first.
     images: tuple[np.ndarray, ...]
+    #: Position of the box in the volume.
     start: tuple[int, ...]
+    #: Per axis of the mask; 1 if the volume has none.
     voxel_size: tuple[float, ...]
     unit: str | None
 
@@ -74,27 +63,26 @@ def for_each_label(
     name: str | None = None,
     version: Any = None,
 ) -> Table:
-    """Apply a function to each object of a label volume.
+    """Apply your own function to each object of a label volume.
 
-    For what no table of measurements has: skeletons, meshes, shapes, files of one object each.
+    Use it for results that no table of measurements has: skeletons, meshes, shapes, files.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels as they are stored, of bool or integers from 0 on; 0 is background.
+        Stored labels, bool or integers from 0; 0 is background.
     function : callable
-        Takes a ``Region``: its ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size`` and
-        ``unit``. Returns a dict with a number for each column, or None to leave the object out. It
+        Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
+        and ``unit``. Returns a dict with a number for each column, or None to skip the object. It
         may write a file, and may be called again for an object if a worker fails.
     columns : mapping
-        The names of the numbers that it returns, and their dtypes: ``{"length": "f8"}``.
+        Names of the returned numbers, and their dtypes: ``{"length": "f8"}``.
     volumes : sequence of Volume, default: ()
-        Stored volumes of the same shape, of which it is given the same box.
+        Stored volumes of the same shape, cut out with the same box.
     pad : int or sequence of int, default: 0
-        How many voxels the box is larger on each side, as far as the volume goes.
+        Voxels to add to the box on each side, within the volume.
     name : str, optional
-        Says that the function is the same one whenever it has this name and ``version``, so that a
-        run can be resumed by another process.
+        With ``version``, identifies the function, so another process can resume a run.
     version : object, optional
         Change it when the function changes.
 
@@ -106,21 +94,21 @@ def for_each_label(
     Raises
     ------
     ValueError
-        If labels or volumes are computed instead of stored, shapes differ, a column has no numeric
-        dtype; when it is computed, if the function returns other columns, or an object's box takes more
-        memory than is left.
+        If labels or volumes are computed instead of stored, shapes differ, or a column does not have
+        a numeric dtype; on computation, if the function returns other columns, or an object's box
+        needs more memory than available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype.
+        If ``labels`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    regionprops_table : measurements that need no box in memory.
+    regionprops_table : measures without a box in memory.
 
     Notes
     -----
-    One sweep finds the boxes; then each is read by itself, in parallel on any runner. A worker has
-    the box of one object at a time: its labels, mask and volumes, and what the function makes of
-    them. Objects are shared out by where they begin along z.
+    One sweep finds the boxes; then each box is read, in parallel on any runner. A worker holds the
+    box of one object at a time: its labels, mask and volumes, and arrays of the function. Objects
+    are distributed by the start of their boxes along z.
 
     References
     ----------
@@ -142,8 +130,8 @@ def for_each_label(
     for v in (labels, *opened):
         if not all(isinstance(n, SourceNode) for n in v.nodes):
             raise ValueError(
-                f"{what}: boxes are cut out of what is stored, and {v!r} is computed; write it with "
-                ".to(path) first, and open that"
+                f"{what}: boxes are read from storage, and {v!r} is computed; write it with .to(path) first, "
+                "and open the result"
             )
         if v.space.times:
             raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
@@ -183,7 +171,7 @@ def _dtypes(columns: Mapping[str, Any], what: str) -> tuple[tuple[str, str], ...
             dtype = np.dtype(object)
         if dtype.kind not in "biuf" or column == "label":
             raise ValueError(
-                f"{what}: columns[{column!r}]={given!r}; each column is of numbers, and none is called label"
+                f"{what}: columns[{column!r}]={given!r}; give a numeric dtype, and a name other than label"
             )
         found.append((str(column), dtype.str))
     return tuple(found)
@@ -191,19 +179,19 @@ def _dtypes(columns: Mapping[str, Any], what: str) -> tuple[tuple[str, str], ...
 
 @dataclass(frozen=True, eq=False)
 class EachLabel(TableStep):
-    """The rows that a function gives of each object, of the table of their boxes."""
+    """The rows that a function returns for each object, from the table of boxes."""
 
     function: Callable[[Region], Mapping[str, Any] | None]
-    names: tuple[tuple[str, str], ...]  #: Its columns and their dtypes.
+    names: tuple[tuple[str, str], ...]  #: The columns of the function and their dtypes.
     labels: Source
-    images: tuple[tuple[Source, ...], ...]  #: For each volume its channels.
-    channels: tuple[bool, ...]  #: Whether each has an axis of them.
+    images: tuple[tuple[Source, ...], ...]  #: The channels of each volume.
+    channels: tuple[bool, ...]  #: Whether each volume has a channel axis.
     pad: tuple[int, int, int]
-    space: Space  #: Of the labels.
-    identity: str  #: By what the function is known again.
-    #: Columns of the input that the result has, too, and their dtypes.
+    space: Space  #: The space of the labels.
+    identity: str  #: Identifies the function.
+    #: Columns of the input to copy to the result, and their dtypes.
     carried: tuple[tuple[str, str], ...] = ()
-    only: tuple[int, ...] | None = None  #: The labels that count; all by default.
+    only: tuple[int, ...] | None = None  #: The labels to process; all by default.
 
     entries = ("shards",)
 
@@ -237,7 +225,7 @@ class EachLabel(TableStep):
         return digest("EachLabel", self.identity, self.labels.token(), images, *how)
 
     def boxes(self, rows: Columns) -> np.ndarray:
-        """Where the objects of some rows begin and end: n x 2 x 3."""
+        """Return the boxes of the objects of some rows: n x 2 x 3."""
         ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)
         found = np.zeros((len(ends), 2, 3), np.int64)
         found[:, 1] = 1
@@ -252,7 +240,7 @@ class EachLabel(TableStep):
         return Box((z0, y0, x0), (z1, y1, x1))
 
     def of(self, label: int, box: Box, limit_bytes: int | None) -> tuple[Any, ...] | None:
-        """Call the function for an object; gives its row, in the order of the columns."""
+        """Call the function for an object; return its row, in the order of the columns."""
         sources = [self.labels, *(s for group in self.images for s in group)]
         voxels = int(np.prod(box.shape))
         nbytes = _COPIES * voxels * (1 + sum(s.dtype.itemsize for s in sources))
@@ -260,7 +248,7 @@ class EachLabel(TableStep):
             raise ValueError(
                 f"{self.name}: the box of label {label} from {box.start} to {box.stop} takes about "
                 f"{format_bytes(nbytes)}, and {format_bytes(limit_bytes)} are left: give more memory, or "
-                "leave large objects out by remove_small_objects and relabel"
+                "remove large objects with remove_small_objects and relabel"
             )
         visible = self.space.visible
         drop = tuple(i for i in range(3) if i not in visible)
@@ -288,9 +276,9 @@ class EachLabel(TableStep):
             return None
         wanted = [column for column, _ in self.names]
         if not isinstance(given, Mapping) or set(given) != set(wanted):
-            told = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+            returned = sorted(given) if isinstance(given, Mapping) else type(given).__name__
             raise ValueError(
-                f"{self.name}: the function returned {told} for label {label}; it must return a dict of "
+                f"{self.name}: the function returned {returned} for label {label}; it must return a dict of "
                 f"{', '.join(wanted)}, or None"
             )
         return (label, *(given[column] for column in wanted))
@@ -298,7 +286,7 @@ class EachLabel(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class _Share(Round):
-    """Under a shard of boxes: the objects to the range of z that they begin in."""
+    """For a shard of boxes: distributes objects by the start of their boxes along z."""
 
     of: EachLabel
 
@@ -319,7 +307,7 @@ class _Share(Round):
             some = order[a:b]
             own = np.asarray(rows["label"])[some], boxes[some], [c[some] for c in carried]
             yield "each", (number,), (key, *own)
-        if key == (0,):  # a table has one shard at least, and every range has to tell
+        if key == (0,):  # a table has at least one shard, and every range has to send a message
             for number in range(ranges):
                 nothing = np.empty(0, np.uint64), np.empty((0, 2, 3), int), [c[:0] for c in carried]
                 yield "each", (number,), ((-1,), *nothing)
@@ -327,7 +315,7 @@ class _Share(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Each(Round):
-    """Under a range of z: of each object that begins there its row, to the table as if it were a slab."""
+    """For a range of z: the row of each object that starts there, sent to the table like a slab's rows."""
 
     of: EachLabel
     table: Round

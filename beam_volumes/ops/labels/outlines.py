@@ -19,56 +19,57 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import Surveyor
 
-#: Pixels for each corner of what room is reserved for.
+#: Pixels per corner, for reserved memory.
 _PIXELS_PER_CORNER = 200
-#: Bytes of a corner while slabs' rows are merged.
+#: Bytes of a corner while slabs are merged.
 _ROW_BYTES = 16
 
 
 @documented
 def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
-    """Find the outlines of the regions of a label image.
+    """Compute the outlines of the regions of a label image.
 
-    Written as GeoJSON, they are polygons that QuPath, GeoPandas and shapely read.
+    As GeoJSON, they are polygons that QuPath, GeoPandas and shapely can read.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels of two axes, y and x, of bool or integers from 0 on; 0 is background.
+        Labels of two axes, y and x, bool or integers from 0; 0 is background.
     like : Volume, optional
-        A volume in whose pixels places are told, such as the finest level of the slide that the labels
-        are of. By default they are told in pixels of the labels.
+        A volume that defines the pixels of coordinates, such as the finest level of the slide. By
+        default coordinates are in pixels of the labels.
 
     Returns
     -------
     Table
-        A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``. Places
-        are of corners of pixels: the first pixel reaches from 0 to 1. ``corner`` says how the outline
-        turns: 4 if it goes on to the right, else to the left, plus 2 if it goes on down, else up, plus 1 if
-        the pixel between is the label's. ``table.to("regions.geojson")`` writes a polygon for each label,
-        or several where its pixels are not connected by sides, with their holes.
+        A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``.
+        Coordinates are of corners of pixels: the first pixel extends from 0 to 1. ``corner``
+        describes the turn: 4 if the outline continues to the right, else to the left, plus 2 if it
+        continues down, else up, plus 1 if the pixel between belongs to the label.
+        ``table.to("regions.geojson")`` writes polygons with holes, one for each label, or several if
+        its pixels are not connected by sides.
 
     Raises
     ------
     ValueError
-        If the labels have other axes, or ``like`` has not both of them; when it is computed, if a label is
-        negative, or corners take more memory than is left.
+        If the labels have other axes, or ``like`` lacks one of them; on computation, if a label is
+        negative, or corners need more memory than available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype.
+        If ``labels`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    regionprops_table : measurements of the same regions.
-    meshes : surfaces of objects of three axes.
+    regionprops_table : measures the same regions.
+    meshes : computes surfaces of objects in 3-D.
 
     Notes
     -----
-    One sweep; for labels of `label` it is the second of its two. The corners are the same however the
-    image is cut. Memory grows with the corners of a slab, and, while GeoJSON is written, with those of the
-    largest label, some 200 bytes each.
+    One sweep; for labels from `label` it reuses the second sweep. Corners are independent of slabs.
+    Memory grows with the corners of a slab and, while GeoJSON is written, with the corners of the
+    largest label, about 200 bytes each.
 
-    Polygons are valid as GeoJSON and OGC have it: they do not cross or touch themselves along lines, and
-    pixels of a label that touch at a corner alone are polygons of their own.
+    Polygons are valid by GeoJSON and OGC rules: they neither cross nor touch themselves along lines.
+    Pixels of a label that share only a corner are separate polygons.
 
     References
     ----------
@@ -86,23 +87,23 @@ def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
     labels = one_channel(labels)
     if labels.axes != ("y", "x"):
         raise ValueError(
-            f"{name}: labels of axes {' '.join(labels.axes)}; outlines are of an image of y and x: "
+            f"{name}: labels of axes {' '.join(labels.axes)}; outlines need an image of y and x: "
             "choose a slice, as in labels[0]"
         )
     if labels.dtype.kind not in "bui":
-        raise TypeError(f"{name}: labels are of bool or integers, and these are {labels.dtype}")
+        raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
     place: tuple[Any, tuple[float, float]] = (None, (0.0, 0.0))
     if like is not None:
         other = first_channel(as_volume(like))
         sized = labels.voxel_size is not None or other.voxel_size is not None
-        # Without sizes, what has one shape is taken to lie in one place.
+        # Without voxel sizes, volumes of one shape are assumed to have the same position.
         if sized or other.grid_shape != labels.grid_shape:
             place = _place(labels.space, other.space, name)
     return Table(Barrier.of(OutlineSurvey(name, *place), labels.nodes))
 
 
 def _place(own: Space, other: Space, name: str) -> tuple[Any, tuple[float, float]]:
-    """By what corners of pixels are multiplied to be those of another space, and what is added."""
+    """Return the scale and the offset from corners of pixels to another space."""
     if not {"y", "x"} <= set(other.axes):
         raise ValueError(f"{name}: like has the axes {' '.join(other.axes)}; y and x are needed")
     if own.voxel_size is None or other.voxel_size is None:
@@ -116,11 +117,11 @@ def _place(own: Space, other: Space, name: str) -> tuple[Any, tuple[float, float
     unit = 1.0 if own.unit == other.unit else float(units[0]) / float(units[1])  # type: ignore[arg-type]
     scale, offset = [], []
     for axis in (1, 2):
-        size, its = own.voxel_size[axis], other.voxel_size[axis]
-        first, its_first = own.origin[axis] - size / 2, other.origin[axis] - its / 2
-        # Pixels are whole in pixels, up to what voxel sizes are rounded by.
-        scale.append(_whole(size * unit / its))
-        offset.append(_whole((first * unit - its_first) / its))
+        size, other_size = own.voxel_size[axis], other.voxel_size[axis]
+        first, other_first = own.origin[axis] - size / 2, other.origin[axis] - other_size / 2
+        # Ratios of pixels are integers, up to the rounding of voxel sizes.
+        scale.append(_whole(size * unit / other_size))
+        offset.append(_whole((first * unit - other_first) / other_size))
     if scale == [1.0, 1.0] and offset == [0.0, 0.0]:
         return None, (0.0, 0.0)
     return tuple(scale), (offset[0], offset[1])
@@ -135,7 +136,7 @@ def _whole(number: float) -> float:
 class OutlineSurvey(TableSurvey):
     """The corners of labels' outlines."""
 
-    #: `scale`, `offset`: Of `beam_volumes.across.rounds.outlines.CornerRows`.
+    #: `scale`, `offset`: for `beam_volumes.across.rounds.outlines.CornerRows`.
     scale: tuple[float, float] | None
     offset: tuple[float, float]
 
@@ -157,7 +158,7 @@ class OutlineSurvey(TableSurvey):
 
 
 class _Corners(RowSurveyor):
-    """Those of one slab."""
+    """The corners of one slab."""
 
     def __init__(self, survey: OutlineSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.box, self.shape = grid.box(index), grid.shape
@@ -168,7 +169,7 @@ class _Corners(RowSurveyor):
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         (plane,) = arrays[0]
         if plane.dtype.kind == "i" and plane.size and plane.min() < 0:
-            raise ValueError(f"outlines: a label is {plane.min()}; labels are from 0 on")
+            raise ValueError(f"outlines: a label is {plane.min()}; labels must be at least 0")
 
         def strip(a: int, b: int) -> Any:
             return rows.corners(self.table, plane, self.box.start, self.shape, (a, b))

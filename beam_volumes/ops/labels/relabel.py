@@ -1,4 +1,4 @@
-"""New values for the labels of a volume, and labels filtered by value."""
+"""Relabelling by a mapping, and selection of labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from beam_volumes.ops.labels.surveys.mappings import ParquetMapping, check_label
 from beam_volumes.ops.parameters.building import stage_of
 from beam_volumes.storage.places.extent import Extent
 
-#: Rows of a mapping that is kept in memory by every worker.
+#: Maximum rows of a mapping that every worker keeps in memory.
 IN_MEMORY = 1_000_000
 
 
@@ -44,21 +44,21 @@ def relabel(
     dtype: DTypeLike | None = None,
     columns: tuple[str, str] | None = None,
 ) -> Volume:
-    """Give every label the value that a mapping has for it.
+    """Replace labels by the values of a mapping.
 
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on.
+        Labels, bool or integers from 0.
     mapping : dict, pair of array_like, table, Table or path
-        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a
-        lazy table as `cut` makes, or a Parquet file or a folder of such files. Integers are kept
-        exactly, up to uint64; values that are not whole need a ``dtype`` of floats.
+        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a lazy
+        table such as from `cut`, or a Parquet file or folder of such files. Integers are kept
+        exactly, up to uint64; fractional values need a float ``dtype``.
     missing : {"error", "keep"} or number, default: "error"
-        Labels that the mapping lacks are an error when the result is computed, keep their
-        number, or become this number. 0 stays 0 where it is not mapped.
+        Labels that the mapping lacks raise an error on computation, keep their number, or become
+        this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
-        Dtype of the result; that of the mapping's values by default.
+        Dtype of the result; the dtype of the mapping's values by default.
     columns : pair of str, optional
         For a table, the columns of labels and of new values; the first two by default.
 
@@ -70,22 +70,22 @@ def relabel(
     Raises
     ------
     ValueError
-        If values do not fit ``dtype``, or the table has not those columns; when it is computed,
-        if a label is missing. The message names it.
+        If ``dtype`` cannot hold the values, or the table lacks the columns; on computation, if a
+        label is missing. The message names it.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype, or the mapping is
-        of another type.
+        If ``labels`` is neither a volume nor an array, or has another dtype, or the mapping has
+        another type.
 
     See Also
     --------
-    regionprops_table : measures regions, to choose values by.
-    cut : makes lazy tables of labels and segments.
+    regionprops_table : measures regions, to select values.
+    cut : returns lazy tables of labels and segments.
 
     Notes
     -----
-    One sweep. A mapping in files of more than a million rows is looked up by key, in one sweep
-    more: no worker holds all of it. A lazy table is looked up so too; if it rests on volumes, they
-    have the labels' shape, and are seen in the first of the two sweeps.
+    One sweep. A mapping in files with more than a million rows is looked up by key, in one more
+    sweep: no worker holds all of it. The same is true of lazy tables. If a lazy table depends on
+    volumes, they must have the labels' shape, and are processed in the first of the two sweeps.
 
     References
     ----------
@@ -120,7 +120,7 @@ def relabel(
 def by_key(
     labels: Volume, mapping: Mapping, *, missing: Any = "error", dtype: Any = None
 ) -> Volume:
-    """`relabel` with a mapping of any size: each slab's labels are looked up where the mapping is."""
+    """Apply `relabel` with a mapping of any size, by looking up each slab's labels in the mapping's parts."""
     each = voxels_per_label(labels.node)
     survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype, voxels_per_label=each)
     return _looked_up(labels, survey, survey.dtype)
@@ -134,7 +134,7 @@ def by_table(
     missing: Any = "error",
     dtype: DTypeLike | None = None,
 ) -> Volume:
-    """`relabel` with a table that is computed in the same run."""
+    """Apply `relabel` with a table that is computed in the same run."""
     name = "relabel"
     check_labels(labels.dtype, name)
     have = mapping.columns
@@ -151,14 +151,14 @@ def by_table(
     buckets = max(1, math.prod(labels.node.shape) // VOXELS // BUCKET)
     step = TableLookup(name, (chosen[0], chosen[1]), have[chosen[1]], to, missing, buckets)
     each = voxels_per_label(labels.node)
-    seen = Chain((TallySurvey(name, (), 1, voxels_per_label=each),), ((labels.node,),))
-    barrier = then(step, [seen, mapping], name)
+    tallies = Chain((TallySurvey(name, (), 1, voxels_per_label=each),), ((labels.node,),))
+    barrier = then(step, [tallies, mapping], name)
     made = AcrossNode.of(barrier, LookupCompletion(name, to, each), (labels.node,))
     return labels.derive(made)
 
 
 def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:
-    """Return the labels that stay by their size over the whole volume, 0 for the others."""
+    """Return the labels selected by their size over the whole volume, 0 for others."""
     axes = labels.space.visible
     each = voxels_per_label(labels.node)
     survey = FilterSurvey.of(labels.dtype, keep, k_largest, axes, name=name, voxels_per_label=each)
@@ -179,7 +179,7 @@ def _whole(mapping: ParquetMapping) -> Any:
 
 
 def _columns(table: Any, columns: tuple[str, str] | None) -> Any:
-    """Two columns of a pyarrow or pandas table."""
+    """Return two columns of a pyarrow or pandas table."""
     names = list(table.column_names if hasattr(table, "column_names") else table.columns)
     chosen = list(columns or names[:2])
     if len(chosen) != 2 or not set(chosen) <= set(names):

@@ -1,4 +1,4 @@
-"""How two segmentations agree: the voxels that labels share, and scores of them."""
+"""Agreement of two segmentations: contingency tables and scores."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ from beam_volumes.ops.morphology.footprints import ball, cross
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
-#: The largest ball that boundaries are dilated by: beyond, distances cost less.
+#: The largest ball for dilating boundaries; beyond, distances are cheaper.
 LARGEST_BALL = 16
 
 
 @documented
 def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> Table:
-    """Count the voxels that each label of one volume shares with each label of another.
+    """Count the voxels that each pair of labels of two volumes shares.
 
     Parameters
     ----------
     a, b : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on, of one shape. 0 is a label as others are.
+        Labels of one shape, bool or integers from 0. 0 is a label like others.
     ignore_labels : iterable of int, default: ()
-        Labels of ``a`` whose voxels do not count.
+        Labels of ``a`` to ignore with their voxels.
 
     Returns
     -------
     Table
-        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64): a row
-        for each pair that shares voxels, sorted.
+        A lazy table with columns ``label_a``, ``label_b`` (uint64) and ``count`` (int64): a sorted
+        row for each pair that shares voxels.
 
     Raises
     ------
     ValueError
-        If shapes differ; when it is computed, if a label is negative, or the pairs take more
-        memory than is left.
+        If shapes differ; on computation, if a label is negative, or the pairs need more memory than
+        available.
     TypeError
-        If ``a`` or ``b`` is neither a volume nor an array, or of another dtype.
+        If ``a`` or ``b`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    variation_of_information : a score of it.
-    adapted_rand_error : another one.
-    segment_iou : which labels overlap best.
+    variation_of_information : a score from this table.
+    adapted_rand_error : another score.
+    segment_iou : finds the best overlap for each label.
 
     Notes
     -----
-    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, several times while
-    they are merged. The whole table is never in one place.
+    One sweep. Memory grows with the pairs of one slab, about 24 bytes each, and several times that
+    while they are merged. No worker holds the whole table.
 
     References
     ----------
@@ -87,7 +87,7 @@ def _contingency(a: Any, b: Any, ignore_labels: Iterable[int], name: str) -> Tab
 def _two(
     a: Any, b: Any, ignore_labels: Iterable[int], name: str
 ) -> tuple[Volume, Volume, tuple[int, ...]]:
-    """Two volumes of labels of one shape, and the labels that do not count, in order."""
+    """Check two label volumes of one shape; also return the ignored labels, in order."""
     a, b = one_channel(as_volume(a)), one_channel(as_volume(b))
     for v in (a, b):
         check_labels(v.dtype, name)
@@ -100,7 +100,9 @@ def _two(
     ignored = tuple(ignore_labels)
     for label in ignored:
         if not isinstance(label, int | np.integer) or not 0 <= label < 1 << 64:
-            raise ValueError(f"{name}: ignore_labels has {label!r}: labels are integers from 0 on")
+            raise ValueError(
+                f"{name}: ignore_labels has {label!r}; labels are integers of at least 0"
+            )
     return a, b, tuple(sorted(map(int, ignored)))
 
 
@@ -118,43 +120,43 @@ def _scores(a: Any, b: Any, ignore_labels: Iterable[int], alpha: float, name: st
 def variation_of_information(
     truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = ()
 ) -> tuple[Scalar, Scalar]:
-    """Compare two segmentations by the entropy that either leaves of the other.
+    """Compare two segmentations by their conditional entropies.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on, of one shape. 0 is a label as others are.
+        Labels of one shape, bool or integers from 0. 0 is a label like others.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` whose voxels do not count, e.g. ``[0]``.
+        Labels of ``truth`` to ignore with their voxels, e.g. ``[0]``.
 
     Returns
     -------
     split, merge : Scalar
-        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false
-        splits, and that of ``truth`` given ``test``, which grows with false merges. NaN where no
-        voxel counts.
+        Lazy numbers in bits: the entropy of ``test`` given ``truth``, which grows with false splits,
+        and the entropy of ``truth`` given ``test``, which grows with false merges. NaN if no voxel
+        counts.
 
     Raises
     ------
     ValueError
-        If shapes differ; when they are computed, if a label is negative, or the pairs of labels
-        take more memory than is left.
+        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
+        memory than available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or of another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    adapted_rand_error : another score, of the same sweep.
-    contingency : what it is computed of.
+    adapted_rand_error : another score, from the same sweep.
+    contingency : the underlying table.
 
     Notes
     -----
-    One sweep, and one for all scores that are computed together. Voxels are counted exactly, and
-    each score is summed and rounded once: it is the same to the bit however the volume is cut.
+    One sweep, and one for all scores that are computed together. Counts of voxels are exact, and each
+    score is rounded once, so its bits are independent of slabs.
 
     References
     ----------
-    `skimage.metrics.variation_of_information`, which gives the two as an array.
+    `skimage.metrics.variation_of_information`, which returns both as an array.
 
     Examples
     --------
@@ -171,39 +173,39 @@ def variation_of_information(
 def adapted_rand_error(
     truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,), alpha: float = 0.5
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Compare two segmentations by pairs of voxels that lie in one segment.
+    """Compare two segmentations by pairs of voxels in one segment.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on, of one shape.
+        Labels of one shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` whose voxels do not count.
+        Labels of ``truth`` to ignore with their voxels.
     alpha : float, default: 0.5
         The weight of precision, from 0 to 1.
 
     Returns
     -------
     error, precision, recall : Scalar
-        Lazy numbers: 1 minus the F-score, and what it is of. NaN where no pair of voxels counts.
+        Lazy numbers: 1 minus the F-score, and its components. NaN if no pair of voxels counts.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``alpha`` is out of its range; when they are computed, if a label is
-        negative, or the pairs of labels take more memory than is left.
+        If shapes differ or ``alpha`` is out of range; on computation, if a label is negative, or the
+        pairs of labels need more memory than available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or of another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
     variation_of_information : another score.
-    contingency : what it is computed of.
+    contingency : the underlying table.
 
     Notes
     -----
-    One sweep. Pairs of voxels are counted exactly, in integers of any size. Precision and recall
-    are those of scikit-image, which divides by the pairs of ``truth`` for the first.
+    One sweep. Counts of pairs of voxels are exact integers of any size. Precision and recall are
+    defined as in scikit-image, which divides by the pairs of ``truth`` for precision.
 
     References
     ----------
@@ -234,34 +236,34 @@ def boundary_scores(
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on, of one shape. 0 is a label as others are.
+        Labels of one shape, bool or integers from 0. 0 is a label like others.
     tolerance : float, default: 0
-        How far apart, in voxels, boundaries of the two may be to be the same.
+        The largest distance, in voxels, at which boundaries match.
     ignore_labels : iterable of int, default: ()
-        Labels of ``truth`` whose voxels do not count.
+        Labels of ``truth`` to ignore with their voxels.
 
     Returns
     -------
     precision, recall : Scalar
-        Lazy numbers: of the boundary voxels of ``test``, the share that is near one of ``truth``;
-        and of those of ``truth``, the share that is near one of ``test``. NaN where there are none.
+        Lazy numbers: the fraction of boundary voxels of ``test`` near one of ``truth``, and the
+        fraction of boundary voxels of ``truth`` near one of ``test``. NaN if there are none.
 
     Raises
     ------
     ValueError
         If shapes differ, or ``tolerance`` is negative or not a number.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or of another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    variation_of_information, adapted_rand_error : scores of segments.
+    variation_of_information, adapted_rand_error : compare segments.
 
     Notes
     -----
-    A boundary voxel has a voxel of another label across a face, as in scikit-image with
-    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Voxels
-    are counted exactly, and each score is rounded once.
+    A boundary voxel shares a face with a voxel of another label, as in scikit-image with
+    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Counts of
+    voxels are exact, and each score is rounded once.
 
     References
     ----------
@@ -279,13 +281,13 @@ def boundary_scores(
     name = "boundary_scores"
     truth, test, ignored = _two(truth, test, ignore_labels, name)
     if not par.is_number(tolerance) or not 0 <= tolerance < math.inf:
-        raise ValueError(f"{name}: tolerance={tolerance!r}: give a number from 0 on")
+        raise ValueError(f"{name}: tolerance={tolerance!r}: give a number of at least 0")
     found = [_boundaries(v) for v in (truth, test)]
     near = found
     if tolerance > LARGEST_BALL:
         reach = min(float(tolerance), float(sum(truth.shape)))
-        apart = [distance_transform_edt(~b, squared=True) for b in found]
-        near = [d <= reach**2 * (1 + 1e-12) for d in apart]  # as `ball` rounds
+        distances = [distance_transform_edt(~b, squared=True) for b in found]
+        near = [d <= reach**2 * (1 + 1e-12) for d in distances]  # rounded as in `ball`
     elif tolerance >= 1:
         near = [binary_dilation(b, ball(tolerance, len(b.space.axes))) for b in found]
     counted = None
@@ -304,7 +306,7 @@ def boundary_scores(
 
 
 def _boundaries(labels: Volume) -> Volume:
-    """Whether a voxel has one of another label across a face."""
+    """Return whether a voxel shares a face with another label."""
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
     around = cross(1, len(labels.space.axes))
@@ -313,35 +315,35 @@ def _boundaries(labels: Volume) -> Volume:
 
 @documented
 def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,)) -> Table:
-    """Find for each segment of one volume the segment of another that it overlaps best.
+    """Find the best overlapping segment of another volume for each segment.
 
     Parameters
     ----------
     truth, test : Volume or numpy.ndarray
-        Labels, of bool or integers from 0 on, of one shape.
+        Labels of one shape, bool or integers from 0.
     ignore_labels : iterable of int, default: (0,)
-        Labels of ``truth`` whose voxels do not count. The background of ``test``, 0, is nobody's
+        Labels of ``truth`` to ignore with their voxels. The background of ``test``, 0, is never the
         best.
 
     Returns
     -------
     Table
         A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
-        and ``iou``, intersection over union. The smallest of equally good labels is taken;
-        without any it is 0, and so is the rest.
+        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels, and
+        ``iou``, intersection over union. The smallest of equally good labels is selected; without
+        overlap, all are 0.
 
     Raises
     ------
     ValueError
-        If shapes differ; when it is computed, if a label is negative, or the pairs of labels take
-        more memory than is left.
+        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
+        memory than available.
     TypeError
-        If ``truth`` or ``test`` is neither a volume nor an array, or of another dtype.
+        If ``truth`` or ``test`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    contingency : what it is computed of.
+    contingency : the underlying table.
 
     Notes
     -----
@@ -349,7 +351,7 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
 
     References
     ----------
-    `skimage.metrics.contingency_table`, whose rows it chooses from.
+    `skimage.metrics.contingency_table`, from which it selects rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tables that are there already, in memory or in Parquet files, as operands."""
+"""Existing tables as operands, in memory or in Parquet files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from beam_volumes.storage.inputs.arrays import exact_array, refuse_masked
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import digest
 
-#: Rows of a table in memory that go on together.
+#: Rows per part of a table in memory.
 _ROWS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayTable(StoredTable):
-    """Columns in memory, sent along with a plan."""
+    """Columns in memory, sent with a plan."""
 
     columns: tuple[np.ndarray, ...]
-    what: str  #: The parameter that it was given for.
+    what: str  #: The parameter's name.
 
     @property
     def operand(self) -> str:
@@ -53,7 +53,7 @@ class ArrayTable(StoredTable):
 
 @dataclass(frozen=True, eq=False)
 class ParquetColumns(StoredTable):
-    """Columns of numbers in Parquet files, in a part for each row group."""
+    """Columns of numbers in Parquet files, with a part for each row group."""
 
     table: ParquetTable
 
@@ -88,12 +88,10 @@ class ParquetColumns(StoredTable):
 def as_table(
     given: Any, needed: Sequence[str], name: str, what: str, whole: Sequence[str] = ()
 ) -> Table:
-    """Return a lazy table that has some columns, made of another table or Parquet files if need be.
+    """Return a lazy table with the needed columns, from a table, columns or Parquet files.
 
-    The columns in ``whole`` are of integers: labels and counts.
-
-    Raises ValueError, TypeError: It is none of these, or lacks columns, or some are not of numbers or
-    integers.
+    Columns in ``whole`` must have integers: labels and counts. ValueError or TypeError if it is something
+    else, or columns are missing or have other dtypes.
     """
     table = _table(given, needed, name, what)
     stored = getattr(table.barrier.survey, "table", None)
@@ -101,14 +99,14 @@ def as_table(
         dtype = table.columns[column]
         if dtype.kind not in "ui":
             raise TypeError(
-                f"{name}: column {column} of {what} is of {dtype}: labels and counts are integers; convert "
-                "it first"
+                f"{name}: column {column} of {what} is of {dtype}, but labels and counts are integers; "
+                "convert it first"
             )
-        if isinstance(stored, ArrayTable):  # of other tables the values are known later
+        if isinstance(stored, ArrayTable):  # the values of other tables are checked later
             values = stored.columns[list(needed).index(column)]
             if len(values) and values.min() < 0:
                 raise ValueError(
-                    f"{name}: column {column} of {what} has {values.min()}: it holds none below 0"
+                    f"{name}: column {column} of {what} has {values.min()}: it must be at least 0"
                 )
     return table
 
@@ -136,9 +134,9 @@ def _table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
 
 
 def column_values(column: Any, what: str) -> np.ndarray:
-    """Return a column of a table in memory as an array; a row without a value is an error."""
+    """Return a column of a table in memory as an array; an error if a value is missing."""
     refuse_masked(column)
-    empty = getattr(column, "null_count", 0)  # of pyarrow a number, of polars a method
+    empty = getattr(column, "null_count", 0)  # a number in pyarrow, a method in polars
     if empty() if callable(empty) else empty:
         raise ValueError(f"{what} has rows without a value")
     if hasattr(column, "to_numpy"):

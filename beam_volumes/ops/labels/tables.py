@@ -1,4 +1,4 @@
-"""Tables of label volumes: what each region measures, and which regions touch."""
+"""Tables of label volumes: measurements of regions, and touching pairs."""
 
 from __future__ import annotations
 
@@ -36,54 +36,53 @@ def regionprops_table(
     ----------
     %(labels)s
     intensity : Volume or numpy.ndarray, optional
-        Intensities for the properties that need them, of the shape of the labels. With several
-        channels each has columns of its own, which end with its name, or else its number, as
+        Intensities for the properties that need them, with the shape of the labels. Each of several
+        channels has its own columns, with its name or else its number at the end, as
         ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
-        Names of the properties, or one, scikit-image's: ``num_pixels``, ``area``, ``bbox``,
-        ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
-        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (of two axes); with
+        Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
+        ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
+        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (for two axes); with
         ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
-        ``intensity_std`` and ``centroid_weighted``. Besides there are ``principal_axes``,
-        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all that
-        are possible.
+        ``intensity_std`` and ``centroid_weighted``. Additional properties are ``principal_axes``,
+        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all possible
+        ones.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities are an error when the table is computed, or they are left
-        out.
+        Whether NaN and infinite intensities raise an error on computation, or are ignored.
     extra_properties : sequence or mapping of callable, default: ()
-        Functions of a region's mask in its box, or of that and its intensities, as of scikit-image.
-        Each gives a number, for a column of its name, of float64 or of the dtype that a mapping
-        gives. Labels and intensities must be stored then.
+        Functions of a region's mask in its box, or of its mask and intensities, as in scikit-image.
+        Each one returns a number for a column with its name, in float64 or in the dtype from a
+        mapping. They need stored labels and intensities.
 
     Returns
     -------
     Table
-        A lazy table, sorted by its column ``label``. Properties of several numbers have columns
+        A lazy table, sorted by its column ``label``. Properties with several numbers have columns
         ``bbox-0``, ``bbox-1`` and so on.
 
     Raises
     ------
     ValueError
-        If a property is not known or needs ``intensity``, or shapes differ; when it is
-        computed, if an intensity is NaN or infinite and ``nan="raise"``, or the regions take
-        more memory than is left.
+        If a property is unknown or needs ``intensity``, or shapes differ; on computation, if an
+        intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than
+        available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype.
+        If ``labels`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    region_adjacency : which regions touch.
-    Table.at : looks up labels, as the ``index`` of `scipy.ndimage`'s measurements does.
+    region_adjacency : finds touching regions.
+    Table.at : looks up labels, like ``index`` of the measurements in `scipy.ndimage`.
 
     Notes
     -----
-    One sweep; for labels of `label` it is the second of its two. Sums are exact, so that the table
-    is the same to the bit however the volume is cut. Lengths of axes come from LAPACK, and may
-    differ in the last bits between machines.
+    One sweep; for labels from `label` it reuses the second sweep. Sums are exact, so the bits of the
+    table are independent of slabs. Lengths of axes come from LAPACK, and may differ in the last bits
+    between machines.
 
-    Memory grows with the labels of one slab, about 300 to 550 bytes each. The whole table is never
-    in one place.
+    Memory grows with the labels of one slab, about 300 to 550 bytes each. No worker holds the whole
+    table.
 
     References
     ----------
@@ -137,60 +136,57 @@ def region_adjacency(
     range: tuple[float, float] | None = None,
     nan: str = "raise",
 ) -> Table:
-    """Find which regions touch, along how many faces, and what lies between them.
+    """Find touching regions, with the number of their faces and the values between them.
 
     Parameters
     ----------
     %(labels)s
     intensity : Volume or numpy.ndarray, optional
-        A boundary volume, e.g. probabilities of membranes, of the shape of the labels.
+        A boundary volume, e.g. probabilities of membranes, with the shape of the labels.
     affinities : Volume or numpy.ndarray, optional
-        Instead of ``intensity`` three channels (of a volume of three axes, axis c before them): of
-        each voxel how much it belongs together with the one before it along z, y and x. Numbers
-        of at most 32 bits.
+        Three channels instead of ``intensity`` (a volume of three axes, with axis c before them): the
+        affinity of each voxel with the previous one along z, y and x. Numbers of at most 32 bits.
     value : {"max", "mean"}, default: "max"
-        The value of a face of ``intensity``: the larger one of the two voxels beside it, or their mean.
+        The value of a face from ``intensity``: the maximum or the mean of its two voxels.
     bins : int, default: 0
-        Number of bins of a histogram of the values of each pair; 0 for none.
+        Number of bins for a histogram of the values of each pair; 0 for none.
     range : pair of float, optional
-        The ends of the histogram, which it needs; by default those of the bytes, (0, 256), for
-        affinities of uint8.
+        The range of the histogram, which is required; by default (0, 256) for affinities of uint8.
     nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities and affinities are an error when the table is computed, or they are left
-        out.
+        Whether NaN and infinite intensities and affinities raise an error on computation, or are
+        ignored.
 
     Returns
     -------
     Table
-        A lazy table with a row for each pair of labels that share a face, ``label_a`` the
-        smaller one and ``label_b``, sorted. Columns ``faces-0``, ... count the faces across
-        each axis of the labels, in their order; with ``intensity`` there are ``boundary_mean``,
-        ``boundary_min``, ``boundary_max``, and ``boundary_histogram-0``, ... if asked for. With
-        ``affinities`` there are ``affinity_count``, ``affinity_sum`` (exact; of integers alone),
-        ``affinity_mean``, ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
+        A lazy table with a sorted row for each pair of labels that share a face; ``label_a`` is
+        smaller than ``label_b``. Columns ``faces-0``, ... count the faces across each axis of the
+        labels, in order. With ``intensity`` there are ``boundary_mean``, ``boundary_min``,
+        ``boundary_max``, and with ``bins`` ``boundary_histogram-0``, ... With ``affinities`` there
+        are ``affinity_count``, ``affinity_sum`` (exact, only for integers), ``affinity_mean``,
+        ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
 
     Raises
     ------
     ValueError
-        If shapes differ or a parameter is out of its range; when it is computed, if an
-        intensity is NaN or infinite and ``nan="raise"``, or the pairs take more memory than is
-        left.
+        If shapes differ or a parameter is out of range; on computation, if an intensity is NaN or
+        infinite and ``nan="raise"``, or the pairs need more memory than available.
     TypeError
-        If ``labels`` is neither a volume nor an array, or of another dtype.
+        If ``labels`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
     regionprops_table : measures each region.
-    agglomerate : merges regions by such a table.
+    agglomerate : merges regions with this table.
 
     Notes
     -----
-    One sweep; for labels of `label` it is the second of its two. Memory grows with the pairs of one
+    One sweep; for labels from `label` it reuses the second sweep. Memory grows with the pairs of one
     slab.
 
     References
     ----------
-    `skimage.graph.RAG` and `skimage.graph.rag_boundary` have such graphs for arrays in memory.
+    `skimage.graph.RAG` and `skimage.graph.rag_boundary` are such graphs for arrays in memory.
 
     Examples
     --------
@@ -223,14 +219,14 @@ def region_adjacency(
 
 
 def extremes_of_labels(labels: Volume, intensity: Volume, *ends: str) -> Table:
-    """Return a table of ``intensity_min`` or ``intensity_max``; infinite intensities count, NaN does not."""
+    """Return a table of ``intensity_min`` or ``intensity_max``, with infinite intensities and without NaN."""
     barrier = regionprops_table(labels, intensity, ends).barrier
     survey = replace(cast(RegionSurvey, barrier.survey), nan=EXTREMES)
     return Table(Barrier.of(survey, barrier.operands))
 
 
 def check_affinities(affinities: Volume, name: str) -> None:
-    """Refuse what is not three channels of numbers."""
+    """Refuse volumes other than three channels of numbers."""
     if not affinities.space.has_channels or len(affinities.nodes) != 3:
         raise ValueError(
             f"{name}: affinities of shape {affinities.shape} ({' '.join(affinities.axes)}) need the axis c "

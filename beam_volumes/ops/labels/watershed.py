@@ -1,4 +1,4 @@
-"""Basins of heights or affinities: the minimum spanning forest of voxels under a total order."""
+"""Basins of heights or affinities: the minimum spanning forest of voxels by a total order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 
 _BYTE = np.dtype(np.uint8)
-#: Basins of a network's affinities, as they are, had 14 voxels.
+#: Expected voxels per basin for affinities of a network; 14 were measured without smoothing.
 _BASIN_OF_AFFINITIES = 16
 
 
@@ -44,59 +44,60 @@ def watershed(
     *,
     connectivity: int = 1,
 ) -> Volume:
-    """Divide a volume into the basins that water would gather in.
+    """Divide a volume into watershed basins.
 
     Parameters
     ----------
     height : Volume or numpy.ndarray
-        Heights, e.g. probabilities of membranes; they may be infinite. No NaN, except where ``mask``
-        leaves it out.
+        Heights, e.g. probabilities of membranes; they may be infinite. NaN is only allowed outside
+        of ``mask``.
     markers : Volume or numpy.ndarray, optional
-        Labels from which the basins grow, 0 elsewhere; they may be negative. Without it there is a basin
-        for each minimum.
+        Labels from which basins grow, 0 elsewhere; they may be negative. Without markers, there is a
+        basin for each minimum.
     mask : Volume or numpy.ndarray, optional
-        Voxels that are divided, where it is not 0; the result is 0 elsewhere.
+        The nonzero voxels are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
-        Voxels are neighbours that share a face; no other value is possible.
+        Voxels that share a face are neighbours; other values are not possible.
 
     Returns
     -------
     Volume
-        Without markers labels 1, 2, ... in the raster order of the basins' first voxels, uint32 (uint64
-        for volumes of 2**32 voxels and more). With markers their labels, of their dtype; 0 where no
-        marker is connected.
+        Without markers, labels 1, 2, ... in the raster order of the basins' first voxels, uint32
+        (uint64 for volumes of 2**32 or more voxels). With markers, their labels in their dtype, and
+        0 where no marker is connected.
 
     Raises
     ------
     ValueError
-        If shapes differ or ``connectivity`` is not 1; when it is computed, if a height is NaN, or
-        the basins take more memory than is left.
+        If shapes differ or ``connectivity`` is not 1; on computation, if a height is NaN, or the
+        basins need more memory than available.
     TypeError
-        If an input is neither a volume nor an array, or of another dtype; with markers, if heights
+        If an input is neither a volume nor an array, or has another dtype; with markers, if heights
         are integers of 64 bits.
 
     See Also
     --------
-    watershed_affinities : of affinities between voxels.
+    watershed_affinities : uses affinities between voxels.
     agglomerate : merges basins.
 
     Notes
     -----
-    Each voxel follows its lowest neighbour, if that is not higher; of equally low ones the first of those
-    before it along z, y, x and after it along x, y, z. The voxels that come to one end are a basin.
-    This is the order of edges by height and then by linear index. A flat part may be divided, by
-    that order and not by distance: smooth such heights, or give markers.
+    Each voxel follows its lowest neighbour, unless this is higher. Among equal neighbours, those
+    before it come first, along z, y, x, then those after it, along x, y, z. All voxels with the same
+    end are a basin. This is the order of edges by height, then by linear index. A flat part is
+    divided by this order, not by distance: smooth such heights, or use markers.
 
-    With markers, a voxel of a marker follows nothing, and basins without a marker join the one
-    across their lowest pass until all have one. The height of a pass is that of the higher one of two
-    neighbours; among passes of one height the order is that of labels in `agglomerate`.
+    With markers, voxels of a marker follow nothing. Basins without a marker join the basin across
+    their lowest pass, until all have one. The height of a pass is the higher of two neighbours; equal
+    passes are ordered by labels as in `agglomerate`.
 
-    There is one result, however the volume is cut. It is not that of `skimage.segmentation.watershed`,
-    which floods from a queue: without equal heights the two may differ where floods meet alone.
+    The result is unique and independent of slabs. It differs from
+    `skimage.segmentation.watershed`, which floods from a queue: without equal heights, both may only
+    differ where floods meet.
 
-    Two sweeps for the basins, three with markers. Basins are merged as
-    components of `label` are. With markers all basins meet in one worker, of about 100 bytes each;
-    one without room for them refuses them.
+    Two sweeps for the basins, three with markers. Basins are merged like components of `label`. With
+    markers, one worker holds all basins, about 100 bytes each; a worker without enough memory refuses
+    them.
 
     References
     ----------
@@ -116,7 +117,7 @@ def watershed(
     height = one_channel(as_volume(height))
     if connectivity != 1 or isinstance(connectivity, bool):
         raise ValueError(
-            f"{name}: connectivity={connectivity!r}: basins are connected across faces alone, which is 1"
+            f"{name}: connectivity={connectivity!r}: only connectivity=1, across faces, is offered"
         )
     if height.dtype.kind not in "buif" or height.dtype.itemsize > 8:
         raise TypeError(
@@ -173,49 +174,49 @@ def watershed_affinities(
     *,
     min_size: int | None = None,
 ) -> Volume:
-    """Divide a volume into basins of the affinities between its voxels.
+    """Divide a volume into basins by the affinities between its voxels.
 
     Parameters
     ----------
     affinities : Volume or numpy.ndarray
-        Three channels (axis c before z, y, x): of each voxel how much it belongs together with the
-        one before it along z, y and x. Numbers of at most 32 bits; NaN is no affinity.
+        Three channels (axis c before z, y, x): the affinity of each voxel with the previous one along
+        z, y and x. Numbers of at most 32 bits; NaN is no affinity.
     low : float
-        Voxels of an affinity below that are not joined. A voxel without any other becomes 0.
+        Voxels with a lower affinity are not joined. A voxel without another affinity becomes 0.
     high : float, optional
-        Voxels of at least that affinity are joined in any case.
+        Voxels with at least this affinity are always joined.
     min_size : int, optional
-        Basins of fewer voxels join a neighbour, pairs of the largest affinity first, as long as one
-        of the two is smaller than that.
+        Basins with fewer voxels join a neighbour, in the order of affinities, highest first, as long
+        as one of both is smaller than this.
 
     Returns
     -------
     Volume
-        Labels, uint32 (uint64 for volumes of 2**32 voxels and more): 1, 2, ... in the raster order of
-        the basins' first voxels; with ``min_size`` those that remain, each the largest of what it
-        is of.
+        Labels, uint32 (uint64 for volumes of 2**32 or more voxels): 1, 2, ... in the raster order of
+        the basins' first voxels; with ``min_size`` only some of them, each the largest in its merged
+        basin.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or there are not three channels; when it is computed,
-        if the basins take more memory than is left.
+        If a parameter is out of range, or there are not three channels; on computation, if the basins
+        need more memory than available.
     TypeError
-        If ``affinities`` is neither a volume nor an array, or of another dtype.
+        If ``affinities`` is neither a volume nor an array, or has another dtype.
 
     See Also
     --------
-    watershed : of heights.
+    watershed : uses heights.
     region_adjacency, agglomerate : merge basins by all affinities between them.
 
     Notes
     -----
-    Each voxel follows its edge of the largest affinity; of equal ones the first by the upper voxel
-    in raster order, then by axis. The voxels that come to one end are a basin. There is one result,
-    however the volume is cut: the forest is that of a total order.
+    Each voxel follows its edge with the largest affinity; among equal ones the first by the upper
+    voxel in raster order, then by axis. All voxels with the same end are a basin. The result is
+    unique and independent of slabs: it is the forest of a total order.
 
-    Two sweeps for the basins, three with ``min_size``. Basins are merged as components of `label`
-    are; with ``min_size`` they are then merged in the tree of `agglomerate`.
+    Two sweeps for the basins, three with ``min_size``. Basins are merged like components of `label`;
+    with ``min_size`` they are then merged in the tree of `agglomerate`.
 
     References
     ----------
@@ -265,14 +266,14 @@ def basins_of(
 ) -> Node:
     """Return the node of the basins of heights; by default every voxel is free.
 
-    ``remedy`` is what the caller can do about NaN, in addition to replacing it.
+    ``remedy`` is a remedy for NaN, in addition to replacing it.
     """
     if roles is None:
         roles = ((heights == heights) | True).astype(np.uint8)
     way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, remedy)
     choices = StageNode.of(way, (heights.node, roles.node))
-    beside = () if marked is None else (_as_integers(marked).node,)
-    return _basins(name, StageNode.of(Codes(f"{name} links", _BYTE), (choices, *beside)))
+    marker_nodes = () if marked is None else (_as_integers(marked).node,)
+    return _basins(name, StageNode.of(Codes(f"{name} links", _BYTE), (choices, *marker_nodes)))
 
 
 def _as_integers(volume: Volume) -> Volume:
@@ -280,7 +281,7 @@ def _as_integers(volume: Volume) -> Volume:
 
 
 def _basins(name: str, codes: Node, voxels: int = VOXELS_PER_LABEL) -> Node:
-    """Return the node of labels of components whose edges codes tell, which may well have so many voxels."""
+    """Return the node of labels of components with codes; ``voxels`` are expected per component."""
     dtype = np.dtype(np.uint32 if math.prod(codes.shape) < 1 << 32 else np.uint64)
     barrier = Barrier.of(EdgeSurvey.of(name, dtype), (codes,))
     return AcrossNode.of(barrier, RelabelEdges.of(name, dtype, voxels), (codes,))

@@ -1,1 +1,1 @@
-"""Surveys and stages of labels: what a slab finds out, and what it does with the answers."""
+"""Surveys and stages of labels: summaries of slabs, and how slabs use the answers."""

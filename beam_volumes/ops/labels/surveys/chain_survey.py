@@ -1,4 +1,4 @@
-"""Surveys whose merge goes on from table to table: tables that rest on tables, in one sweep."""
+"""Surveys with table steps: tables from other tables, in the merge of one sweep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
 
 @dataclass(frozen=True, eq=False)
 class StoredSurvey(Survey):
-    """A table that is there already: nothing is to be seen of slabs."""
+    """An existing table, which needs nothing from slabs."""
 
     table: StoredTable
 
@@ -64,12 +64,12 @@ class _Nothing(Surveyor):
 
 @dataclass(frozen=True, eq=False)
 class ChainSurvey(Survey):
-    """Several surveys of one sweep, and what table steps make of their rows."""
+    """Several surveys of one sweep, and table steps that process their rows."""
 
-    sources: tuple[Survey, ...]  #: None of which takes lazy numbers.
-    operands: tuple[tuple[int, ...], ...]  #: For each, which of the barrier's operands it is fed.
-    steps: tuple[TableStep, ...]  #: In order; rows, numbers and answers are those of the last.
-    #: For each, as `beam_volumes.across.rounds.chains.chained` counts them.
+    sources: tuple[Survey, ...]  #: They take no lazy numbers.
+    operands: tuple[tuple[int, ...], ...]  #: The barrier's operands for each source.
+    steps: tuple[TableStep, ...]  #: In order; the last one yields rows, numbers and answers.
+    #: The inputs of each step, numbered as in `beam_volumes.across.rounds.chains.chained`.
     inputs: tuple[tuple[int, ...], ...]
 
     @cached_property
@@ -104,7 +104,7 @@ class ChainSurvey(Survey):
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         found = sum(s.state_bytes(shape, windows) for s in self.sources)
-        # Of tables that are there it is known what a step of the merge takes in.
+        # The memory for a step of the merge is known for existing tables.
         return max(found, self._gathered(0))
 
     def likely_bytes(self, shape: Triple, windows: int) -> int:
@@ -118,14 +118,14 @@ class ChainSurvey(Survey):
         return self._gathered(math.prod(grid.shape))
 
     def _gathered(self, voxels: int) -> int:
-        """Return the most that a step holds, of those that take in all rows of an input."""
+        """Return the maximum bytes of steps that take all rows of an input at once."""
         rows = [s.most_rows(voxels) for s in self.sources]
-        held = 0
+        gathered = 0
         for step, inputs in zip(self.steps, self.inputs, strict=True):
             own = [rows[i] for i in inputs]
-            held = max(held, step.gathered_bytes(own))
+            gathered = max(gathered, step.gathered_bytes(own))
             rows.append(step.most_rows(own))
-        return held
+        return gathered
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         own = tuple(s.begin(grid, index, (), limit_bytes) for s in self.sources)
@@ -143,7 +143,7 @@ class ChainSurvey(Survey):
 
 
 class _Several(Surveyor):
-    """The surveys of a chain, each fed its operands of what it sees."""
+    """The surveys of a chain, each with its operands."""
 
     def __init__(
         self,
@@ -161,12 +161,12 @@ class _Several(Surveyor):
         for survey, surveyor, operands in zip(
             self.chain.sources, self.own, self.chain.operands, strict=True
         ):
-            seen = tuple(arrays[i] for i in operands)
+            inputs = tuple(arrays[i] for i in operands)
             if not survey.upper:
                 if z[0] >= depth:
                     continue
-                seen = tuple(a[: depth - z[0], :rows, :cols] for a in seen)
-            surveyor.feed(seen, (z[0], z[1] if survey.upper else min(z[1], depth)), threads)
+                inputs = tuple(a[: depth - z[0], :rows, :cols] for a in inputs)
+            surveyor.feed(inputs, (z[0], z[1] if survey.upper else min(z[1], depth)), threads)
             if self.held_bytes > self.limit_bytes:
                 raise no_room("rows of several tables", self.limit_bytes, self.grid)
 
@@ -180,7 +180,7 @@ class _Several(Surveyor):
 
 @dataclass(frozen=True)
 class Chain:
-    """A barrier taken apart into surveys, their operands and table steps; or one being made."""
+    """The surveys, operands and table steps of a barrier."""
 
     sources: tuple[Survey, ...]
     operands: tuple[tuple[Node, ...], ...]
@@ -199,12 +199,12 @@ class Chain:
 
 
 def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier:
-    """Put a step behind its inputs: tables, or chains of one source without steps.
+    """Append a step to its inputs: tables, or chains of one source without steps.
 
-    Raises ValueError: The inputs rest on volumes of several shapes.
+    ValueError if the inputs depend on volumes of several shapes.
     """
     chains = [Chain.of(i) if isinstance(i, Table) else i for i in inputs]
-    # What several inputs rest on is surveyed once.
+    # A common source of several inputs is surveyed once.
     sources: dict[tuple[str, ...], tuple[Survey, tuple[Node, ...]]] = {}
     for c in chains:
         for survey, own in zip(c.sources, c.operands, strict=True):
@@ -223,10 +223,10 @@ def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier
     shapes = {n.shape for n in nodes.values()}
     if len(shapes) > 1:
         raise ValueError(
-            f"{name}: its inputs rest on volumes of shapes {' and '.join(map(str, sorted(shapes)))} "
+            f"{name}: its inputs depend on volumes of shapes {' and '.join(map(str, sorted(shapes)))} "
             "(z, y, x): write the table to Parquet first, and give its path"
         )
-    if not nodes:  # one voxel, for the slab under which tables are read
+    if not nodes:  # use one voxel, for the slab that reads tables
         nothing = as_volume(np.zeros((1, 1, 1), np.uint8)).node
         nodes = {nothing.token: nothing}
     places = {token: i for i, token in enumerate(nodes)}

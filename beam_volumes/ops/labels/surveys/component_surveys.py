@@ -1,4 +1,4 @@
-"""Connected components as an operation in two sweeps: what a slab tells, and what it writes then."""
+"""Connected components in two sweeps: summaries of slabs, then the result."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expect
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
-#: Bytes a surveyor takes for a component while its window is labelled and its slab is summarised.
+#: Bytes of a component while its window is labelled and its slab is summarized.
 _COMPONENT = 120
-#: Bytes it takes for one that begins in a window, even if that is part of another one by now.
+#: Bytes of a component that starts in a window, even if it was united with another one since.
 _BEGUN = 36
-#: Voxels for which a component is reckoned with where nothing is known yet, and so many in any case.
+#: Expected voxels per component, and the minimum of expected components.
 _SPARSE, _FEW = 500, 8_000
-#: Bytes set aside, at the most, for a step of the merge of basins, which needs more in large volumes: what it
-#: takes in is known before it begins.
+#: Maximum bytes reserved for a step of the merge of basins. Large volumes need more, but the memory of a step
+#: is known before it starts.
 _MERGE = 512 << 20
-#: Voxels for which part of a basin begins in a window: of noise smoothed to basins of 300 voxels, 14 to 50.
+#: Voxels per start of a basin in a window: 14 to 50 for noise with basins of 300 voxels.
 _BEGINS = 14
 _MASK = np.dtype(bool)
 
 
 def _continued(shape: Triple) -> int:
-    """Return the bytes kept between windows if each voxel of a plane belongs to another component."""
+    """Return the bytes kept between windows if each voxel of a plane has its own component."""
     return 32 * shape[1] * shape[2]
 
 
 @dataclass(frozen=True, eq=False)
 class ComponentSurvey(Survey):
-    """Connected components of the first input, flagged where the second, if any, marks them."""
+    """Connected components of the first input, marked by the second, if there is one."""
 
     structure: np.ndarray  #: bool (3, 3, 3)
     by_value: bool = False
     background: Any = 0
-    measures: tuple[str, ...] = ()  #: As of `beam_volumes.across.components.SlabLabeler`.
+    measures: tuple[str, ...] = ()  #: As for `beam_volumes.across.components.SlabLabeler`.
     border_axes: tuple[int, ...] = (0, 1, 2)
     border: int = 1
-    keep: Keep | None = None  #: Which components remain; all by default.
-    k_largest: int | None = None  #: Only so many.
-    dtype: np.dtype = _MASK  #: Of the ids, bool for one that says which voxels remain.
+    keep: Keep | None = None  #: Selects components; all by default.
+    k_largest: int | None = None  #: Maximum number of components.
+    dtype: np.dtype = _MASK  #: The dtype of ids; bool for a mask of the selected components.
 
     cost = 4.0
-    #: Runs of strips are joined and numbered by one thread: 0.13 of blobs, 0.4 of sparse noise.
+    #: One thread joins and numbers runs of strips: 0.13 for blobs, 0.4 for sparse noise.
     serial: ClassVar[float] = 0.2
 
     @property
@@ -61,7 +61,7 @@ class ComponentSurvey(Survey):
 
     @property
     def radix(self) -> Triple | None:
-        """As of `component_flow`."""
+        """As for `component_flow`."""
         return None
 
     @property
@@ -98,7 +98,7 @@ class ComponentSurvey(Survey):
 
     @property
     def merged_bytes(self) -> int:
-        """Per component, of what a step of the merge holds."""
+        """Bytes per component in a step of the merge."""
         columns = {"size": 8, "box": 48, "touches_border": 1}
         marks = int(bool(self.keep and self.keep.marked is not None))
         return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
@@ -150,9 +150,9 @@ class _Labeler(Surveyor):
 
 @dataclass(frozen=True, eq=False)
 class Relabel(Completion):
-    """Writes what came back for each component, labelling each window again.
+    """Labels each window again and writes the answer for each component.
 
-    Attributes are those of `ComponentSurvey`, which has to have seen the same voxels.
+    Fields are described in `ComponentSurvey`, which must have processed the same voxels.
     """
 
     structure: np.ndarray
@@ -161,7 +161,7 @@ class Relabel(Completion):
 
     yields_labels = True
     cost = 5.0
-    #: As of the survey, but more is shared: 0.04 of blobs, 0.2 of dense noise.
+    #: As for the survey, but more is parallel: 0.04 for blobs, 0.2 for dense noise.
     serial: ClassVar[float] = 0.1
 
     @property
@@ -192,9 +192,9 @@ class _Relabeler(Completer):
 
 @dataclass(frozen=True, eq=False)
 class EdgeSurvey(ComponentSurvey):
-    """Components of voxels whose codes say which edges count.
+    """Components of voxels with codes that select edges.
 
-    A slab of few basins has many components: at its faces, those of voxels that follow one beyond them.
+    A slab with few basins has many components: the parts of basins at its faces.
     """
 
     cost = 8.0
@@ -218,16 +218,16 @@ class EdgeSurvey(ComponentSurvey):
         return super().state_bytes(shape, windows) + math.prod(shape) // _BEGINS * _BEGUN
 
     def merge_bytes(self, grid: Grid) -> int:
-        # Each voxel follows one along one axis: faces across that are as full as they can be.
+        # Each voxel follows one along one axis: faces across this axis are as full as possible.
         full = max(expected_load(grid, self.radix, along) for along in np.eye(3))
         return self.state_bytes(grid.step, 1) + min(round(full * self.merged_bytes), _MERGE)
 
 
 @dataclass(frozen=True, eq=False)
 class RelabelEdges(Relabel):
-    """Writes what came back for each component of such voxels."""
+    """Writes the answer for each component of voxels with codes."""
 
-    basin: int  #: How many voxels a component may well have.
+    basin: int  #: Expected voxels per component.
 
     cost = 8.0
 

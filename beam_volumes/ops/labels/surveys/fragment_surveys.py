@@ -1,4 +1,4 @@
-"""What was found in overlapping tiles, in two sweeps: which fragments are one, then their ids."""
+"""Stitching of overlapping tiles in two sweeps: matching of fragments, then their ids."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, check_same, digested
 
-#: Voxels for which a fragment is reckoned with where nothing is known yet, and the bytes of one.
+#: Expected voxels per fragment, and the bytes of one.
 _SPARSE, _FRAGMENT = 500, 100
 
 
 @dataclass(frozen=True, eq=False)
 class FragmentLoad(MergeEstimate):
-    """The largest step of the merge of tiles, in bytes."""
+    """The memory of the largest step of the merge of tiles."""
 
     @classmethod
     def of_tiles(cls, grid: Grid, limit_bytes: int, name: str) -> FragmentLoad:
         return cls(name, np.dtype(np.int64), (), grid, limit_bytes, None)
 
     def of_nodes(self, nodes: dict[Any, int]) -> Load:
-        """The state of a slab, by what it adds to each node."""
+        """The state of a slab, from its contribution to each node."""
         none = np.zeros(3, np.int64)
         return Load((Counter(nodes),), none, none, COMPONENT_BYTES + 24)
 
@@ -54,17 +54,17 @@ class FragmentLoad(MergeEstimate):
 
 @dataclass(frozen=True, eq=False)
 class FragmentSurvey(Survey):
-    """Labels of overlapping tiles, to be put together.
+    """Labels of overlapping tiles to be stitched.
 
-    Its inputs: the labels of the tile that owns each voxel; then, if any tiles overlap, those of the tiles
-    of each of `Tiling.parities`, 0 where none covers a voxel. Stages before it choose them from what was
-    found: how far a tile reaches beyond a slab is their business, and a slab is fed its core alone.
+    The inputs are the labels of each voxel's own tile and, if tiles overlap, the labels of the tiles with
+    each of `Tiling.parities`, 0 where there is none. Earlier stages select them from the labels of tiles, so
+    a slab only gets its core.
     """
 
     tiling: Tiling
     rule: str
-    threshold: float  #: As of `beam_volumes.across.fragments.matches`.
-    dtype: np.dtype  #: Of the ids.
+    threshold: float  #: As for `beam_volumes.across.fragments.matches`.
+    dtype: np.dtype  #: The dtype of ids.
 
     upper = False
 
@@ -125,7 +125,7 @@ class _Fragments(Surveyor):
 
         def some(a: int, b: int) -> list[tuple[Triple, TilePart]]:
             return [
-                (cell, self._seen(owned, covered, window, cell, box, axis))
+                (cell, self._found(owned, covered, window, cell, box, axis))
                 for cell, box, axis in jobs[a:b]
             ]
 
@@ -134,7 +134,7 @@ class _Fragments(Surveyor):
                 self._add(cell, part)
 
     def _jobs(self, window: Box) -> Iterator[tuple[Triple, Box, int | None]]:
-        """The parts of a window that a tile owns, or (by axis) shares with the next one."""
+        """The parts of a window that a tile owns, or (with an axis) shares with the next one."""
         for cell in self.tiling.owners(window):
             yield cell, self.tiling.owned(cell).intersect(window), None
         for axis in self.tiling.doubled:
@@ -143,7 +143,7 @@ class _Fragments(Surveyor):
                 if box.size:
                     yield cell, box, axis
 
-    def _seen(
+    def _found(
         self,
         owned: np.ndarray,
         covered: list[np.ndarray],
@@ -164,9 +164,9 @@ class _Fragments(Surveyor):
         below, above = (covered[self.tiling.parity(c)][where] for c in (cell, (z, y, x)))
         pairs, counts = count_labels(below, above)
         some = pairs.any(axis=1)
-        seen = TilePart.empty()
+        part = TilePart.empty()
         return TilePart(
-            seen.labels, seen.first, seen.sizes, {axis: Pairs(pairs[some], counts[some])}
+            part.labels, part.first, part.sizes, {axis: Pairs(pairs[some], counts[some])}
         )
 
     def _add(self, cell: Triple, part: TilePart) -> None:
@@ -184,7 +184,7 @@ class _Fragments(Surveyor):
         if self.bytes > self.limit_bytes:
             depth, rows, cols = self.grid.step
             raise ValueError(
-                f"{self.survey.name}: what tiles have in the slab {self.box} takes more than the "
+                f"{self.survey.name}: tiles in the slab {self.box} need more memory than the "
                 f"{format_bytes(self.limit_bytes)} that the budget leaves for it: give it more memory, or "
                 f"smaller slabs, e.g. slab={(max(1, depth // 4), rows, cols)}"
             )
@@ -196,7 +196,7 @@ class _Fragments(Surveyor):
 
 @dataclass(frozen=True, eq=False)
 class Stitch(Completion):
-    """Writes what came back for each label of the tile that owns a voxel."""
+    """Writes the answer for each label of a voxel's own tile."""
 
     tiling: Tiling
 
@@ -243,7 +243,7 @@ class _Stitcher(Completer):
         unknown = lookups.look_up(labels, out, *self.tables[cell], zero, lookups.REFUSE, zero)
         if unknown:
             raise ValueError(
-                f"label {unknown} of the tile {cell} was not there in the first sweep: the input has "
-                "changed, or the function gives other labels when it runs again; have it give the same "
-                "ones, by a seed of its own"
+                f"label {unknown} of the tile {cell} did not exist in the first sweep: the input has changed "
+                "or the function returns other labels in a second call; make it return the same labels, "
+                "for example with a fixed seed"
             )

@@ -1,4 +1,4 @@
-"""A user's function of tiles as a stage: what it finds in each, side by side."""
+"""A user's function of tiles as a stage, with the tiles side by side as result."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from beam_volumes.ops.labels.surveys.tilings import Tiling
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, Regrid, Work, digest
 
-#: Bytes that the function is reckoned to take for a voxel of a tile, beside its input: three float64 arrays.
+#: Assumed bytes of the function per voxel of a tile, in addition to its input: three float64 arrays.
 FUNCTION_BYTES = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Tiles(Regrid):
-    """What a function finds in each tile."""
+    """The labels that a function returns for each tile."""
 
     tiling: Tiling
     function: Callable[[np.ndarray], np.ndarray]
-    axes: tuple[int, ...]  #: Those of z, y, x that its arrays have.
-    has_channels: bool  #: Whether they have the channels before these.
-    identity: str  #: What tells the function from others.
-    voxel_bytes: int  #: That it takes for a voxel of a tile, beside its input.
+    axes: tuple[int, ...]  #: The axes of z, y, x of the function's arrays.
+    has_channels: bool  #: Whether the arrays have channels before these axes.
+    identity: str  #: Identifies the function.
+    voxel_bytes: int  #: Bytes per voxel of a tile, in addition to the input.
 
-    #: As a light network's: it is stored rather than run again.
+    #: Like a light network: its result is stored instead of computed twice.
     cost = 500.0
 
     def needs(self, axis: int, wanted: Ranges) -> Range:
         along = self.tiling.axes[axis]
-        tiles = along.beside_each(wanted[axis])
+        tiles = along.tiles_within(wanted[axis])
         return along.covers(tiles[0])[0], along.covers(tiles[-1])[1]
 
     @property
@@ -52,7 +52,7 @@ class Tiles(Regrid):
         return math.prod(self.tiling.tile)
 
     def pieces(self, axis: int, wanted: Range) -> int:
-        return len(self.tiling.axes[axis].beside_each(wanted))
+        return len(self.tiling.axes[axis].tiles_within(wanted))
 
     def token(self) -> str:
         how = self.tiling, self.axes, self.has_channels, self.identity
@@ -63,12 +63,12 @@ class Tiles(Regrid):
 
     def working_bytes(self, shape: Triple, threads: int) -> int:
         tiles = math.prod(-(-n // t) + 1 for n, t in zip(shape, self.tiling.tile, strict=True))
-        # Inputs are counted as 8 bytes, the labels too, as found and as they are stored.
+        # Inputs and labels count 8 bytes each, and stored labels 4.
         each = math.prod(self.tiling.tile) * (8 + 12 + self.voxel_bytes)
         return min(tiles, threads) * each
 
     def found(self, inputs: Sequence[Block], cell: Triple) -> np.ndarray:
-        """The labels of a tile, of z, y, x."""
+        """The labels of a tile, with the axes z, y, x."""
         spans = [a.covers(k) for a, k in zip(self.tiling.axes, cell, strict=True)]
         z, y, x = (
             slice(a - first, b - first)
@@ -78,20 +78,20 @@ class Tiles(Regrid):
             [np.stack([b.slice(k)[y, x] for k in range(z.start, z.stop)]) for b in inputs]
         )
         shape = given.shape[1:]
-        seen = tuple(n for a, n in enumerate(shape) if a in self.axes)
-        given = given.reshape((len(inputs), *seen) if self.has_channels else seen)
+        expected = tuple(n for a, n in enumerate(shape) if a in self.axes)
+        given = given.reshape((len(inputs), *expected) if self.has_channels else expected)
         where = Box(*zip(*spans, strict=True))  # type: ignore[arg-type]
         with calling(self.name):
             labels = np.asarray(self.function(given))
-        if labels.shape != seen or labels.dtype.kind not in "bui":
+        if labels.shape != expected or labels.dtype.kind not in "bui":
             raise ValueError(
-                f"{self.name}: of the tile {where} the function gives shape {labels.shape} of "
-                f"{labels.dtype}; it must give labels of shape {seen}, as integers"
+                f"{self.name}: for the tile {where} the function returned shape {labels.shape} of "
+                f"{labels.dtype}; it must return labels of shape {expected}, as integers"
             )
         if labels.dtype.kind == "i" and labels.size and labels.min() < 0:
             raise ValueError(
-                f"{self.name}: of the tile {where} the function gives a label of {labels.min()}: labels "
-                "are 0 (background) or positive"
+                f"{self.name}: for the tile {where} the function returned the label {labels.min()}; labels "
+                "must be 0 (background) or positive"
             )
         if labels.dtype.itemsize > 4 and labels.max(initial=0) > np.iinfo(self.dtype).max:
             numbers, place = np.unique(labels, return_inverse=True)
@@ -100,7 +100,7 @@ class Tiles(Regrid):
 
 
 class _Run:
-    """Tile by tile, several at a time."""
+    """Runs tiles, several at a time."""
 
     def __init__(self, stage: Tiles):
         self.stage = stage
@@ -112,7 +112,7 @@ class _Run:
         tile = stage.tiling.tile
         stop = (out.start[0] + out.depth, out.start[1] + out.rows, out.start[2] + out.cols)
         spans = zip(stage.tiling.axes, zip(out.start, stop, strict=True), strict=True)
-        z, y, x = (a.beside_each(s) for a, s in spans)
+        z, y, x = (a.tiles_within(s) for a, s in spans)
         cells = list(itertools.product(z, y, x))
 
         def some(a: int, b: int) -> None:

@@ -1,4 +1,4 @@
-"""Label volumes changed label by label: by a mapping, in memory or by key, or filtered by value."""
+"""Relabelling: by a mapping in memory, by a mapping by key, or by selecting labels."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ from beam_volumes.sweep.survey import (
     digested,
 )
 
-#: Of a label in a tally, and in the table that looks it up.
+#: Bytes of a label in a tally, and in the lookup table.
 _TALLY_BYTES, _TABLE_BYTES = 17, 80
 
 
 @dataclass(frozen=True, eq=False)
 class UniqueSurvey(Survey):
-    """The labels of a slab's core, with their voxels and whether they touch the volume's border."""
+    """The labels of a slab's core, with their voxel counts and whether they touch the volume's border."""
 
-    border_axes: tuple[int, ...]  #: The axes whose ends are the border.
-    border: int  #: How many voxels wide it is.
-    #: For how many voxels of a slab there may well be a label.
+    border_axes: tuple[int, ...]  #: The axes with a border.
+    border: int  #: The width of the border in voxels.
+    #: Expected voxels per label.
     voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
 
     upper = False
@@ -105,7 +105,7 @@ class _Labels(RowSurveyor):
 
 @dataclass(frozen=True, eq=False)
 class TallySurvey(UniqueSurvey):
-    """Labels as slabs have them, for a table step."""
+    """The labels of slabs, for a table step."""
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         return through()
@@ -113,11 +113,11 @@ class TallySurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupSurvey(UniqueSurvey):
-    """Labels to be looked up in a mapping; answers are for `LookupCompletion`."""
+    """Labels to look up in a mapping; the answers are for `LookupCompletion`."""
 
     mapping: Mapping
     missing: Any  #: {"error", "keep"} or number
-    dtype: np.dtype  #: Of the new values.
+    dtype: np.dtype  #: The dtype of the new values.
 
     @classmethod
     def of(
@@ -129,7 +129,7 @@ class LookupSurvey(UniqueSurvey):
         name: str = "relabel",
         voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> LookupSurvey:
-        """Of labels of a dtype; ``dtype`` of the result is by default the mapping's."""
+        """Check the dtype of labels; the dtype of the result is by default the mapping's."""
         check_labels(labels, name)
         to = np.dtype(mapping.dtype if dtype is None else dtype)
         check_missing(missing, to, np.dtype(labels), name)
@@ -152,7 +152,7 @@ class LookupSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class FilterSurvey(UniqueSurvey):
-    """Labels that stay or go by their size or by touching the border; answers are for `LookupCompletion`."""
+    """Labels selected by size or by touching the border; the answers are for `LookupCompletion`."""
 
     keep: Keep
     k_largest: int | None
@@ -168,7 +168,7 @@ class FilterSurvey(UniqueSurvey):
         name: str = "remove_small_objects",
         voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> FilterSurvey:
-        """Of labels of a dtype."""
+        """Check the dtype of labels."""
         check_labels(labels, name)
         if k_largest is not None and k_largest < 1:
             raise ValueError(f"{name}: k={k_largest}: must be at least 1")
@@ -187,9 +187,9 @@ class FilterSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupCompletion(Completion):
-    """Writes what came back for each label: its value, or itself where it stays and else 0."""
+    """Writes the answer for each label: its new value, or itself if it is kept, else 0."""
 
-    #: For how many voxels of a slab there may well be one of the labels that it is given.
+    #: Expected voxels per label of the input.
     voxels_per_given: int = VOXELS_PER_LABEL
 
     upper = False
@@ -234,9 +234,9 @@ class _Lookup(Completer):
                 unknown = kernels.look_up(part, to, *how)
                 if unknown:
                     raise ValueError(
-                        f"label {unknown} was not there in the first sweep: the input has "
-                        "changed, or an operation before gives other voxels when run again; "
-                        "materialise it (deterministic=False)"
+                        f"label {unknown} did not exist in the first sweep: the input has changed, or an "
+                        "earlier operation yields other voxels in a second run; store its result "
+                        "(deterministic=False)"
                     )
 
         check_same(digested(labels, threads, strip), next(self.digests))
@@ -246,12 +246,11 @@ class _Lookup(Completer):
 class Lookup(Stage):
     """New values for labels, from a mapping in memory."""
 
-    labels: np.ndarray  #: uint64. Increasing.
-    values: np.ndarray  #: Of the result's dtype.
-    #: {"error", "keep"} or number. What becomes of labels that are not there; 0 stays 0 if it is
-    #: not.
+    labels: np.ndarray  #: uint64, increasing.
+    values: np.ndarray  #: In the dtype of the result.
+    #: {"error", "keep"} or number: how to treat labels that are missing; 0 then stays 0.
     missing: Any
-    origin: tuple[Extent, ...] = ()  #: Where the mapping was read from.
+    origin: tuple[Extent, ...] = ()  #: The storage of the mapping.
 
     cost = 3.0
     compiled = True
@@ -266,7 +265,7 @@ class Lookup(Stage):
         name: str = "relabel",
         origin: tuple[Extent, ...] = (),
     ) -> Lookup:
-        """Of labels of a dtype and a mapping: a dict, or two arrays of labels and of values."""
+        """Check the dtype of labels and a mapping: a dict, or two arrays of labels and values."""
         check_labels(labels, name)
         old, new = mapping_arrays(mapping, name)
         to = np.dtype(new.dtype if dtype is None else dtype)
@@ -274,7 +273,7 @@ class Lookup(Stage):
         return cls(name, to, *sorted_mapping(old, fitting(new, to)), missing, origin)
 
     def token(self) -> str:
-        # One mapping is the same wherever it was read from.
+        # The token does not depend on the storage of the mapping.
         return digest(
             type(self).__name__, self.name, self.dtype, self.labels, self.values, self.missing
         )

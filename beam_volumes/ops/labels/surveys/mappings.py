@@ -1,4 +1,4 @@
-"""Mappings of labels to new values, in memory or in Parquet files, and what they may be."""
+"""Mappings from labels to new values, in memory or in Parquet files, and checks of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) ->
     if isinstance(missing, str):
         if missing not in ("error", "keep"):
             raise ValueError(f'{name}: missing={missing!r}; use "error", "keep" or a number')
-        # labels are not negative, whatever their dtype
+        # labels of all dtypes are not negative
         bits = 1 if labels.kind == "b" else 8 * labels.itemsize - (labels.kind == "i")
         if missing == "keep" and (1 << bits) - 1 > _whole_numbers(dtype):
             raise TypeError(
@@ -77,7 +77,7 @@ def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) ->
 
 
 def _whole_numbers(dtype: np.dtype) -> int:
-    """The largest n so that a dtype holds 0 to n."""
+    """The largest n for which a dtype holds all integers from 0 to n."""
     if dtype.kind == "b":
         return 1
     return int(np.iinfo(dtype).max) if dtype.kind in "ui" else 2 << np.finfo(dtype).nmant
@@ -85,16 +85,16 @@ def _whole_numbers(dtype: np.dtype) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ParquetMapping(Mapping):
-    """Two columns of Parquet files, in a part for each row group."""
+    """Two columns of Parquet files, with a part for each row group."""
 
     table: ParquetTable
-    columns: tuple[str, str]  #: Of labels and of values.
+    columns: tuple[str, str]  #: The columns of labels and values.
 
     @classmethod
     def of(
         cls, place: Any, columns: tuple[str, str] | None = None, name: str = "relabel"
     ) -> ParquetMapping:
-        """Of a file, or a directory of files; by default its first two columns."""
+        """Open a file or a directory of files, by default with its first two columns."""
         table = ParquetTable.of(place)
         have = table.schema
         label, value = columns or (*have, "", "")[:2]

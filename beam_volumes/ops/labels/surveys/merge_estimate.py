@@ -1,4 +1,4 @@
-"""How much the merge of components will hold at once, known before it starts."""
+"""The memory of the merge of components, estimated before it starts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from beam_volumes.sweep.stage import digest
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What slabs will give to the merge."""
+    """The contributions of slabs to the merge."""
 
-    #: By node of the tree, how many components its children tell it of, at most: their sum. Each is
-    #: at least twice as large as the next, so that many slabs are added up in little time.
+    #: For each node of the tree, an upper bound of the components in messages of its children. Each
+    #: counter is at least twice as large as the next, so adding many slabs is fast.
     nodes: tuple[Counter, ...]
-    #: `members`, `area`: int64 (3). 2-D components in the faces perpendicular to each axis,
-    #: and pixels of those faces.
+    #: `members`, `area`: int64 (3). 2-D components in the faces across each axis, and the pixels
+    #: of these faces.
     members: np.ndarray
     area: np.ndarray
-    bytes: int  #: Per component, of what a step of the merge holds.
-    dense: float = 0.0  #: Components per voxel, of the slab that has the most.
+    bytes: int  #: Bytes per component in a step of the merge.
+    dense: float = 0.0  #: Components per voxel in the densest slab.
 
     def total(self) -> Counter:
-        """By node, over all slabs."""
+        """The sum over all slabs, by node."""
         nodes: Counter = Counter()
         for counter in self.nodes:
             nodes.update(counter)
@@ -43,9 +43,9 @@ class Load:
 
 @dataclass(frozen=True, eq=False)
 class MergeEstimate(Reduction):
-    """The largest step of the merge, in bytes; refused if a worker has no room for it.
+    """The memory of the largest step of the merge; an error if a worker does not have it.
 
-    It folds no voxels: its states are `of_slab` and what they merge to.
+    It processes no voxels: its states are `of_slab` and merged states.
 
     >>> from beam_volumes.across.components import Interface
     >>> grid, some = Grid((2, 100, 100), (1, 100, 100)), np.arange(5000)
@@ -63,11 +63,11 @@ class MergeEstimate(Reduction):
     """
 
     grid: Grid  #: The slabs.
-    limit_bytes: int  #: Bytes that one step of the merge may hold.
-    radix: Triple | None  #: As of `component_flow`.
-    #: Slabs in flight, if there can be fewer: a single one would have the memory of all.
+    limit_bytes: int  #: Maximum bytes of a step of the merge.
+    radix: Triple | None  #: As for `component_flow`.
+    #: Slabs in flight, if they can be reduced: a single one would have the memory of all.
     workers: int | None = None
-    slab_bytes: int = 0  #: Bytes that a sweep holds per component of its slab.
+    slab_bytes: int = 0  #: Bytes per component of a slab in a sweep.
 
     @classmethod
     def of(
@@ -132,42 +132,42 @@ class MergeEstimate(Reduction):
         return np.int64(maximum * state.bytes)
 
     def _remedy(self, state: Load, maximum: int) -> str:
-        """What would do; with one slab in flight, which has the memory of all, where there can be fewer."""
+        """Suggest larger slabs or more memory, with one slab in flight if possible."""
         density = state.members / np.maximum(state.area, 1)
-        # Where measured and expected differ, here, they will there.
+        # Ratio of the measured to the expected load, assumed to be the same for other slabs.
         scale = maximum / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
         limit = self.limit_bytes * (self.workers or 1)
-        alone = "" if self.workers is None else "workers=1 and "
-        more = -(-(maximum * state.bytes - limit) // (1 << 20))  # what is offered has to do
+        fewer = "" if self.workers is None else "workers=1 and "
+        more = -(-(maximum * state.bytes - limit) // (1 << 20))  # rounded up to suffice
         if more <= 0:
             return "use workers=1"
         each = " for each slab in flight" if self.workers is None else ""
-        memory = f"{alone}a memory= that is larger by {more} MiB{each}"
+        memory = f"{fewer}a memory= that is larger by {more} MiB{each}"
         for step in _larger(self.grid):
             if state.dense * _labelled(self.grid.shape, step) * self.slab_bytes > limit:
-                continue  # the sweep of such a slab would be refused
+                continue  # a sweep with such slabs would be refused
             if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= limit:
-                return f"use {alone}slab={step}, or {memory}"
-        return f"no size of slabs would do; give {memory}"
+                return f"use {fewer}slab={step}, or {memory}"
+        return f"no size of slabs is sufficient; give {memory}"
 
 
 def _labelled(whole: Triple, step: Triple) -> int:
-    """Voxels that a slab labels: its own, and the planes that it shares with the next ones."""
+    """Voxels that a slab labels: its own, and the planes shared with the next slabs."""
     return math.prod(min(n, s + 1) for n, s in zip(whole, step, strict=True))
 
 
 def _larger(grid: Grid) -> list[Triple]:
-    """Deeper slabs and larger tiles, the smallest first."""
+    """Deeper slabs and larger tiles, smallest first."""
     axes = []
     for n, s in zip(grid.shape, grid.step, strict=True):
         axes.append(sorted({min(n, s << k) for k in range(max(1, n).bit_length() + 1)}))
     steps: list[Triple] = [(z, y, x) for z, y, x in itertools.product(*axes)]
-    # Of equally large ones the deeper: tiles cost what the halo along y and x does.
+    # Prefer deeper slabs of equal size: tiles have a larger halo along y and x.
     return sorted(steps, key=lambda s: (s[0] * s[1] * s[2], -s[0]))[1:]
 
 
 def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> float:
-    """Components that the largest step takes in, from those per pixel of a face across each axis."""
+    """Components in the largest step, from the components per pixel of a face across each axis."""
     tree = tree_of(grid, radix)
     largest = 0.0
     for level in range(1, tree.levels + 1):

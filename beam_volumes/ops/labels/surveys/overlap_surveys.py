@@ -1,4 +1,4 @@
-"""The survey of two label volumes that leaves how many voxels their labels share."""
+"""A survey that counts the voxels shared by labels of two volumes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from beam_volumes.kernels.labels.contingency import count_labels
 from beam_volumes.ops.labels.surveys.table_surveys import Rows, RowSurveyor, TableSurvey, labels_in
 from beam_volumes.sweep.survey import Surveyor
 
-#: Labels of the other volume that a label overlaps, for what is reserved.
+#: Expected overlaps per label, for reserved memory.
 _OVERLAPS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class ContingencySurvey(TableSurvey):
-    """Voxels that labels of the first input share with labels of the second."""
+    """Counts of voxels that labels of the first input share with labels of the second."""
 
-    ignored: tuple[int, ...]  #: Labels of the first input whose voxels do not count.
+    ignored: tuple[int, ...]  #: Labels of the first input to ignore with their voxels.
 
     upper = False
     cost = 4.0

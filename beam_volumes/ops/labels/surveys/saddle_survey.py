@@ -1,4 +1,4 @@
-"""A survey of labels and heights: the lowest pass between each two that touch, across corners too."""
+"""A survey of labels and heights: the lowest pass between touching labels, also across corners."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, Adjac
 
 @dataclass(frozen=True, eq=False)
 class SaddleSurvey(AdjacencySurvey):
-    """Pairs of labels (the first input) that touch by a structure, of heights (the second).
+    """Pairs of labels (the first input) that touch by a structure, with heights (the second).
 
-    A table as that of `AdjacencySurvey`, of which ``boundary_min`` is the pass; it counts no faces.
+    The table is like the one of `AdjacencySurvey`, with the pass in ``boundary_min`` and no faces.
     """
 
-    structure: np.ndarray  #: bool (3, 3, 3). The same when reflected.
+    structure: np.ndarray  #: bool (3, 3, 3), symmetric.
 
     @property
     def cost(self) -> float:
@@ -39,25 +39,25 @@ class SaddleSurvey(AdjacencySurvey):
 
 
 class SaddleSurveyor(AdjacencySurveyor):
-    """Passes of one slab, between all voxels of its region: what two slabs see is the same."""
+    """Passes between all voxels of a slab's region; two slabs find the same ones in shared voxels."""
 
     def __init__(self, survey: SaddleSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         super().__init__(survey, grid, index, limit_bytes)
         before = [s for s in product((-1, 0, 1), repeat=3) if s < (0, 0, 0)]
         steps = [s for s in before if survey.structure[s[0] + 1, s[1] + 1, s[2] + 1]]
         self.steps = np.array(steps, np.int64).reshape(-1, 3)
-        self.seen: tuple[np.ndarray, np.ndarray] | None = None
+        self.previous: tuple[np.ndarray, np.ndarray] | None = None
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
-        under = self.seen is not None
+        under = self.previous is not None
         depth, *plane = arrays[0].shape
         labels = np.empty((depth + under, *plane), np.uint64)
         heights = np.empty(labels.shape)
         labels[under:], heights[under:] = arrays
-        if self.seen is not None:
-            labels[0], heights[0] = self.seen
+        if self.previous is not None:
+            labels[0], heights[0] = self.previous
         self.rows.add(_of(*kernels.passes(labels, heights, int(under), self.steps)))
-        self.seen = labels[-1].copy(), heights[-1].copy()
+        self.previous = labels[-1].copy(), heights[-1].copy()
 
 
 def _of(found: np.ndarray, values: np.ndarray) -> Adjacency:

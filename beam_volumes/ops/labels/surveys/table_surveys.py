@@ -1,4 +1,4 @@
-"""Surveys of label volumes that leave tables: regions, and which of them touch."""
+"""Surveys of label volumes with tables as results: regions, and touching pairs."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
 
-#: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
+#: Maximum columns of a histogram. Each one takes more memory than its number.
 MAX_BINS = 10_000
-#: What folding a window takes per region, beside the row itself.
+#: Bytes per region while a window is folded, in addition to its row.
 FOLD_BYTES = 3_000
-#: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
+#: Voxels per unit of work of `in_strips`: a strip costs more than a round of threads.
 SHARE = 8
-#: Bytes that folding a part of a window may take, and voxels of the first part.
+#: Maximum bytes for folding a part of a window, and voxels of the first part.
 FOLD_LIMIT, FIRST_PART = 64 << 20, 1 << 18
 
 
 @dataclass
 class Rows:
-    """Parts of one slab as they come: merged as soon as that halves them."""
+    """Rows of one slab, which are merged as soon as this halves them."""
 
     merge: Callable[[list[Any]], Any]
     row_bytes: int
@@ -57,12 +57,12 @@ class Rows:
         if self.parts and not len(part):
             return
         self.parts.append(part)
-        held = sum(p.nbytes for p in self.parts)
-        if len(self.parts) > 1 and held > 2 * self.merged_bytes:
+        nbytes = sum(p.nbytes for p in self.parts)
+        if len(self.parts) > 1 and nbytes > 2 * self.merged_bytes:
             self.parts = [self.merge(self.parts)]
-            held = self.merged_bytes = self.parts[0].nbytes
+            nbytes = self.merged_bytes = self.parts[0].nbytes
         rows = sum(map(len, self.parts))
-        self.bytes = MERGE_COPIES * max(held, rows * self.row_bytes)
+        self.bytes = MERGE_COPIES * max(nbytes, rows * self.row_bytes)
         if self.bytes > self.limit_bytes:
             raise no_room(f"{rows:,} rows", self.limit_bytes, self.grid)
 
@@ -71,7 +71,7 @@ class Rows:
 
 
 def no_room(what: str, limit_bytes: int, grid: Grid) -> ValueError:
-    """The error of a slab that has found more than there is memory for."""
+    """The error of a slab with more rows than its memory allows."""
     depth, *tile = grid.step
     smaller = (max(1, depth // 4), *tile)
     return ValueError(
@@ -95,53 +95,53 @@ class RowSurveyor(Surveyor):
 
 @dataclass
 class _Windows:
-    """Where a slab's windows lie: what of each is the core's."""
+    """The positions of a slab's windows relative to its core."""
 
     core: Box
 
     def of(self, z: tuple[int, int]) -> tuple[Triple, Triple]:
-        """The place in the volume and the core's shape of slices ``z`` of the region."""
+        """The position in the volume and the core's shape of slices ``z`` of the region."""
         start, (depth, rows, cols) = self.core.start, self.core.shape
         return (start[0] + z[0], *start[1:]), (max(0, min(z[1], depth) - z[0]), rows, cols)
 
 
 def _last(array: np.ndarray, core: Triple) -> np.ndarray:
-    """A copy of the last of the core's slices."""
+    """A copy of the core's last slice."""
     return array[core[0] - 1, : core[1], : core[2]].copy()
 
 
 @dataclass(frozen=True, eq=False)
 class TableSurvey(Survey):
-    """A survey whose summaries are rows of a table."""
+    """A survey with rows of a table as summaries."""
 
-    #: For how many voxels of a slab there may well be a label.
+    #: Expected voxels per label.
     voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
 
     @property
     def row_bytes(self) -> int:
-        """What a row takes while slabs' tables are merged."""
+        """Bytes of a row while tables of slabs are merged."""
         raise NotImplementedError
 
     @property
     def fold_bytes(self) -> int:
-        """What folding a part of a window takes per row, beside the row itself."""
+        """Bytes per row while a part of a window is folded, in addition to the row."""
         return 200
 
     def rows_in(self, voxels: int, voxels_per_label: int) -> int:
-        """So many rows are reckoned with, where a label has so many voxels."""
+        """The expected number of rows for a number of voxels per label."""
         return labels_in(voxels, voxels_per_label)
 
     def slice_bytes(self, shape: Triple) -> int:
-        """What is kept of a window's last slice, for the next one."""
+        """Bytes of a window's last slice, which is kept for the next window."""
         return 0
 
     def folded_bytes(self, shape: Triple) -> int:
-        """What folding a window takes: `Folds` sees to it that it is no more."""
+        """Maximum bytes while a window is folded, which `Folds` ensures."""
         maximum = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
         return min(maximum, FOLD_LIMIT)
 
     def folds(self) -> Folds:
-        """How a slab's windows are folded."""
+        """How to divide a slab's windows for folding."""
         many = 1 << 30
         rows = self.rows_in(many, self.voxels_per_label)
         largest = many * FOLD_LIMIT // (self.fold_bytes * rows)
@@ -155,14 +155,14 @@ class TableSurvey(Survey):
 
     def merge_bytes(self, grid: Grid) -> int:
         rows = self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL)
-        return MERGE_COPIES * min(rows, ROWS + ROWS // 8) * self.row_bytes  # shards differ a little
+        return MERGE_COPIES * min(rows, ROWS + ROWS // 8) * self.row_bytes  # shards differ slightly
 
     def _kept_bytes(self, shape: Triple, voxels_per_label: int) -> int:
         rows = self.rows_in(math.prod(shape), voxels_per_label)
         return MERGE_COPIES * rows * self.row_bytes + self.slice_bytes(shape)
 
     def table(self, shape: Triple) -> RowKind:
-        """The kind of table, of a volume of a shape."""
+        """The kind of table for a volume of a shape."""
         raise NotImplementedError
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
@@ -177,7 +177,7 @@ class TableSurvey(Survey):
         return {"shards": 1}
 
 
-#: What regions are said to have elsewhere, where no word tells it.
+#: Other libraries' names of properties that are not similar to ours.
 _ELSEWHERE = {
     "volume": "area",
     "size": "num_pixels",
@@ -187,7 +187,7 @@ _ELSEWHERE = {
 
 
 def _meant(wanted: str, known: Sequence[str]) -> str:
-    """Say which property was meant: scikit-image has had the same words in another order."""
+    """Suggest a property for an unknown one; scikit-image had names with the same words in another order."""
     words = set(str(wanted).split("_"))
     close = [k for k in known if set(k.split("_")) == words]
     close = close or [k for k in known if k == _ELSEWHERE.get(wanted)]
@@ -198,14 +198,14 @@ def _meant(wanted: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RegionSurvey(TableSurvey):
-    """The region table of labels (the first input), with intensities (the second) or without."""
+    """The region table of labels (the first input), with optional intensities (the second)."""
 
     properties: tuple[str, ...]  #: Names for `beam_volumes.across.tables.properties`.
-    intensity: np.dtype | None  #: Of the second input.
-    spacing: tuple[float, float, float]  #: Of a voxel along z, y, x.
-    axes: tuple[int, ...]  #: Those of z, y, x that the user sees.
+    intensity: np.dtype | None  #: The dtype of the second input.
+    spacing: tuple[float, float, float]  #: Extent of a voxel along z, y, x.
+    axes: tuple[int, ...]  #: The visible axes of z, y, x.
     nan: str  #: {"raise", "omit"}
-    #: Names of the intensities' channels, each of which is an input; empty if there are none.
+    #: Names of the intensities' channels, one for each input; empty if there are none.
     channels: tuple[str, ...] = ()
 
     @classmethod
@@ -221,7 +221,7 @@ class RegionSurvey(TableSurvey):
         channels: tuple[str, ...] = (),
         voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> RegionSurvey:
-        """Of labels and intensities of some dtypes; what cannot be measured is refused.
+        """Check dtypes of labels and intensities, and the properties.
 
         >>> RegionSurvey.of("uint32", properties=["area", "intensity_mean"])
         Traceback (most recent call last):
@@ -289,7 +289,7 @@ class RegionSurvey(TableSurvey):
 
 
 class RegionSurveyor(RowSurveyor):
-    """Regions of one slab."""
+    """The regions of one slab."""
 
     def __init__(self, survey: RegionSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.survey, self.shape = survey, grid.shape
@@ -331,19 +331,19 @@ class RegionSurveyor(RowSurveyor):
 
 @dataclass(frozen=True, eq=False)
 class AdjacencySurvey(TableSurvey):
-    """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
+    """The touching pairs of labels (the first input), with an optional boundary volume (the second).
 
-    Or with three inputs more, the affinities across z, y, x of each voxel and the one before it.
+    With three more inputs, these are affinities across z, y, x between each voxel and the previous one.
     """
 
-    boundary: np.dtype | None  #: Of the second input.
-    #: {"max", "mean", "upper"}. What the value of a face is of its two voxels: ``"upper"`` for
+    boundary: np.dtype | None  #: The dtype of the second input.
+    #: {"max", "mean", "upper"}: how the value of a face follows from its two voxels; ``"upper"`` for
     #: affinities.
     value: str
-    bins: int  #: Of the histogram of values; 0 for none.
-    range: tuple[float, float] | None  #: Of the histogram.
+    bins: int  #: Number of bins of the histogram; 0 for none.
+    range: tuple[float, float] | None  #: The range of the histogram.
     nan: str  #: {"raise", "omit"}
-    #: Those of z, y, x that the user sees.
+    #: The visible axes of z, y, x.
     axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
 
     @classmethod
@@ -359,7 +359,7 @@ class AdjacencySurvey(TableSurvey):
         voxels_per_label: int = VOXELS_PER_LABEL,
         axes: tuple[int, ...] = (0, 1, 2),
     ) -> AdjacencySurvey:
-        """Of labels and boundaries of some dtypes; what cannot be measured is refused.
+        """Check dtypes of labels and boundaries, and the parameters.
 
         >>> AdjacencySurvey.of("uint32", "float32", bins=16)
         Traceback (most recent call last):
@@ -428,12 +428,12 @@ class AdjacencySurvey(TableSurvey):
         return AdjacencySurveyor(self, grid, index, limit_bytes)
 
 
-#: Neighbours of a region with a larger label, for what is reserved.
+#: Expected neighbours with a larger label per region, for reserved memory.
 PAIRS = 6
 
 
 class AdjacencySurveyor(RowSurveyor):
-    """Touching pairs of one slab."""
+    """The touching pairs of one slab."""
 
     def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.survey = survey
@@ -471,7 +471,7 @@ class AdjacencySurveyor(RowSurveyor):
 
 
 def labels_in(voxels: int, voxels_per_label: int) -> int:
-    """So many labels are reckoned with.
+    """The expected number of labels.
 
     >>> labels_in(2**20, 16)
     66536
@@ -481,20 +481,20 @@ def labels_in(voxels: int, voxels_per_label: int) -> int:
 
 @dataclass
 class Folds:
-    """Cuts windows into parts that are folded one after the other.
+    """Divides windows into parts that are folded one after the other.
 
-    Folding takes more than what it finds. Labels may be of any size, so that a part is as large as the
-    part before it lets expect.
+    Folding needs more memory than its result. Labels may have any size, so the size of each part follows from
+    the previous one.
     """
 
-    row_bytes: int  #: What folding takes for each row that it finds.
-    largest: int  #: Voxels of a part at the most.
-    voxels: int  #: Of the next part.
+    row_bytes: int  #: Bytes per row while folding.
+    largest: int  #: Maximum voxels of a part.
+    voxels: int  #: Voxels of the next part.
 
     def of(
         self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]
     ) -> Iterator[Any]:
-        """What ``strip(y0, y1)`` finds in the rows of a window, part by part."""
+        """Yield the results of ``strip(y0, y1)`` for the rows of a window, part by part."""
         row = max(1, labels.shape[0] * labels.shape[2])
         start = 0
         while start < rows:

@@ -1,8 +1,8 @@
-"""A volume as overlapping tiles of one grid, and the same tiles put side by side.
+"""Overlapping tiles of a volume in one grid, and the same tiles side by side.
 
-Tile ``k`` of an axis begins at ``k * step``, where ``step`` is the tile's extent less the overlap. At most
-two tiles cover a position. The first half of an overlap belongs to the tile below, the rest to the one above.
-Side by side, tile ``k`` begins at ``k * tile``, so that each voxel of each tile has a place of its own.
+Tile ``k`` of an axis starts at ``k * step``, where ``step`` is the tile's extent minus the overlap. At most
+two tiles cover a position. The first half of an overlap belongs to the lower tile, the rest to the upper one.
+Side by side, tile ``k`` starts at ``k * tile``, so each voxel of each tile has its own position.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class TiledAxis:
-    """An axis of extent ``n`` as tiles.
+    """An axis of extent ``n``, divided into tiles.
 
     >>> axis = TiledAxis(10, 5, 2)
     >>> [axis.covers(k) for k in range(axis.count)], [axis.owns(k) for k in range(axis.count)]
     ([(0, 5), (3, 8), (6, 10)], [(0, 4), (4, 7), (7, 10)])
-    >>> axis.beside, axis.shared(0)
+    >>> axis.tiled_extent, axis.shared(0)
     (14, (3, 5))
     """
 
@@ -46,7 +46,7 @@ class TiledAxis:
         return max(1, -(-(self.n - self.overlap) // self.step)) if self.n else 0
 
     @property
-    def beside(self) -> int:
+    def tiled_extent(self) -> int:
         """The extent of all tiles side by side."""
         if not self.count:
             return 0
@@ -57,13 +57,13 @@ class TiledAxis:
         return k * self.step, min(k * self.step + self.tile, self.n)
 
     def owns(self, k: int) -> Range:
-        """Those of them that it owns."""
+        """The positions that tile ``k`` owns."""
         first = k * self.step + self.overlap // 2 if k else 0
         last = k + 1 == self.count
         return first, self.n if last else (k + 1) * self.step + self.overlap // 2
 
     def shared(self, k: int) -> Range:
-        """Those that tiles ``k`` and ``k + 1`` cover both."""
+        """The positions that tiles ``k`` and ``k + 1`` share."""
         return (k + 1) * self.step, self.covers(k)[1]
 
     def owners(self, span: Range) -> range:
@@ -80,17 +80,15 @@ class TiledAxis:
         first = max(0, (span[0] - self.tile) // self.step + 1)
         return range(first, min(self.count - 1, (span[1] - 1) // self.step))
 
-    def beside_each(self, span: Range) -> range:
-        """The tiles of which there is something in a range of all tiles side by side."""
+    def tiles_within(self, span: Range) -> range:
+        """The tiles that intersect a range of all tiles side by side."""
         return range(span[0] // self.tile, (span[1] - 1) // self.tile + 1)
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles along z, y and x."""
+    """Tiles along z, y and x. The tile is at most the volume, and at least twice the overlap."""
 
-    #: `shape`, `tile`, `overlap`: Of the volume; the tile is no larger than that, and twice the
-    #: overlap at least.
     shape: Triple
     tile: Triple
     overlap: Triple
@@ -108,13 +106,13 @@ class Tiling:
         return triple([a.count for a in self.axes])
 
     @property
-    def beside(self) -> Triple:
+    def tiled_shape(self) -> Triple:
         """The shape of all tiles side by side."""
-        return triple([a.beside for a in self.axes])
+        return triple([a.tiled_extent for a in self.axes])
 
     @cached_property
     def grid(self) -> Grid:
-        """Cells of one size, a tile's step: as many as there are tiles, or one more along an axis."""
+        """Cells of a tile's step: one for each tile, and possibly one more along an axis."""
         return Grid(self.shape, triple([a.step for a in self.axes]))
 
     @property
@@ -130,7 +128,7 @@ class Tiling:
         return Box(start, stop)
 
     def shared(self, cell: Triple, axis: int) -> Box:
-        """What a tile and the next one along an axis cover both."""
+        """The voxels that a tile and the next one along an axis share."""
         spans = [
             a.shared(k) if b == axis else a.covers(k)
             for b, (a, k) in enumerate(zip(self.axes, cell, strict=True))
@@ -160,24 +158,24 @@ class Tiling:
 
     @property
     def parities(self) -> tuple[Triple, ...]:
-        """Of a tile, whether its number along each axis is even or odd: where tiles overlap at all."""
+        """Whether a tile's index is even or odd, for each axis along which tiles overlap."""
         sets = ((0, 1) if a in self.doubled else (0,) for a in range(3))
         return tuple(itertools.product(*sets))  # type: ignore[arg-type]
 
     def parity(self, cell: Triple) -> int:
-        """Which of `parities` a tile has."""
+        """The index of a tile's parity in `parities`."""
         kind = tuple(c % 2 if a in self.doubled else 0 for a, c in enumerate(cell))
         return self.parities.index(kind)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Owned(Along):
-    """Of all tiles side by side, the voxels that a tile owns."""
+    """Selects each voxel from its own tile, from all tiles side by side."""
 
     axis: TiledAxis = TiledAxis(1, 1, 0)
 
     def places(self, v: np.ndarray) -> np.ndarray:
-        """Where position ``v`` of the volume lies."""
+        """The position of position ``v`` of the volume among the tiles."""
         a = self.axis
         k = np.clip((v - a.overlap // 2) // a.step, 0, a.count - 1)
         return k * a.tile + v - k * a.step
@@ -198,12 +196,12 @@ class Owned(Along):
 
 @dataclass(frozen=True)
 class Covered(Owned):
-    """Of all tiles side by side, the voxels of even tiles or of odd ones; nothing where none covers."""
+    """Selects the voxels of even or odd tiles from all tiles side by side; none where there is no tile."""
 
     odd: int = 0
 
     def places(self, v: np.ndarray) -> np.ndarray:
-        """Where the position lies; where no tile covers it, the end of the tile before, or the first one."""
+        """The position among the tiles; without a tile, the end of the previous one, or 0."""
         a = self.axis
         k = np.minimum(v // a.step, a.count - 1)
         k = np.where(k % 2 == self.odd, k, k - 1)

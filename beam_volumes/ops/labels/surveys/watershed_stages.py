@@ -1,4 +1,4 @@
-"""Stages of the watershed: the edge that each voxel follows, and codes of the edges that count."""
+"""Stages of the watershed: the edge that each voxel follows, and codes of selected edges."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _AFTER: Halo = ((0, 1), (0, 1), (0, 1))
 
 @dataclass(frozen=True, eq=False)
 class ByHeight(Stage):
-    """What each voxel follows, of heights and roles."""
+    """The edge that each voxel follows, from heights and roles."""
 
-    shape: Triple  #: Of the volume.
-    remedy: str = ""  #: What the caller can do about NaN, in addition to replacing it.
+    shape: Triple  #: The shape of the volume.
+    remedy: str = ""  #: A remedy for NaN, in addition to replacing it.
 
     compiled = True
     cost = 25.0
@@ -36,9 +36,9 @@ class ByHeight(Stage):
 
 @dataclass(frozen=True, eq=False)
 class ByAffinity(Stage):
-    """What each voxel follows, of affinities across z, y and x."""
+    """The edge that each voxel follows, from affinities across z, y and x."""
 
-    shape: Triple  #: Of the volume.
+    shape: Triple  #: The shape of the volume.
     low: float
 
     compiled = True
@@ -55,7 +55,7 @@ class ByAffinity(Stage):
 
 @dataclass(frozen=True, eq=False)
 class Codes(Stage):
-    """Codes of the edges that voxels follow, and of those within a marker if there are markers."""
+    """Codes of the edges that voxels follow, and of edges within a marker."""
 
     compiled = True
     cost = 4.0
@@ -73,7 +73,7 @@ class Codes(Stage):
 
 @dataclass(frozen=True, eq=False)
 class HighCodes(Stage):
-    """Codes of the edges that voxels follow, and of those of a high affinity."""
+    """Codes of the edges that voxels follow, and of edges with a high affinity."""
 
     high: float
 
