@@ -1,4 +1,4 @@
-"""How a volume's values are distributed: histograms and percentiles, lazy and exact."""
+"""Histograms and percentiles of volumes, lazy and exact."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def histogram(
     bins : int, default: 256
         Number of bins.
     range : pair of numbers or Scalar, optional
-        The ends of the bins, of which each may be lazy; the smallest and the largest voxel by
-        default. Voxels outside are not counted.
+        The ends of the bins, numbers or lazy numbers; the smallest and the largest voxel by default.
+        Voxels outside are not counted.
     %(where)s
     %(nan)s
     %(across)s
@@ -59,13 +59,12 @@ def histogram(
 
     See Also
     --------
-    joint_histogram : of two volumes.
-    equalize_hist : the volume with a flat histogram.
+    joint_histogram : counts pairs of voxels of two volumes.
+    equalize_hist : flattens the histogram of a volume.
 
     Notes
     -----
-    One sweep if ``range`` is given in numbers, else two. Counts and edges are exactly those of
-    numpy.
+    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
 
     References
     ----------
@@ -100,7 +99,7 @@ def histogram(
 
 @dataclass(frozen=True, eq=False)
 class BinEdges(Formula):
-    """The edges that numpy gives equal bins between two numbers."""
+    """numpy's edges of equal bins between two numbers."""
 
     bins: int
     source: np.dtype
@@ -120,7 +119,7 @@ def percentile(
     nan: str = "raise",
     across: str | None = None,
 ) -> Scalar:
-    """Find a percentile of all voxels, or of each line along some axes, exactly.
+    """Compute exact percentiles of all voxels, or of each line along some axes.
 
     Parameters
     ----------
@@ -128,9 +127,9 @@ def percentile(
     q : float or sequence of float
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for
-        the percentile of each slice. All by default. ``"c"`` alone takes the channels of each
-        voxel: what that gives is a volume, whose channels are the percentiles if ``q`` is several.
+        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for the
+        percentile of each slice. All by default. ``"c"`` alone reduces the channels of each voxel:
+        the result is a volume, and several percentiles are its channels.
     %(where)s
     %(nan)s
     %(across)s
@@ -138,9 +137,9 @@ def percentile(
     Returns
     -------
     Scalar
-        The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis``
-        is given, a lazy array: percentiles first, then the other axes; NaN where no voxel of a
-        line counts.
+        The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis`` is
+        given, a lazy array: percentiles first, then the other axes; NaN if no voxel of a line
+        counts.
 
     Raises
     ------
@@ -148,16 +147,16 @@ def percentile(
 
     See Also
     --------
-    percentile_filter : around each voxel.
+    percentile_filter : computes percentiles around each voxel.
 
     Notes
     -----
-    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64: each finds the next
-    digits of the order statistics, from a histogram of keys that keep the order.
+    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64. Each one finds the next
+    digits of the order statistics, from a histogram of order-preserving keys.
 
-    Along axes one sweep, which gathers lines, if lines take at most 4096 bytes for each percentile
-    and all voxels at most 256 MiB; else one for each 8 bits of the dtype, and the result has at
-    most 65536 places for one percentile, 32768 for two.
+    Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
+    take at most 256 MiB. Otherwise there is one sweep for each 8 bits of the dtype, and the result
+    has at most 65536 elements for one percentile, 32768 for two.
 
     References
     ----------

@@ -1,8 +1,7 @@
-"""Whole-volume reductions: what a user's ``min``, ``mean``, ``percentile`` ... fold and merge.
+"""Whole-volume reductions: ``min``, ``mean``, ``percentile`` and others, as states that merge.
 
-Every state is a few exact integers (or counts, or extremes), so that merging is associative and
-commutative to the bit and the result does not depend on how the volume was cut.
-Rounding happens once, in ``finish``.
+Every state consists of exact integers, counts, or extremes. Merging is therefore associative and commutative
+to the bit, and the result does not depend on slabs. Rounding happens once, in ``finish``.
 """
 
 from __future__ import annotations
@@ -26,31 +25,30 @@ from beam_volumes.ops.measure import percentile_formulas, threshold_formulas
 from beam_volumes.ops.measure.rounding import root, rounded
 from beam_volumes.sweep.reduction import Reduction
 
-#: Counts of a state that are sent at a time: 1 MiB.
+#: Counts per message of a state: 1 MiB.
 _PIECE = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class Fold(Reduction):
-    """A reduction of voxels of one dtype, strict or lenient about NaN and inf."""
+    """A reduction of voxels of one dtype, which refuses or ignores NaN and infinity."""
 
-    source: np.dtype  #: Of the voxels.
-    #: {"raise", "omit"}. What to do with non-finite voxels: an error, or leave out every one of
-    #: them.
+    source: np.dtype  #: The dtype of voxels.
+    #: {"raise", "omit"}: how to treat non-finite voxels.
     nan: str
 
     @staticmethod
     def check(name: str, source: Any, nan: str) -> np.dtype:
-        """The dtype of the voxels, if this reduction can be made of it."""
+        """The dtype of voxels, if this reduction supports it."""
         if nan not in ("raise", "omit"):
             raise ValueError(f'nan={nan!r} of {name}: use "raise" or "omit"')
-        accumulate.key_bits(np.dtype(source))  # refuses what has no exact reduction
+        accumulate.key_bits(np.dtype(source))  # refuses unsupported dtypes
         return np.dtype(source).newbyteorder("=")
 
     def strict(self, bad: int) -> None:
         if bad and self.nan == "raise":
             raise ValueError(
-                f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" leaves them out'
+                f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" ignores them'
             )
 
     def some(self, count: int) -> None:
@@ -63,7 +61,7 @@ class Fold(Reduction):
 
 @dataclass(frozen=True, eq=False)
 class Count(Fold):
-    """How many voxels there are (under the mask)."""
+    """The number of voxels under the mask."""
 
     cost = 0.3
 
@@ -90,7 +88,7 @@ class Count(Fold):
 class _Extreme(Fold):
     """The state is the smallest or largest voxel, or None. -0.0 is less than 0.0.
 
-    With ``nan="NaN"``, which users cannot give, only NaN is left out; of no voxels the result is NaN.
+    With the internal ``nan="NaN"``, only NaN is ignored, and the result without voxels is NaN.
     """
 
     cost = 1.0
@@ -120,7 +118,7 @@ class _Extreme(Fold):
     def merge(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
-        if a == b:  # of the two zeros, the one that the order of the keys says
+        if a == b:  # equal zeros are ordered by their keys
             a, b = (a, b) if np.signbit(a) else (b, a)
         return self.extreme(a, b) if a <= b else self.extreme(b, a)
 
@@ -149,7 +147,7 @@ class Max(_Extreme):
 
 @dataclass(frozen=True, eq=False)
 class Moments(Fold):
-    """The state is the number of voxels, their exact sum, and that of their squares if needed."""
+    """The state is the number of voxels, their exact sum, and the sum of their squares if needed."""
 
     squares: ClassVar[bool] = False
     root: ClassVar[bool] = False
@@ -174,11 +172,11 @@ class Moments(Fold):
 
     @property
     def one(self) -> int:
-        """The number 1 in the units of the sum."""
+        """1 in the unit of the sum."""
         return 1 << accumulate.unit(self.source)
 
     def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
-        """The exact result as a fraction (not reduced), or its square if it is a ``root``."""
+        """The exact result as a fraction (not reduced), or its square for a ``root``."""
         raise NotImplementedError
 
 
@@ -188,10 +186,9 @@ def _mean_dtype(source: np.dtype) -> np.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Sum(Moments):
-    """The exact sum, in numpy's dtype (64-bit for integers); 0 of no voxels.
+    """The exact sum in numpy's dtype (64-bit for integers); 0 without voxels.
 
-    A sum of integers that needs more than 64 bits is an error, one of floats rounds once and is
-    infinite beyond the largest.
+    A sum of integers that exceeds 64 bits is an error. A sum of floats is rounded once, and may be infinite.
     """
 
     @classmethod
@@ -235,7 +232,7 @@ class Mean(Moments):
 
 @dataclass(frozen=True, eq=False)
 class Var(Moments):
-    """The exact variance, rounded once; the divisor is the number of voxels less ``ddof``."""
+    """The exact variance, rounded once; the divisor is the number of voxels minus ``ddof``."""
 
     ddof: int
 
@@ -304,9 +301,9 @@ class Counts(Fold):
 
 @dataclass(frozen=True, eq=False)
 class IntegerCounts(Counts):
-    """How often each value of bool or an integer dtype of up to 16 bits occurs.
+    """Counts of each value of bool or an integer dtype of up to 16 bits.
 
-    The result has one count per value in ascending order, from the smallest the dtype can hold.
+    The result has one count per value in ascending order, from the smallest possible one.
     """
 
     cost = 2.0
@@ -330,9 +327,9 @@ class IntegerCounts(Counts):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdOfValues(IntegerCounts):
-    """A threshold of integers up to 16 bits, from exact counts: one sweep."""
+    """A threshold of integers of up to 16 bits, from exact counts, in one sweep."""
 
-    extra: tuple[Any, ...] = ()  #: What the method takes beside the counts.
+    extra: tuple[Any, ...] = ()  #: Arguments of the method in addition to the counts.
 
     @classmethod
     def of(  # type: ignore[override]
@@ -386,7 +383,7 @@ class Histogram(Counts):
         return (self.bins,)
 
     def edges(self, values: tuple[Any, ...]) -> np.ndarray:
-        """The ``bins + 1`` edges, in numpy's dtype."""
+        """The ``bins + 1`` edges in numpy's dtype."""
         low, high = values if self.range is None else self.range
         return threshold_formulas.bin_edges(low, high, self.bins, self.source)
 
@@ -428,7 +425,7 @@ class ThresholdOfBins(Histogram):
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> np.ndarray:
         if values[0] == values[1]:
-            return self.zero()  # one value has no bins
+            return self.zero()  # a constant volume has no bins
         return super().fold(voxels, mask, values)
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
@@ -440,13 +437,13 @@ class ThresholdOfBins(Histogram):
 class RadixCounts(Counts):
     """One level of an exact percentile: counts of the next digit of the order-preserving keys.
 
-    A percentile takes ``percentile_levels(dtype)`` of these in turn. The first has no ``values``;
-    each further one takes the result of the one before as its only value. The result is the
-    *search* (see `beam_volumes.ops.measure.percentile_formulas`), and the percentile itself at the last
-    level, equal to ``numpy.percentile(volume, q)``.
+    A percentile takes ``percentile_levels(dtype)`` successive levels. The first has no ``values``; each
+    further one has the previous result as its only value. The result is the *search* (see
+    `beam_volumes.ops.measure.percentile_formulas`), and at the last level the percentile, equal to
+    ``numpy.percentile(volume, q)``.
     """
 
-    q: float | tuple[float, ...]  #: Percentiles in [0, 100]; of a tuple the result is an array.
+    q: float | tuple[float, ...]  #: Percentiles in [0, 100]; a tuple gives an array.
     level: int
 
     @classmethod
@@ -482,7 +479,7 @@ class RadixCounts(Counts):
 
     @property
     def counters(self) -> tuple[int, ...]:
-        return -1, 1 << digit_bits(self.source)  # a row for each prefix: the voxels decide how many
+        return -1, 1 << digit_bits(self.source)  # a row for each prefix, as many as voxels need
 
     @property
     def last(self) -> bool:

@@ -1,9 +1,8 @@
-"""Reductions along some of the axes: what is folded into arrays, a cell for every line of voxels.
+"""Reductions along some of the axes, to arrays with a cell for every line of voxels.
 
-A slab knows only its part of the result, so that a state is a set of parts: where each lies, and its
-cells, which are the integers (or keys) that the whole-volume reductions of `beam_volumes.ops.measure.folds`
-have one of. Parts that lie in the same place are merged at once, the others stay beside each other
-until the end; the numbers are those that the whole-volume reductions give of each line, to the bit.
+A slab computes only a part of the result, so a state is a set of parts with positions. Cells are integers (or
+keys) like the states of the whole-volume reductions of `beam_volumes.ops.measure.folds`. Parts at the same
+position are merged at once, others at the end. Results are identical to whole-volume reductions of each line.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds import Fold
 from beam_volumes.ops.measure.rounding import quotients
 
-#: Bytes of the largest result: it goes to every worker that needs it, and states are larger still.
+#: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
 
-#: Cells that are turned from exact numbers into results at a time.
+#: Number of cells that are converted to results at a time.
 _CELLS = 1 << 16
-#: Bytes of the cells of a state that are sent at a time.
+#: Bytes of a state's cells per message.
 _PIECE = 1 << 20
 
 Parts = dict[Box, Any]
@@ -35,11 +34,11 @@ Parts = dict[Box, Any]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Cells of exact numbers, as `Wide`, whose carries wait until they must be made."""
+    """Cells of exact numbers like `Wide`, with carries that are made only when necessary."""
 
     first: int
-    cells: np.ndarray  #: int64. Digits along the last axis.
-    voxels: int  #: At most so many were added to a cell.
+    cells: np.ndarray  #: int64, digits along the last axis.
+    voxels: int  #: Maximum number of voxels that were added to a cell.
 
     def __add__(self, other: Digits) -> Digits:
         first, width = _span([self, other])
@@ -51,13 +50,13 @@ class Digits:
 
 
 def _span(parts: Sequence[Digits]) -> tuple[int, int]:
-    """The first digit and the number of digits that hold all of them."""
+    """The first digit and the number of digits that contain all of them."""
     first = min(p.first for p in parts)
     return first, max(p.first + p.cells.shape[-1] for p in parts) - first
 
 
 def _spread(part: Digits, first: int, width: int) -> np.ndarray:
-    """The digits from ``first`` on."""
+    """The digits from ``first``."""
     at, own = part.first - first, part.cells.shape[-1]
     if own == width:
         return part.cells
@@ -68,18 +67,18 @@ def _spread(part: Digits, first: int, width: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Along(Fold):
-    """A reduction along the axes of z, y, x that are not ``kept``."""
+    """A reduction along those axes of z, y, x that are not ``kept``."""
 
     kept: tuple[bool, bool, bool]
-    #: Of the result in z, y, x: 1 along the axes that are reduced. ``shape`` is what is left of it.
+    #: Extent of the result in z, y, x, 1 along reduced axes; ``shape`` omits axes that are not visible.
     extent: Triple
 
     @property
     def cell_bytes(self) -> int:
-        """Rough bytes of a cell of the state."""
+        """Approximate bytes of a cell of the state."""
         raise NotImplementedError
 
-    #: States that are there at once while two are merged, whatever the threads: each has its rows.
+    #: States in memory while two are merged, for any number of threads.
     copies: ClassVar[int] = 5
 
     @property
@@ -97,11 +96,11 @@ class Along(Fold):
         raise NotImplementedError
 
     def joined(self, a: Any, b: Any) -> Any:
-        """Cells of the same place as one."""
+        """Merge cells at the same position."""
         raise NotImplementedError
 
     def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
-        """The result in a box of cells, from all parts that reach into it."""
+        """The result in a box of cells, from all parts that intersect it."""
         raise NotImplementedError
 
     def fold_slices(
@@ -118,14 +117,14 @@ class Along(Fold):
         return {self.cells_of(voxels, start): self.part(voxels, mask)}
 
     def cells_of(self, voxels: Sequence[np.ndarray], start: Triple) -> Box:
-        """To which cells slices belong, the first of which begins at ``start``."""
+        """The cells of slices that start at ``start``."""
         shape = (len(voxels), *voxels[0].shape)
         begin = tuple(a if k else 0 for a, k in zip(start, self.kept, strict=True))
         end = tuple(a + n if k else 1 for a, n, k in zip(start, shape, self.kept, strict=True))
         return Box(begin, end)  # type: ignore[arg-type]
 
     def _voxels(self, shape: Sequence[int]) -> int:
-        """How many voxels of a box of a shape belong to one cell."""
+        """The number of voxels of a box that belong to one cell."""
         return math.prod(n for n, k in zip(shape, self.kept, strict=True) if not k)
 
     def _in_halves(
@@ -150,7 +149,7 @@ class Along(Fold):
         return merged
 
     def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> Any:
-        """Some of the cells."""
+        """Select some of the cells."""
         raise NotImplementedError
 
     def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
@@ -179,7 +178,7 @@ class Along(Fold):
 
 
 def blocks(extent: Triple, maximum: int = _CELLS) -> Iterator[Box]:
-    """Boxes of a bounded number of cells."""
+    """Divide an extent into boxes with a limited number of cells."""
     if not math.prod(extent):
         return iter(())
     _, ny, nx = extent
@@ -189,14 +188,14 @@ def blocks(extent: Triple, maximum: int = _CELLS) -> Iterator[Box]:
 
 
 def shared(cells: Box, box: Box) -> tuple[Any, Any]:
-    """What two boxes share, as slices of the one and of the other."""
+    """The intersection of two boxes, as slices of both."""
     both = box.intersect(cells)
     return tuple(both.translate([-a for a in b.start]).slices for b in (cells, box))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
 class ExtremeAlong(Along):
-    """The smallest or largest voxels: cells are order-preserving keys, and where there are any."""
+    """The smallest or largest voxels: cells are order-preserving keys, and whether there are any."""
 
     largest: bool
 
@@ -211,9 +210,9 @@ class ExtremeAlong(Along):
     def part(
         self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        best, seen, bad = projection.extremes(voxels, mask, self.kept, self.largest)
+        best, found, bad = projection.extremes(voxels, mask, self.kept, self.largest)
         self.strict(bad)
-        return best, seen
+        return best, found
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(a[0], b[0]), a[1] | b[1]
@@ -224,25 +223,25 @@ class ExtremeAlong(Along):
     def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
         u = accumulate.unsigned(self.source)
         every = np.iinfo(u).max
-        keys, seen = np.full(cells.shape, every, u), np.zeros(cells.shape, bool)
+        keys, found = np.full(cells.shape, every, u), np.zeros(cells.shape, bool)
         for box, (best, there) in parts:
             here, from_ = shared(cells, box)
             np.minimum(keys[here], best[from_], out=keys[here])
-            seen[here] |= there[from_]
+            found[here] |= there[from_]
         values = accumulate.from_keys(~keys if self.largest else keys, self.source)
-        if not seen.all():
+        if not found.all():
             if self.dtype.kind != "f":
                 raise ValueError(
-                    f"{self.name} of no voxels in {np.sum(~seen)} places of the result, and {self.dtype} "
-                    "has no NaN to say so: reduce volume.astype(float), or a larger mask"
+                    f"{self.name} of no voxels in {np.sum(~found)} elements of the result, and {self.dtype} "
+                    "has no NaN for them: reduce volume.astype(float), or use a larger mask"
                 )
-            values[~seen] = np.nan
+            values[~found] = np.nan
         return values
 
 
 @dataclass(frozen=True, eq=False)
 class MomentsAlong(Along):
-    """Sums, means, variances: cells are the states of ``whole``, the reduction of all axes."""
+    """Sums, means, variances: cells are states of ``whole``, the reduction of all axes."""
 
     whole: folds.Moments
 
@@ -252,7 +251,7 @@ class MomentsAlong(Along):
 
     @property
     def cell_bytes(self) -> int:
-        # Digits that voxels of some ten thousandfold range need; floats of any range may need more.
+        # Digits for voxels with a range of about 10,000; a larger range may need more.
         if self.source.kind == "f":
             total, square = (32, 48) if self.source.itemsize == 8 else (24, 32)
         else:
@@ -303,7 +302,7 @@ class MomentsAlong(Along):
         return quotients(above, below, self.dtype, self.whole.root).reshape(cells.shape)
 
     def _small(self, count: int) -> bool:
-        """Whether sums of so many voxels are integers that a float64 holds."""
+        """Whether sums of this many voxels are integers that float64 holds exactly."""
         return (
             self.source.kind != "f"
             and not self.whole.squares
@@ -311,11 +310,11 @@ class MomentsAlong(Along):
         )
 
     def _of_small(self, count: np.ndarray, parts: list[tuple[Any, Any, Digits]]) -> np.ndarray:
-        """Sums and means of these: a division rounds once, and all are divided at once."""
+        """Compute sums and means of small sums: a division rounds once, and all are divided at once."""
         totals = np.zeros(count.shape, np.int64)
         for here, from_, part in parts:
             for i in range(part.cells.shape[-1]):
-                if part.first + i < 2:  # what is carried beyond is the sign
+                if part.first + i < 2:  # higher digits are the sign
                     totals[here] += part.cells[from_][..., i] << 32 * (part.first + i)
         if self.dtype.kind != "f":
             return totals.astype(self.dtype)
@@ -324,7 +323,7 @@ class MomentsAlong(Along):
 
 
 def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
-    """The sums of exact numbers at their places in a block, as Python's integers."""
+    """The sums at their positions in a block, as Python integers."""
     if not parts:
         return [0] * math.prod(shape)
     first, width = _span([p for _, _, p in parts])
@@ -339,9 +338,9 @@ def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
 
 
 def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Sequence[int]) -> Along:
-    """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`) along the other axes only.
+    """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`), only along the other axes.
 
-    ``axes``: those that the user sees of the result: its shape has no others.
+    ``axes`` are the visible axes of the result.
     """
     extent = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     size = math.prod(extent) * whole.dtype.itemsize

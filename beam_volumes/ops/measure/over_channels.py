@@ -1,7 +1,7 @@
-"""Reductions over the channels of each voxel: what they give is a volume without channels.
+"""Reductions over the channels of each voxel, to volumes without channels.
 
-A voxel's channels are a line, as those along an axis of space are. So each block of rows is reduced as
-`beam_volumes.ops.measure.folds_along` reduces lines, to the same bits.
+A voxel's channels are a line, like lines along axes of space. So each block of rows is reduced like lines in
+`beam_volumes.ops.measure.folds_along`, with the same bits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from beam_volumes.ops.measure.rounding import PairSum
 from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.sweep.stage import Block, Stage
 
-#: Voxels of the result that are computed at a time: states of exact sums take far more room than these.
+#: Voxels of the result that are computed at a time: states of exact sums need far more memory.
 _CELLS = 1 << 12
-#: Channels of which sums are kept as pairs of float64.
+#: Maximum channels for sums as pairs of float64.
 _MAX_ADDED = 1 << 20
-#: Lines go along z of a block that has a slice for each channel.
+#: Lines are along z of a block with a slice for each channel.
 _KEPT = (False, True, True)
 
 
@@ -37,16 +37,16 @@ _KEPT = (False, True, True)
 class OverChannels(Stage):
     """A reduction of the channels of each voxel.
 
-    Inputs are the channels, then a mask for all of them, or one for each, or none.
+    Inputs are the channels, then a mask for all of them, one for each, or none.
     """
 
-    whole: folds.Fold  #: The reduction, as it is of a whole volume.
+    whole: folds.Fold  #: The reduction, as for a whole volume.
     channels: int
 
     compiled = True
 
     def _lines(self, rows: int, cols: int) -> Along:
-        """Make the reduction of so many lines."""
+        """Return the reduction for a number of lines."""
         shape: Triple = (self.channels, rows, cols)
         if isinstance(self.whole, folds.RadixCounts):
             return GatheredAlong.of(
@@ -56,7 +56,7 @@ class OverChannels(Stage):
 
     @property
     def _adds_narrow_floats(self) -> bool:
-        """Whether sums are floats that float64 mostly holds exactly."""
+        """Whether sums are floats that one float64 usually holds exactly."""
         source = self.whole.source
         return (
             isinstance(self.whole, folds.Sum | folds.Mean)
@@ -66,7 +66,7 @@ class OverChannels(Stage):
 
     @property
     def _adds_wide_floats(self) -> bool:
-        """Whether sums are floats that two float64 mostly hold exactly."""
+        """Whether sums are floats that two float64 usually hold exactly."""
         wide = self.whole.source == np.float64 and self.channels <= _MAX_ADDED
         return wide and isinstance(self.whole, folds.Sum | folds.Mean)
 
@@ -78,14 +78,14 @@ class OverChannels(Stage):
         if self._adds_wide_floats:
             return 40.0 + 15 * self.channels
         if exact and not self._adds_narrow_floats:
-            return 1500.0 + 10 * self.channels  # each voxel is rounded by itself
+            return 1500.0 + 10 * self.channels  # each voxel is rounded separately
         return 5.0 + 2 * whole.cost * self.channels
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         cells = min(rows, max(1, _CELLS // max(1, cols))) * cols
         lines = self._lines(1, 1)
         floats = self.whole.source.kind == "f" and isinstance(self.whole, folds.Moments)
-        # Digits of floats reach as far as their exponents do; results are Python's integers in between.
+        # Digits of floats cover the range of exponents; results are Python integers in between.
         widest = lines.cell_bytes * (4 if floats else 1)
         return cells * (512 + lines.copies * widest + 2 * self.channels)
 
@@ -108,7 +108,7 @@ class OverChannels(Stage):
     def _added_in_pairs(
         self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray
     ) -> None:
-        """Find sums or means, by pairs of float64 where these are exact."""
+        """Compute sums or means by pairs of float64 where these are exact."""
         shape = out.shape
         total, count = PairSum(shape), np.zeros(shape, np.int64)
         for c, x in enumerate(voxels):
@@ -131,7 +131,7 @@ class OverChannels(Stage):
             out[~sure] = lines.finish(state, ())[0]
 
     def _added(self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray) -> bool:
-        """Find sums or means as float64; False, and nothing done, if these would not be exact."""
+        """Compute sums or means as float64; return False, without a result, if these are not exact."""
         shape = out.shape
         total, count = np.zeros(shape), np.full(shape, self.channels, np.int64)
         if masks or self.whole.nan == "omit":
@@ -156,7 +156,7 @@ class OverChannels(Stage):
                 return True
             means = np.divide(total, count, out=np.full(shape, np.nan), where=count > 0)
             below, above = (np.nextafter(means, to).astype(out.dtype) for to in (-np.inf, np.inf))
-            # Where the division gave the middle of two floats, it has hidden on which side the mean is
+            # Where the division gives the middle of two floats, it is unknown on which side the mean is
             middle = means == (below.astype(np.float64) + above) / 2
             rest = np.where(middle & (below != above), total - means * count, 0)
             out[...] = np.where(rest > 0, above, np.where(rest < 0, below, means))
@@ -164,7 +164,7 @@ class OverChannels(Stage):
 
 
 def _blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
-    """Rows of every slice in blocks: slice, first row, last row + 1."""
+    """Divide rows of every slice into blocks: slice, first row, last row + 1."""
     rows = max(1, _CELLS // max(1, out.cols))
     for k in range(out.depth):
         for a in range(y0, y1, rows):
@@ -172,12 +172,12 @@ def _blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
 
 
 def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Volume:
-    """Reduce the channels of each voxel (which the mask, with channels or without, says to count).
+    """Reduce the channels of each voxel, with an optional mask with or without channels.
 
-    Several percentiles are the channels of the result, as numpy has them along its first axis.
+    Several percentiles are channels of the result, like the first axis in numpy.
     """
     masks: tuple[Any, ...] = ()
-    beside: tuple[Volume, ...] = ()
+    mask_volume: tuple[Volume, ...] = ()
     if mask is not None:
         mask = as_volume(mask)
         check_alike(whole.name, first_channel(volume), first_channel(mask))
@@ -185,14 +185,14 @@ def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Vol
             raise ValueError(
                 f"{whole.name}: the mask has {len(mask.nodes)} channels, and the volume {len(volume.nodes)}"
             )
-        masks, beside = (mask if mask.dtype == bool else mask != 0).nodes, (mask,)
+        masks, mask_volume = (mask if mask.dtype == bool else mask != 0).nodes, (mask,)
     nodes = tuple(
         StageNode.of(
             OverChannels(one.name, one.dtype, one, len(volume.nodes)), (*volume.nodes, *masks)
         )
         for one in _one_by_one(whole)
     )
-    space = shared_space(whole.name, volume, *beside)
+    space = shared_space(whole.name, volume, *mask_volume)
     space = space.of_one("c") if "c" in space.leading else space
     if isinstance(whole, folds.RadixCounts) and isinstance(whole.q, tuple):
         names = tuple(f"{q:g}" for q in whole.q)
@@ -202,7 +202,7 @@ def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Vol
 
 
 def _one_by_one(whole: folds.Fold) -> Iterator[folds.Fold]:
-    """Give reductions of a number each."""
+    """Yield a reduction for each number."""
     if not isinstance(whole, folds.RadixCounts):
         yield whole
         return

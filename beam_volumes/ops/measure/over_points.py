@@ -1,4 +1,4 @@
-"""Numbers of all points in time, and reductions of the points of each voxel."""
+"""Numbers across points in time, and reductions of the points of each voxel."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from beam_volumes.ops.geometry.channels import stack
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.over_channels import over_channels
 
-#: Each point of a reduction along them is a volume of one expression.
+#: Maximum points: each one is a volume in a single expression.
 _MAX_POINTS = 1000
 
 
 def check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> None:
-    """Refuse an ``across`` that is not offered, or numbers of each point among the parameters."""
+    """Refuse an ``across`` that is not offered, or parameters that differ between points."""
     if across != "t":
         raise ValueError(f"{name}: across={across!r}: only 't' is offered, for points in time")
     for value in parameters:
         if times_below([value]):
             raise ValueError(
-                f"{name}: across='t': the number {value.name} is another one at each point in time; give "
-                "that across='t' too"
+                f"{name}: across='t': the number {value.name} differs between points in time; compute it "
+                "with across='t', too"
             )
 
 
 def over_points(
     whole: folds.Fold, volume: Volume, mask: Volume | None, channels_too: bool
 ) -> Volume:
-    """Reduce the points in time of each voxel, those of each channel by themselves or of all together.
+    """Reduce the points in time of each voxel, for each channel or for all channels together.
 
-    Points are taken as channels are, so that the bits are those of `over_channels`.
+    Points are treated like channels, so the bits are the same as from `over_channels`.
     """
     times = volume.space.times
     if times > _MAX_POINTS:
@@ -53,8 +53,8 @@ def over_points(
     ]
     if made[0].space.has_channels:
         raise ValueError(
-            f"{whole.name}: several percentiles of several channels would be an axis more; ask for them one "
-            "by one"
+            f"{whole.name}: several percentiles of several channels would need one more axis; compute them "
+            "one by one"
         )
     return stack(made, volume.space.channels or None)
 
@@ -72,7 +72,7 @@ def _reduced(whole: folds.Fold, points: list[Volume], masks: list[Any]) -> Volum
     many = len(points[0].nodes)
     together = None
     if masks[0] is not None:
-        # A mask without channels counts for all of a point.
+        # A mask without channels applies to all channels of a point.
         each = [m if len(m.nodes) == many else stack([m] * many) for m in masks]
         together = stack(each)
     return over_channels(whole, stack(points), together)

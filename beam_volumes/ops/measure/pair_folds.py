@@ -1,4 +1,4 @@
-"""Reductions of two volumes, and those that depend on where voxels lie, in exact states."""
+"""Reductions of two volumes, and reductions that depend on positions of voxels, with exact states."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Sums = tuple[int, int, int, int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class Covariance(Fold):
-    """The covariance matrix of two volumes, 2 x 2, each number rounded once.
+    """The 2 x 2 covariance matrix of two volumes, each number rounded once.
 
-    The state is the number of pairs, and the exact sums of a, b, a a, a b, b b. Voxels of two dtypes
-    are taken in the one that numpy promotes them to (``source``).
+    The state is the number of pairs, and the exact sums of a, b, a a, a b, b b. ``source`` is the promoted
+    dtype.
     """
 
     ddof: int
@@ -97,11 +97,11 @@ class Correlation(Covariance):
 
 @dataclass(frozen=True)
 class Bins:
-    """Equal bins between two numbers as ``numpy.histogram2d`` has them."""
+    """Equal bins between two numbers, as in ``numpy.histogram2d``."""
 
     number: int
-    #: What the numbers are taken in: of extremes, what the two volumes promote to. Numpy's edges
-    #: are float32 or float16 between numpy's numbers of these dtypes, and else float64.
+    #: Dtype to which numbers are converted, for extremes the promoted dtype of both volumes. numpy's
+    #: edges are float32 or float16 between numbers of these dtypes, otherwise float64.
     cast: np.dtype | None = None
 
     def edges(self, low: Any, high: Any) -> np.ndarray:
@@ -116,7 +116,7 @@ class Bins:
 
 @dataclass(frozen=True, eq=False)
 class JointHistogram(Counts):
-    """Counts of pairs in a grid of equal bins, exactly ``numpy.histogram2d``'s."""
+    """Counts of pairs in a grid of equal bins, identical to ``numpy.histogram2d``."""
 
     #: ``values`` are the lower and upper end of the first volume's range, then of the second's.
     bins: tuple[Bins, Bins]
@@ -208,9 +208,9 @@ class CenterOfMass(Fold):
 
 @dataclass(frozen=True, eq=False)
 class Position(Fold):
-    """Where the smallest or largest voxel is, the first in raster order.
+    """The position of the smallest or largest voxel, the first in raster order.
 
-    The state is the order-preserving key (flipped for the largest) and the place: the least counts.
+    The state is the order-preserving key (inverted for maxima) and the position; the smallest is the result.
     """
 
     axes: tuple[int, ...]

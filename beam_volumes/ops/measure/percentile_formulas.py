@@ -1,11 +1,10 @@
-"""From counts to percentiles: small pure functions that run on the driver.
+"""Percentiles from counts: small pure functions that run on the driver.
 
-Percentiles are found by a radix search. Level 0 counts the highest 16 bits of every voxel's
-order-preserving key; that tells in which of the 65536 groups each wanted order statistic lies,
-and its rank inside that group. Level 1 counts the next 16 bits of those groups only, and so on
-until the key is complete. What goes from one sweep to the next is a *search*: an array of uint64
-whose rows are the wanted order statistics and whose columns are the digits known so far, the rank
-that is left, and the number of voxels.
+Percentiles use a radix search. Level 0 counts the highest 16 bits of every voxel's order-preserving key. This
+determines the group, out of 65536, of each order statistic, and its rank in the group. Level 1 counts the
+next 16 bits in these groups, and so on until the key is complete. Sweeps exchange a *search*: an array of
+uint64 with a row for each order statistic, and columns for the digits known so far, the remaining rank, and
+the number of voxels.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ PREFIX, RANK, SIZE = 0, 1, 2
 
 
 def percentile_levels(dtype: np.dtype) -> int:
-    """How many sweeps an exact percentile takes: 1, 2 or 4 for (up to) 16, 32 and 64 bits."""
+    """The number of sweeps of an exact percentile: 1, 2 or 4 for (up to) 16, 32 and 64 bits."""
     return 8 * np.dtype(dtype).itemsize // digit_bits(dtype)
 
 
 def percentile_dtype(dtype: np.dtype, q: float | tuple[float, ...]) -> np.dtype:
-    """The dtype of ``numpy.percentile``: that of a float volume if ``q`` is a single number."""
+    """The dtype of ``numpy.percentile``: the volume's dtype for floats and a single ``q``."""
     dtype = np.dtype(dtype)
     return dtype if dtype.kind == "f" and not isinstance(q, tuple) else np.dtype(np.float64)
 
@@ -32,10 +31,9 @@ def percentile_dtype(dtype: np.dtype, q: float | tuple[float, ...]) -> np.dtype:
 def percentile_ranks(
     size: int, q: float | tuple[float, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ranks below and above each percentile and the weight between them, as numpy's "linear".
+    """Ranks below and above each percentile and the weight between them, for numpy's "linear" method.
 
-    Returns ``lower, upper``, int64, shape (Q,): ranks from 0 in the sorted voxels; ``gamma``, float64,
-    shape (Q,).
+    Returns ``lower, upper``, int64 (Q,), ranks from 0 in the sorted voxels, and ``gamma``, float64 (Q,).
     """
     share = np.true_divide(np.atleast_1d(np.asarray(q, np.float64)), 100)
     if not np.all((share >= 0) & (share <= 1)):
@@ -43,17 +41,16 @@ def percentile_ranks(
     virtual = (size - 1) * share
     lower = np.floor(virtual)
     at_end = virtual >= size - 1
-    # numpy writes the last index as -1 and takes gamma from that
+    # numpy uses -1 for the last index and computes gamma from it
     gamma = virtual - np.where(at_end, -1.0, lower)
     lower = np.where(at_end, size - 1, lower).astype(np.int64)
     return lower, np.minimum(lower + 1, size - 1), gamma
 
 
 def first_search(counts: np.ndarray, q: float | tuple[float, ...]) -> np.ndarray:
-    """The search after level 0.
+    """The search after level 0, from int64 ``counts`` of every highest digit.
 
-    ``counts``, int64: of every highest digit: ``radix_counts(..., level=0)``.
-    Returns uint64, shape (2 Q, 3): a row for each lower, then for each upper order statistic.
+    Returns uint64 (2 Q, 3): a row for each lower, then for each upper order statistic.
     """
     size = int(counts.sum())
     if size == 0:
@@ -66,14 +63,14 @@ def first_search(counts: np.ndarray, q: float | tuple[float, ...]) -> np.ndarray
 
 
 def next_prefixes(search: np.ndarray) -> np.ndarray:
-    """The prefixes the next level counts, ascending, each once."""
+    """The distinct prefixes to count at the next level, ascending."""
     return np.unique(search[:, PREFIX])
 
 
 def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The search with one more digit known.
+    """The search with one more digit.
 
-    ``counts``, int64, shape (K, digits): ``radix_counts`` of the `next_prefixes` of ``search``.
+    ``counts``, int64 (K, digits), are ``radix_counts`` for the `next_prefixes` of ``search``.
     """
     found = search.copy()
     digits = np.uint64(counts.shape[1])
@@ -89,17 +86,17 @@ def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def order_statistics(search: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The voxels a complete search has found."""
+    """The voxels of a complete search."""
     return from_keys(search[:, PREFIX], dtype)
 
 
 def percentile_of_search(
     search: np.ndarray, q: float | tuple[float, ...], dtype: np.dtype
 ) -> np.generic | np.ndarray:
-    """The percentiles of a complete search: equal to ``numpy.percentile``, bit for bit.
+    """The percentiles of a complete search, identical to ``numpy.percentile``.
 
-    Two differences: bool counts as 0 and 1 (numpy refuses it), and integers whose difference numpy
-    wraps (``numpy.percentile(numpy.int8([-100, 100]), 50)`` is 128) are interpolated between.
+    There are two differences: bool is 0 and 1 (numpy refuses it), and interpolation does not wrap around
+    (``numpy.percentile(numpy.int8([-100, 100]), 50)`` is 128).
     """
     lower, upper = np.split(order_statistics(search, dtype), 2)
     _, _, gamma = percentile_ranks(int(search[0, SIZE]), q)
@@ -108,7 +105,7 @@ def percentile_of_search(
 
 
 def between(lower: np.ndarray, upper: np.ndarray, gamma: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Percentiles of a dtype, from the order statistics below and above and the weight between them.
+    """Percentiles in a dtype, from the order statistics below and above and the weight between them.
 
     >>> between(np.array([1], "u1"), np.array([4], "u1"), np.array([0.5]), np.dtype("f8"))
     array([2.5])
@@ -120,7 +117,7 @@ def between(lower: np.ndarray, upper: np.ndarray, gamma: np.ndarray, dtype: np.d
             difference = upper - lower
             ours = np.where(gamma >= 0.5, upper - difference * rest, lower + difference * weight)
     else:
-        # Modulo 2**64 the difference of any two integers is exact.
+        # Modulo 2**64 differences of integers are exact.
         whole = np.uint64 if lower.dtype.kind == "u" else np.int64
         bits = (v.astype(whole).view(np.uint64) for v in (upper, lower))
         difference = np.subtract(*bits).astype(np.float64)

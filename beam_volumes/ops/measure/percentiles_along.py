@@ -1,4 +1,4 @@
-"""Percentiles along some of the axes: of every line of voxels, gathered, or by a radix search of its own."""
+"""Percentiles along some of the axes: of collected lines of voxels, or by a radix search for each line."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _GATHERED = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class RadixCountsAlong(Along):
-    """One level of exact percentiles along axes, as `folds.RadixCounts` is one of a whole volume's.
+    """One level of exact percentiles along axes, like `folds.RadixCounts` for a whole volume.
 
-    Digits have 8 bits, whatever the dtype: counts of 65536 for every slice would be too large. The
-    result of a level is a search for every cell, one after the other in raster order; that of the last
-    one the percentiles, NaN where a line has no voxels.
+    Digits have 8 bits for all dtypes: 65536 counts for every slice would be too many. The result of a level
+    is a search for every cell in raster order. The last level yields the percentiles, NaN for lines without
+    voxels.
     """
 
     q: float | tuple[float, ...]
@@ -52,9 +52,9 @@ class RadixCountsAlong(Along):
             axis = max((n, "zyx"[a]) for a, n in enumerate(extent))[1]
             fewer = f" (fewer percentiles than {wanted} at a time allow more)" if wanted > 1 else ""
             raise ValueError(
-                f"{name} along these axes has {math.prod(extent):,} places in its result, of lines too long "
-                f"to be gathered; {maximum:,} are the most{fewer}: crop the volume along {axis}, or another "
-                "axis that stays, and find its percentiles part by part"
+                f"{name} along these axes has {math.prod(extent):,} elements in its result, and its lines "
+                f"are too long to collect; {maximum:,} are the maximum{fewer}: crop the volume along {axis}, "
+                "or another axis that is kept, and compute percentiles part by part"
             )
         if level < levels(source) - 1:
             result: tuple[int, ...] = (math.prod(extent), 2 * wanted, 3)
@@ -70,7 +70,7 @@ class RadixCountsAlong(Along):
 
     @property
     def groups(self) -> int:
-        """Of how many prefixes the next digits are counted."""
+        """The number of prefixes for which the next digits are counted."""
         return 1 if self.level == 0 else 2 * (len(self.q) if isinstance(self.q, tuple) else 1)
 
     @property
@@ -92,7 +92,7 @@ class RadixCountsAlong(Along):
         return {cells: counts}
 
     def _prefixes(self, searches: np.ndarray, cells: Box) -> np.ndarray:
-        """Those of the cells of a box, each with as many: the last one again and again."""
+        """The prefixes of the cells of a box, padded to equal length by the last one."""
         some = searches.reshape(*self.extent, *searches.shape[1:])[cells.slices]
         found = np.empty((cells.size, self.groups), np.uint64)
         for at, search in zip(found, some.reshape(cells.size, *searches.shape[1:]), strict=True):
@@ -133,14 +133,14 @@ class RadixCountsAlong(Along):
 
 @dataclass(frozen=True, eq=False)
 class GatheredAlong(Along):
-    """Exact percentiles along axes, of lines whose voxels are all gathered: one sweep.
+    """Exact percentiles along axes from collected lines, in one sweep.
 
-    A cell is the order-preserving keys of its line, in chunks as slabs and windows have found them, and
-    how many of them count. Keys of voxels that are left out are the largest, so that they come last.
+    A cell has the order-preserving keys of its line, in the chunks of slabs and windows, and the number of
+    voxels that count. Ignored voxels have the largest key, so they are last.
     """
 
     q: float | tuple[float, ...]
-    line: int  #: Voxels of a line.
+    line: int  #: Voxels per line.
 
     copies: ClassVar[int] = 2
 
@@ -195,7 +195,7 @@ class GatheredAlong(Along):
         return tuple(chunk[self._of_lines(at)] for chunk in chunks), counts[at]
 
     def _of_lines(self, cells: tuple[slice, slice, slice]) -> tuple[slice, slice, slice]:
-        """Where the voxels of cells are in a chunk."""
+        """The position of the voxels of cells in a chunk."""
         z, y, x = (c if k else slice(None) for c, k in zip(cells, self.kept, strict=True))
         return z, y, x
 
@@ -210,8 +210,8 @@ class GatheredAlong(Along):
         return found.reshape(self.shape)
 
     def _percentiles(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
-        """Percentiles first, of a block of cells."""
-        # The line of a cell lies together; how full it is differs where slabs are cut along kept axes.
+        """Percentiles of a block of cells, in the first axis."""
+        # Lines become contiguous. Their lengths may differ between slabs along kept axes.
         along = [a for a, kept in enumerate(self.kept) if not kept]
         keys = unsigned(self.source)
         lines = np.full((*cells.shape, self.line), np.iinfo(keys).max, keys)
@@ -234,7 +234,7 @@ class GatheredAlong(Along):
         return self._of_lines_alike(lines.reshape(-1, self.line), counts.ravel())
 
     def _of_lines_alike(self, lines: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Percentiles first, of lines of keys, those of as many voxels together."""
+        """Percentiles of lines of keys, in the first axis, for all lines of one length together."""
         wanted = len(self.q) if isinstance(self.q, tuple) else 1
         found = np.full((wanted, len(lines)), np.nan, self.dtype)
         for size in np.unique(counts[counts > 0]).tolist():
@@ -253,7 +253,7 @@ def _extent(shape: Triple, kept: tuple[bool, bool, bool]) -> Triple:
 
 
 def _line(shape: Triple, kept: tuple[bool, bool, bool]) -> int:
-    """Voxels of a line."""
+    """Voxels per line."""
     return math.prod(n for n, k in zip(shape, kept, strict=True) if not k)
 
 
@@ -263,17 +263,17 @@ def _result(q: Any, extent: Triple, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _count_bytes(wanted: int) -> int:
-    """What the counts of a cell take at the second level."""
+    """Bytes of the counts of a cell at the second level."""
     return 8 * BYTE * 2 * wanted
 
 
 def gathers(dtype: np.dtype, q: Any, shape: Triple, kept: tuple[bool, bool, bool]) -> bool:
-    """Whether lines are gathered: where all of them are no more than a state may be, nor than counts are."""
+    """Whether lines are collected: if they are within the limit of a state, and smaller than counts."""
     line = _line(shape, kept) * np.dtype(dtype).itemsize
     wanted = len(q) if isinstance(q, tuple) else 1
     return line <= _count_bytes(wanted) and line * math.prod(_extent(shape, kept)) <= LIMIT
 
 
 def levels(dtype: np.dtype) -> int:
-    """How many sweeps percentiles along axes take: 1, 2, 4 or 8 for 8, 16, 32 and 64 bits."""
+    """The number of sweeps of percentiles along axes: 1, 2, 4 or 8 for 8, 16, 32 and 64 bits."""
     return np.dtype(dtype).itemsize

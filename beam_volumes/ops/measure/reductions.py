@@ -1,4 +1,4 @@
-"""Whole-volume numbers: lazy scalars, exact and independent of how the volume is cut up."""
+"""Numbers of whole volumes: lazy scalars, exact and independent of slabs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from beam_volumes.ops.parameters.checks import axes_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.reduction import Reduction
 
-#: Axes to reduce along, as numpy has them, or by name.
+#: Axes to reduce, by numpy's numbers or by name.
 Axis = int | str | Sequence[int | str] | None
 
 
@@ -34,7 +34,7 @@ def fold(
     others: tuple[Volume, ...] = (),
     across: str | None = None,
 ) -> Scalar:
-    """Return the lazy result of a reduction of volumes, where ``mask`` is not zero."""
+    """Return the lazy result of a reduction of volumes, where ``mask`` is nonzero."""
     masks: Sequence[Node | None] = [None] * len(volume.nodes)
     if mask is not None:
         mask = as_volume(mask)
@@ -42,22 +42,22 @@ def fold(
             raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
         masks = channels_of(mask if mask.dtype == bool else mask != 0, volume)
     values = tuple(p.value for p in parameters)
-    beside = [channels_of(o, volume) for o in others]
+    other_nodes = [channels_of(o, volume) for o in others]
     fed = [
-        Fed(node, masks[k], tuple(nodes[k] for nodes in beside))
+        Fed(node, masks[k], tuple(nodes[k] for nodes in other_nodes))
         for k, node in enumerate(volume.nodes)
     ]
     space = shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
     if across is not None:
         check_across(reduction.name, across, values)
-    # A volume without points is one point: its number is the number of all of them.
+    # A volume without a time axis is one point.
     return Scalar(FoldValue.of(reduction, fed, values, across is not None and space.times > 0))
 
 
 def _along(
     reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None, across: str | None
 ) -> Any:
-    """Reduce all axes, some to a lazy array, or those of points in time and channels to a volume."""
+    """Reduce all axes to a number, some to a lazy array, or time and channels to a volume."""
 
     def one(v: Volume, where: Volume | None, axis: Axis, across: str | None) -> Scalar:
         kept, axes = kept_axes(reduction.name, v, axis)
@@ -78,11 +78,11 @@ def by_channel(
     across: str | None = None,
     at: int = 0,
 ) -> Any:
-    """Reduce along axes: all channels together if theirs is among them, else each by itself.
+    """Reduce along axes: all channels together if their axis is reduced, else each separately.
 
-    ``reduced`` takes a volume, a mask, axes of space, and ``across``, which the axis of points in time
-    among the others means too. Results are put beside each other at axis ``at``. Along the axes of points
-    and of channels alone, ``reduction`` reduces those of each voxel, which gives a volume.
+    ``reduced`` takes a volume, a mask, axes of space, and ``across``, also for the time axis among others.
+    Results are stacked at axis ``at``. If only the time or channel axis is reduced, ``reduction`` is applied
+    to each voxel, which gives a volume.
     """
     name = reduction.name
     if across is not None:
@@ -122,7 +122,7 @@ def by_channel(
 
 @dataclass(frozen=True, eq=False)
 class Stacked(Formula):
-    """Values put beside each other, along a new axis."""
+    """Values stacked along a new axis."""
 
     at: int
 
@@ -131,7 +131,7 @@ class Stacked(Formula):
 
 
 def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
-    """Which of z, y, x a reduction along some axes leaves, and those of them that the user sees."""
+    """Return which of z, y, x a reduction keeps, and the visible ones among them."""
     if axis is None:
         return (False, False, False), []
     items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
@@ -172,7 +172,7 @@ class _Spread(Protocol):
     ) -> Scalar: ...
 
 
-#: What the docstrings of all reductions share.
+#: The common docstring of reductions.
 _DOCSTRING = """{summary}, or {lines}.
 
 Parameters
@@ -217,7 +217,7 @@ Examples
 def _as_numpy(
     function: Callable[..., Scalar], name: str, errors: str = "reduction_errors", **texts: str
 ) -> Any:
-    """Name and document a reduction that numpy has."""
+    """Name and document a reduction of numpy."""
     ddof = "%(ddof)s\n" if name in ("variance", "std") else ""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _DOCSTRING.format(errors=errors, ddof=ddof, **texts)
@@ -256,8 +256,8 @@ def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Spread:
 
 
 _EXTREME = """\
-The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
-    NaN where no voxel of a line counts, which is an error for integers."""
+The lazy number in the volume's dtype. With ``axis``, a lazy array of the other axes; NaN
+    if no voxel of a line counts, which is an error for integers."""
 min = _reduction(
     "min",
     folds.Min.of,
@@ -265,8 +265,8 @@ min = _reduction(
     lines="the smallest of each line along some axes",
     returns=_EXTREME,
     see_also="""\
-minimum_position : where it is.
-minimum_filter : the smallest around each voxel.""",
+minimum_position : finds its position.
+minimum_filter : computes the smallest voxel around each voxel.""",
     numpy="min",
     examples="""\
 >>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
@@ -280,8 +280,8 @@ max = _reduction(
     lines="the largest of each line along some axes",
     returns=_EXTREME,
     see_also="""\
-maximum_position : where it is.
-maximum_filter : the largest around each voxel.""",
+maximum_position : finds its position.
+maximum_filter : computes the largest voxel around each voxel.""",
     numpy="max",
     examples="""\
 >>> int(bv.max(bv.open(np.array([[3, 1, 2]]))))
@@ -291,12 +291,12 @@ sum = _reduction(
     "sum",
     folds.Sum.of,
     errors="sum_errors",
-    summary="Add up all voxels",
+    summary="Sum all voxels",
     lines="each line along some axes, exactly",
     returns="""\
-The lazy sum, rounded once, of numpy's dtype for a sum. With ``axis``, a lazy array of
-    the other axes, 0 where no voxel of a line counts.""",
-    see_also="cumsum : running sums.",
+The lazy sum, rounded once, in numpy's dtype for a sum. With ``axis``, a lazy array of the
+    other axes, 0 if no voxel of a line counts.""",
+    see_also="cumsum : computes running sums.",
     numpy="sum",
     examples="""\
 >>> float(bv.sum(bv.open(np.array([[1e16, 1.0, -1e16]]))))
@@ -305,12 +305,12 @@ The lazy sum, rounded once, of numpy's dtype for a sum. With ``axis``, a lazy ar
 mean = _reduction(
     "mean",
     folds.Mean.of,
-    summary="Find the mean of all voxels",
+    summary="Compute the mean of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy mean, rounded once, of numpy's dtype for a mean. With ``axis``, a lazy array of
-    the other axes, NaN where no voxel of a line counts.""",
-    see_also="uniform_filter : the mean around each voxel.",
+The lazy mean, rounded once, in numpy's dtype for a mean. With ``axis``, a lazy array of
+    the other axes, NaN if no voxel of a line counts.""",
+    see_also="uniform_filter : computes the mean around each voxel.",
     numpy="mean",
     examples="""\
 >>> float(bv.mean(bv.open(np.array([[3, 1, 2]]))))
@@ -319,14 +319,14 @@ The lazy mean, rounded once, of numpy's dtype for a mean. With ``axis``, a lazy 
 variance = _spread(
     "variance",
     folds.Var.of,
-    summary="Find the variance of all voxels",
+    summary="Compute the variance of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy variance, rounded once, of numpy's dtype for a variance. With ``axis``, a lazy
-    array of the other axes, NaN where no voxel of a line counts.""",
+The lazy variance, rounded once, in numpy's dtype for a variance. With ``axis``, a lazy
+    array of the other axes, NaN if no voxel of a line counts.""",
     see_also="""\
-std : its square root.
-covariance : of two volumes.""",
+std : computes its square root.
+covariance : computes it for two volumes.""",
     numpy="var",
     examples="""\
 >>> float(bv.variance(bv.open(np.array([[1, 5]]))))
@@ -335,12 +335,12 @@ covariance : of two volumes.""",
 std = _spread(
     "std",
     folds.Std.of,
-    summary="Find the standard deviation of all voxels",
+    summary="Compute the standard deviation of all voxels",
     lines="of each line along some axes, exactly",
     returns="""\
-The lazy standard deviation, rounded once, of numpy's dtype for one. With ``axis``, a
-    lazy array of the other axes, NaN where no voxel of a line counts.""",
-    see_also="variance : its square.",
+The lazy standard deviation, rounded once, in numpy's dtype for it. With ``axis``, a lazy
+    array of the other axes, NaN if no voxel of a line counts.""",
+    see_also="variance : computes its square.",
     numpy="std",
     examples="""\
 >>> v = bv.open(np.array([[1, 3], [5, 5]]))

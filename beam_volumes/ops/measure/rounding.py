@@ -1,4 +1,4 @@
-"""Exact fractions as floats, rounded once."""
+"""Conversion of exact fractions to floats, rounded once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def rounded(x: Fraction, dtype: np.dtype) -> np.generic:
-    """``x`` as a float of ``dtype``: the nearest, half to even, infinite beyond the largest."""
+    """``x`` as a float of ``dtype``: the nearest, half to even, infinite out of range."""
     info = np.finfo(dtype)
     if x == 0:
         return np.dtype(dtype).type(0)
@@ -30,10 +30,10 @@ def _power(exponent: int) -> Fraction:
 
 
 def root(x: Fraction) -> Fraction:
-    """A number that rounds to every float dtype as the square root of ``x`` does.
+    """A number that rounds to every float dtype like the square root of ``x``.
 
-    It has more bits than any float, and where it is not exact its last bit is set, which keeps it
-    away from every float and every middle between two.
+    It has more bits than any float. If it is not exact, its last bit is set, so it differs from every float
+    and every middle of two floats.
     """
     return Fraction(*_root(x.numerator, x.denominator))
 
@@ -50,10 +50,10 @@ def _root(numerator: int, denominator: int) -> tuple[int, int]:
 def quotients(
     numerators: Sequence[int], denominators: Sequence[int], dtype: np.dtype, roots: bool = False
 ) -> np.ndarray:
-    """Fractions (or their square roots), each as `rounded` has it; NaN where nothing divides.
+    """Fractions (or their square roots), rounded like `rounded`; NaN for a denominator of 0.
 
-    Many at a time: Python's division of integers is rounded once, to float64. A narrower float is
-    the same but next to a middle between two, where the fraction itself decides.
+    Python's division of integers rounds once, to float64. A narrower float follows from it, except next to a
+    middle of two floats, where the fraction itself decides.
     """
     values = np.empty(len(numerators))
     pairs = list(zip(numerators, denominators, strict=True))
@@ -74,14 +74,14 @@ def quotients(
     return result
 
 
-#: Means of numbers beyond these are left to others: products could overflow, and remainders vanish.
+#: Range of sums for fast means: outside, products could overflow, and remainders vanish.
 _SMALLEST, _LARGEST = 1e-280, 1e290
-#: Parts a number into two halves of its digits.
+#: Splits a number into two halves of its digits.
 _SPLIT = float(2**27 + 1)
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add two numbers: the sum as it is rounded, and what that leaves out.
+    """Add two numbers: the rounded sum, and the rounding error.
 
     >>> [float(n) for n in two_sum(np.float64(1e16), np.float64(1.0))]
     [1e+16, 1.0]
@@ -92,30 +92,25 @@ def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class PairSum:
-    """Sums of arrays, place by place.
-
-    ``exact``: where the sum is exactly ``high + low``; elsewhere it takes more than two numbers.
-    """
+    """Elementwise sums of arrays; ``exact`` is whether a sum is exactly ``high + low``."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.high, self.low = np.zeros(shape), np.zeros(shape)
         self.exact = np.ones(shape, bool)
 
     def add(self, voxels: np.ndarray) -> None:
-        """Add numbers, all of them finite."""
+        """Add finite numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
             self.high, left = two_sum(self.high, voxels)
             self.low, lost = two_sum(self.low, left)
-        self.exact &= (
-            lost == 0
-        )  # not where it is no number, as more than the largest has been added
+        self.exact &= lost == 0  # NaN after an overflow is not exact
 
     def rounded(self) -> np.ndarray:
         """Round the sums, once where they are exact."""
         return two_sum(self.high, self.low)[0]
 
     def means(self, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Divide by counts from 1 to 2**20; and say where the means are rounded once."""
+        """Divide by counts from 1 to 2**20; also return where the means are rounded once."""
         with np.errstate(all="ignore"):
             total, rest = two_sum(self.high, self.low)
             number = count.astype(np.float64)
@@ -124,24 +119,24 @@ class PairSum:
             mean = mean + over / number
             over, beneath = _remainder(total, rest, mean, number)
             upwards = over > 0
-            beside = np.where(upwards, np.nextafter(mean, np.inf), np.nextafter(mean, -np.inf))
-            # Half way to the next number, and all of it, as remainders.
-            half = np.abs(beside - mean) * number
+            neighbour = np.where(upwards, np.nextafter(mean, np.inf), np.nextafter(mean, -np.inf))
+            # Half the distance to the next number, and all of it, as remainders.
+            half = np.abs(neighbour - mean) * number
             twice = 2 * np.abs(over)
             on_the_way = np.where(upwards, beneath, -beneath)
-            is_odd = (mean.view(np.int64) & 1) == 1  # half way, the even one of two is taken
+            is_odd = (mean.view(np.int64) & 1) == 1  # at the middle, round to even
             beyond = (on_the_way > 0) | ((on_the_way == 0) & is_odd)
             farther = (twice > half) | ((twice == half) & beyond)
             size = np.abs(total)
             sure = (size < _LARGEST) & (size > _SMALLEST) & (twice < 2 * half)
             nothing = (total == 0) & (rest == 0)
-        return np.where(farther & ~nothing, beside, mean), self.exact & (sure | nothing)
+        return np.where(farther & ~nothing, neighbour, mean), self.exact & (sure | nothing)
 
 
 def _remainder(
     total: np.ndarray, rest: np.ndarray, mean: np.ndarray, number: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find what a mean leaves of a sum, exactly: it is few times the last digit of the mean."""
+    """Compute the exact remainder of a mean: a small multiple of its last digit."""
     product = mean * number
     first = _SPLIT * mean
     first = first - (first - mean)

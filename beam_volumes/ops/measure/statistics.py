@@ -1,4 +1,4 @@
-"""Statistics of two volumes, and of where voxels lie: lazy, exact, independent of how they are cut."""
+"""Statistics of two volumes and of positions of voxels: lazy, exact, independent of slabs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from beam_volumes.ops.parameters.docs import documented, documented_like
 def _pair(
     name: str, a: Volume, b: Volume, mask: Any, nan: str
 ) -> tuple[Volume, Volume, Any, np.dtype]:
-    """Two volumes of one grid, where both count, and the dtype that numpy promotes them to."""
+    """Return two volumes of one grid, the mask where both are finite, and their promoted dtype."""
     a, b = as_volume(a), as_volume(b)
     if a.axes != b.axes or a.shape != b.shape:
         raise ValueError(
@@ -47,7 +47,7 @@ def covariance(
     nan: str = "raise",
     across: str | None = None,
 ) -> Scalar:
-    """Find the covariance matrix of two volumes, exactly.
+    """Compute the exact covariance matrix of two volumes.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def covariance(
     Returns
     -------
     Scalar
-        A lazy array of 2 x 2 float64 numbers, with the variances of ``a`` and ``b`` on the
-        diagonal, each rounded once.
+        A lazy array of 2 x 2 float64 numbers, each rounded once, with the variances of ``a`` and
+        ``b`` on the diagonal.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def covariance(
 
     See Also
     --------
-    correlation : the same on a scale from -1 to 1.
+    correlation : scales it to -1 to 1.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def correlation(
     nan: str = "raise",
     across: str | None = None,
 ) -> Scalar:
-    """Find Pearson's correlation of two volumes, exactly.
+    """Compute the exact Pearson correlation of two volumes.
 
     Parameters
     ----------
@@ -114,8 +114,7 @@ def correlation(
     Returns
     -------
     Scalar
-        The lazy float64 number from -1 to 1, rounded once; NaN if one of the volumes is
-        constant.
+        The lazy float64 number from -1 to 1, rounded once; NaN if a volume is constant.
 
     Raises
     ------
@@ -123,7 +122,7 @@ def correlation(
 
     See Also
     --------
-    covariance : the same without a scale.
+    covariance : computes it without scaling.
 
     Notes
     -----
@@ -156,16 +155,16 @@ def joint_histogram(
     nan: str = "raise",
     across: str | None = None,
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """Count how often pairs of values occur in two volumes.
+    """Count pairs of values of two volumes in bins.
 
     Parameters
     ----------
     %(pair)s
     bins : int or pair of int, default: 256
-        Number of equal bins, for the values of ``a`` and of ``b``.
+        Number of equal bins for the values of ``a`` and of ``b``.
     range : pair of pairs of numbers or Scalar, optional
-        The ends of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, of which each
-        may be lazy; the smallest and the largest voxels by default.
+        The ends of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, numbers or lazy
+        numbers; the smallest and the largest voxels by default.
     %(where)s
     %(pair_nan)s
     %(across)s
@@ -186,12 +185,11 @@ def joint_histogram(
 
     See Also
     --------
-    histogram : of one volume.
+    histogram : counts the values of one volume.
 
     Notes
     -----
-    One sweep if ``range`` is given in numbers, else two. Counts and edges are exactly those of
-    numpy.
+    One sweep if ``range`` consists of numbers, else two. Counts and edges are identical to numpy.
 
     References
     ----------
@@ -210,13 +208,13 @@ def joint_histogram(
     whole = [isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in both]
     if len(both) != 2 or not builtins.all(whole):
         raise ValueError(
-            f"joint_histogram: bins={bins!r} is not a whole number from 1 on, or two of them"
+            f"joint_histogram: bins={bins!r}; give a whole number of at least 1, or two"
         )
     rows, cols = (int(n) for n in both)
     if 8 * rows * cols > LIMIT:
         raise ValueError(
-            f"joint_histogram: {rows} x {cols} counts are {8 * rows * cols >> 20} MiB; they may have "
-            f"{LIMIT >> 20} MiB: ask for fewer bins"
+            f"joint_histogram: {rows} x {cols} counts are {8 * rows * cols >> 20} MiB; the maximum is "
+            f"{LIMIT >> 20} MiB: use fewer bins"
         )
     if range is None:
         ends = [f(v, mask=mask, nan=nan, across=across) for v in (a, b) for f in (min, max)]
@@ -237,14 +235,14 @@ def _edges(bins: folds.Bins, low: Scalar, high: Scalar) -> Scalar:
         for k, v in enumerate(values)
     ]
     if builtins.all(isinstance(v, ConstantValue) for v in values):
-        bins.edges(*stand_ins)  # its errors now, not in the sweep
+        bins.edges(*stand_ins)  # raises errors now, not in the sweep
     dtype = np.linspace(stand_ins[0], stand_ins[1], 2).dtype
     return Scalar(FormulaValue.of(PairEdges("bin_edges", bins), values, dtype, (bins.number + 1,)))
 
 
 @dataclass(frozen=True, eq=False)
 class PairEdges(Formula):
-    """The edges that `numpy.histogram2d` gives equal bins between two numbers."""
+    """`numpy.histogram2d`'s edges of equal bins between two numbers."""
 
     bins: folds.Bins
 
@@ -255,7 +253,7 @@ class PairEdges(Formula):
 
 @documented
 def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Find the centre of mass of the voxels' values.
+    """Compute the centre of mass of the voxels' values.
 
     Parameters
     ----------
@@ -266,8 +264,8 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
     Returns
     -------
     Scalar
-        A lazy array of float64, an index in voxels for each axis, rounded once; NaN where the
-        values sum to 0.
+        A lazy float64 array, an index in voxels for each axis, rounded once; NaN if the values sum
+        to 0.
 
     Raises
     ------
@@ -275,7 +273,7 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
 
     See Also
     --------
-    regionprops_table : of each region.
+    regionprops_table : computes it for each region.
 
     Notes
     -----
@@ -299,16 +297,16 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
 
 @documented_like(center_of_mass)
 def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Find where the smallest voxel is, the first in raster order.
+    """Find the position of the smallest voxel, the first in raster order.
 
     Returns
     -------
     Scalar
-        A lazy array of int64, an index for each axis.
+        A lazy int64 array, an index for each axis.
 
     See Also
     --------
-    min : the voxel itself.
+    min : computes the smallest voxel.
 
     Notes
     -----
@@ -331,11 +329,11 @@ def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
 
 @documented_like(minimum_position)
 def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Find where the largest voxel is, the first in raster order.
+    """Find the position of the largest voxel, the first in raster order.
 
     See Also
     --------
-    max : the voxel itself.
+    max : computes the largest voxel.
 
     Notes
     -----
@@ -360,19 +358,18 @@ def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
 def extrema(
     volume: Volume, *, mask: Volume | None = None, nan: str = "raise"
 ) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """Find the smallest and the largest voxel, and where each is first.
+    """Find the smallest and the largest voxel, and their first positions.
 
     Returns
     -------
     smallest : Scalar
-        The lazy smallest voxel, of the volume's dtype.
+        The smallest voxel, a lazy number in the volume's dtype.
     largest : Scalar
-        The lazy largest voxel.
+        The largest voxel.
     smallest_at : Scalar
-        A lazy array of int64: the index of the first smallest voxel in raster order, for each
-        axis.
+        A lazy int64 array: the index of the first smallest voxel in raster order, for each axis.
     largest_at : Scalar
-        The same of the largest voxel.
+        The same for the largest voxel.
 
     Notes
     -----
@@ -403,7 +400,7 @@ def count_nonzero(
     mask: Volume | None = None,
     across: str | None = None,
 ) -> Scalar:
-    """Count the voxels that are not 0.
+    """Count nonzero voxels.
 
     Parameters
     ----------
@@ -423,11 +420,11 @@ def count_nonzero(
 
     See Also
     --------
-    any : whether there is one.
+    any : returns whether there is one.
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are not 0.
+    One sweep. NaN and infinite voxels are nonzero.
 
     %(along)s
 
@@ -452,7 +449,7 @@ def any(
     mask: Volume | None = None,
     across: str | None = None,
 ) -> Scalar:
-    """Find out whether some voxel is not 0.
+    """Compute whether any voxel is nonzero.
 
     Returns
     -------
@@ -461,11 +458,11 @@ def any(
 
     See Also
     --------
-    all : whether every voxel is not 0.
+    all : returns whether all voxels are nonzero.
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are not 0.
+    One sweep. NaN and infinite voxels are nonzero.
 
     %(along)s
 
@@ -489,15 +486,15 @@ def all(
     mask: Volume | None = None,
     across: str | None = None,
 ) -> Scalar:
-    """Find out whether every voxel is not 0.
+    """Compute whether all voxels are nonzero.
 
     See Also
     --------
-    any : whether some voxel is not 0.
+    any : returns whether any voxel is nonzero.
 
     Notes
     -----
-    One sweep. NaN and infinite voxels are not 0.
+    One sweep. NaN and infinite voxels are nonzero.
 
     %(along)s
 

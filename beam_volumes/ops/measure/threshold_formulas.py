@@ -1,7 +1,7 @@
-"""From counts to thresholds: small pure functions that run on the driver.
+"""Thresholds from counts: small pure functions that run on the driver.
 
-Named as in scikit-image, where the counts are float32 and go wrong beyond 2**24 voxels; here they are
-exact, and the formulas are computed in float64.
+They are named as in scikit-image, which counts in float32 and fails above 2**24 voxels. Here counts are
+exact, and formulas are computed in float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import scipy
 
 from beam_volumes.base.text import counted
 
-#: Rounds of smoothing after which `minimum` gives up, as scikit-image's default.
+#: Rounds of smoothing after which `minimum` fails, as by default in scikit-image.
 _SMOOTHINGS = 10_000
 
 _NEAR_TIE = 1e-4
@@ -22,15 +22,12 @@ _EXACT_IN_FLOAT32 = 1 << 24
 
 
 def otsu(counts: np.ndarray, bin_centers: np.ndarray) -> np.generic:
-    """Otsu's threshold: the bin centre that maximises the variance between the two classes.
+    """Otsu's threshold: the bin centre that maximizes the variance between the two classes.
 
-    The weights are exact and the formula is computed in float64: N. Otsu, "A threshold selection
-    method from gray-level histograms" (1979). ``skimage.filters.threshold_otsu`` counts in float32,
-    which goes wrong beyond 2**24 voxels, and below decides between (nearly) equal variances by
-    rounding. Such near ties are decided here as there, so that the thresholds are equal.
-
-    ``counts``: int64.
-    ``bin_centers``: ascending; the result is one of them.
+    N. Otsu, "A threshold selection method from gray-level histograms" (1979), with exact weights and float64.
+    ``skimage.filters.threshold_otsu`` counts in float32, which fails above 2**24 voxels, and below decides
+    between (nearly) equal variances by rounding. Such near ties are decided in the same way here, so the
+    thresholds are equal. ``counts`` are int64, and ``bin_centers`` ascending.
     """
     counts, bin_centers = _trimmed(counts, bin_centers)
     if len(counts) == 1:
@@ -57,12 +54,12 @@ def _variance_between(counts: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarray:
-    """The ``classes - 1`` bin centres between which the variance between the classes is greatest.
+    """The ``classes - 1`` bin centres that maximize the variance between the classes.
 
-    P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding" (2001). Of all
-    choices the best is found by dynamic programming: the best last cut moves up with the last bin, so
-    that each row of the table is filled by halves, in ``bins log(bins)`` (X. Wu, "Optimal
-    quantization by matrix searching", 1991). scikit-image tries all, which 16 bits do not allow.
+    P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding" (2001). Dynamic
+    programming finds the best choice. The best last cut increases with the last bin, so each row of the table
+    is filled by bisection, in ``bins log(bins)`` (X. Wu, "Optimal quantization by matrix searching", 1991).
+    scikit-image tries all choices, which is impossible for 16 bits.
     """
     busy = np.flatnonzero(counts)
     if len(busy) < classes:
@@ -75,7 +72,7 @@ def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarr
     mass = np.concatenate([[0.0], np.cumsum(counts[busy] * (values - values[0]))])
 
     def gain(first: Any, last: Any) -> Any:
-        """A class's part of the variance between classes, from bin ``first`` up to ``last``."""
+        """A class's contribution to the variance between classes, from bin ``first`` up to ``last``."""
         return (mass[last] - mass[first]) ** 2 / (weight[last] - weight[first])
 
     n = len(busy)
@@ -84,7 +81,7 @@ def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarr
     cuts = []
     for k in range(2, classes + 1):
         better, cut = np.full(n + 1, -np.inf), np.zeros(n + 1, np.int64)
-        halves = [(k, n, k - 1, n - 1)]  # bins from .. to, and where their last cut may be
+        halves = [(k, n, k - 1, n - 1)]  # a range of bins, and of their possible last cuts
         while halves:
             low, high, first, last = halves.pop()
             if low > high:
@@ -106,10 +103,10 @@ def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarr
 
 
 def li(counts: np.ndarray, centers: np.ndarray) -> np.float64:
-    """The threshold of least cross entropy between the volume and its two means.
+    """The threshold that minimizes the cross entropy between the volume and its two means.
 
-    C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding" (1998),
-    until a step is less than half a bin.
+    C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding" (1998), until a
+    step is below half a bin.
     """
     counts, centers = _trimmed(counts, centers)
     if len(counts) == 1:
@@ -121,7 +118,7 @@ def li(counts: np.ndarray, centers: np.ndarray) -> np.float64:
     current, following = -2 * tolerance, mass[-1] / weight[-1]
     while abs(following - current) > tolerance:
         current = following
-        k = int(np.searchsorted(above, current, side="right")) - 1  # the last of the background
+        k = int(np.searchsorted(above, current, side="right")) - 1  # the last bin of the background
         if k >= len(above) - 1:
             break
         back = mass[k] / weight[k]
@@ -133,7 +130,7 @@ def li(counts: np.ndarray, centers: np.ndarray) -> np.float64:
 
 
 def yen(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The threshold of the greatest correlation.
+    """The threshold with the largest correlation.
 
     J. C. Yen, F. J. Chang, S. Chang, "A new criterion for automatic multilevel thresholding" (1995).
     """
@@ -149,11 +146,11 @@ def yen(counts: np.ndarray, centers: np.ndarray) -> np.generic:
 
 
 def moments(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The threshold below which there are as many voxels as two values with the same moments have it.
+    """The threshold with as many voxels below as the lower of two values with the same moments.
 
-    The first three moments are kept: W.-H. Tsai, "Moment-preserving thresholding: a new approach" (1985). As
-    ITK and Fiji, the bin with which the voxels of the lower value are exceeded. Moments are about the mean,
-    where those of high values cancel.
+    The first three moments are preserved: W.-H. Tsai, "Moment-preserving thresholding: a new approach"
+    (1985). Like ITK and Fiji, it selects the bin at which the voxels of the lower value are exceeded. Moments
+    are about the mean, because moments of large values would cancel.
     """
     counts, centers = _trimmed(counts, centers)
     if len(counts) == 1:
@@ -165,7 +162,7 @@ def moments(counts: np.ndarray, centers: np.ndarray) -> np.generic:
     second, third = np.sum(share * at**2), np.sum(share * at**3)
     skew = third / second
     root = np.sqrt(skew * skew + 4 * second)
-    lower = (skew + root) / 2 / root  # the share of the lower of the two values
+    lower = (skew + root) / 2 / root  # the fraction of the lower value
     return centers[min(int(np.argmax(np.cumsum(share) > lower)), len(centers) - 1)]
 
 
@@ -183,14 +180,14 @@ def triangle(counts: np.ndarray, centers: np.ndarray) -> np.generic:
     if turned:
         counts, peak = counts[::-1], len(counts) - 1 - peak
     height = int(counts[peak])
-    below = counts[:peak].astype(object)  # beyond 64 bits
+    below = counts[:peak].astype(object)  # may exceed 64 bits
     distance = height * np.arange(peak, dtype=object) - peak * below
     level = int(np.argmax(distance))
     return centers[len(counts) - 1 - level if turned else level]
 
 
 def isodata(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The lowest bin that is half way between the mean up to it and the mean above.
+    """The lowest bin that is half way between the mean up to it and the mean above it.
 
     T. W. Ridler, S. Calvard, "Picture thresholding using an iterative selection method" (1978).
     """
@@ -203,15 +200,17 @@ def isodata(counts: np.ndarray, centers: np.ndarray) -> np.generic:
     beyond = (lower + higher) / 2 - centers[:-1]
     found = np.flatnonzero((beyond >= 0) & (beyond < centers[1] - centers[0]))
     if not len(found):
-        raise ValueError("threshold_isodata: no bin is half way between the means on its sides")
+        raise ValueError(
+            "threshold_isodata: no bin is half way between the means below and above it"
+        )
     return centers[found[0]]
 
 
 def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
-    """The lowest bin between two peaks, smoothed until there are only two.
+    """The lowest bin between two peaks, after smoothing until only two remain.
 
-    J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images" (1966). The smoothing is in float32
-    as in scikit-image, where rounding decides what is a peak.
+    J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images" (1966). Smoothing is in float32 as in
+    scikit-image, because rounding determines peaks.
     """
     counts, centers = _trimmed(counts, centers)
     smooth = counts.astype(np.float32)
@@ -230,7 +229,7 @@ def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
 
 
 def _peaks(counts: np.ndarray) -> np.ndarray:
-    """Where rises end and falls begin; of a plateau its last bin."""
+    """The bins where a rise ends and a fall begins; the last bin of a plateau."""
     steps = np.sign(np.diff(counts))
     moves = np.flatnonzero(steps)
     before = np.concatenate([[1], steps[moves[:-1]]]) if len(moves) else moves
@@ -238,13 +237,13 @@ def _peaks(counts: np.ndarray) -> np.ndarray:
 
 
 def _trimmed(counts: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Without the empty bins at the ends."""
+    """Remove empty bins at the ends."""
     busy = np.flatnonzero(counts)
     span = slice(busy[0], busy[-1] + 1)
     return counts[span], centers[span]
 
 
-#: The methods, by the names they have in messages.
+#: The methods by their names in messages.
 METHODS: dict[str, Callable[..., Any]] = {
     "threshold_otsu": otsu,
     "threshold_multiotsu": multiotsu,
@@ -258,7 +257,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def result_dtype(method: str, dtype: np.dtype) -> np.dtype:
-    """The dtype of a threshold: int64 for small integers, else a float; of Li's method float64."""
+    """The dtype of a threshold: int64 for small integers, else a float; float64 for Li's method."""
     dtype = np.dtype(dtype)
     if method == "threshold_li":
         return np.dtype(np.float64)
@@ -268,7 +267,7 @@ def result_dtype(method: str, dtype: np.dtype) -> np.dtype:
 
 
 def counts_every_value(dtype: np.dtype) -> bool:
-    """Whether a histogram of the dtype has one bin per value: bool and integers up to 16 bits."""
+    """Whether a histogram has one bin per value of the dtype: bool and integers of up to 16 bits."""
     dtype = np.dtype(dtype)
     return dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize <= 2)
 
@@ -276,7 +275,7 @@ def counts_every_value(dtype: np.dtype) -> bool:
 def of_values(method: str, counts: np.ndarray, dtype: np.dtype, extra: tuple[Any, ...] = ()) -> Any:
     """A threshold from exact counts of every value of ``dtype`` (see `value_counts`)."""
     dtype = np.dtype(dtype)
-    if dtype.kind == "b" and np.all(counts > 0):  # scikit-image bins a bool image like a float one
+    if dtype.kind == "b" and np.all(counts > 0):  # scikit-image treats bool like float
         spread = np.zeros(256, np.int64)
         spread[[0, -1]] = counts
         return of_bins(method, spread, np.uint8(0), np.uint8(1), dtype, extra)
@@ -310,7 +309,7 @@ def _found(
 
 
 def bin_edges(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
-    """The edges ``numpy.histogram(volume, bins, range=(low, high))`` has for this dtype."""
+    """The edges of ``numpy.histogram(volume, bins, range=(low, high))`` for this dtype."""
     dtype = np.dtype(np.uint8 if np.dtype(dtype).kind == "b" else dtype)
     if dtype == np.uint8:
         low, high = (np.uint8(v) if isinstance(v, bool | np.bool_) else v for v in (low, high))

@@ -1,4 +1,4 @@
-"""Thresholds of the whole volume: lazy numbers found from exact counts, named as in scikit-image."""
+"""Thresholds of the whole volume: lazy numbers from exact counts, named as in scikit-image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
-#: Classes of `threshold_multiotsu` at most.
+#: Maximum classes of `threshold_multiotsu`.
 _MAX_CLASSES = 256
 
 
@@ -28,7 +28,7 @@ class _Threshold(Protocol):
     ) -> Scalar: ...
 
 
-#: What the docstrings of all thresholds of two classes share.
+#: The common docstring of thresholds for two classes.
 _DOCSTRING = """{summary}
 
 Parameters
@@ -63,7 +63,7 @@ Examples
 --------
 {examples}
 """
-#: A histogram of two peaks, for examples.
+#: A histogram with two peaks, for examples.
 _PEAKS = """\
 >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
 """
@@ -74,11 +74,11 @@ def _two_classes(
     summary: str,
     references: str,
     examples: str,
-    see_also: str = "threshold_otsu : of greatest variance between classes.",
+    see_also: str = "threshold_otsu : maximizes the variance between classes.",
     raises: str = "",
     notes: str = "",
 ) -> _Threshold:
-    """Make the function of a threshold, whose formula is found by its name."""
+    """Make the function for a threshold; its name selects the formula."""
 
     def threshold(
         volume: Volume,
@@ -93,7 +93,7 @@ def _two_classes(
     threshold.__name__ = threshold.__qualname__ = name
     threshold.__doc__ = _DOCSTRING.format(
         summary=summary,
-        raises=f"ValueError\n    When it is computed, if {raises}.\n" if raises else "",
+        raises=f"ValueError\n    On computation, if {raises}.\n" if raises else "",
         see_also=see_also,
         notes=f"\n{notes}\n" if notes else "",
         references=references,
@@ -104,7 +104,7 @@ def _two_classes(
 
 threshold_otsu = _two_classes(
     "threshold_otsu",
-    "Find Otsu's threshold, which separates two classes best.",
+    "Compute Otsu's threshold, which separates two classes best.",
     references="""\
 `skimage.filters.threshold_otsu`; N. Otsu, "A threshold selection method from gray-level
 histograms", IEEE Trans. SMC 9 (1979).""",
@@ -112,8 +112,8 @@ histograms", IEEE Trans. SMC 9 (1979).""",
 >>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
 2""",
     see_also="""\
-threshold_multiotsu : for more than two classes.
-threshold_local : a threshold for each voxel.""",
+threshold_multiotsu : supports more than two classes.
+threshold_local : computes a threshold for each voxel.""",
 )
 
 
@@ -127,13 +127,13 @@ def threshold_multiotsu(
     nan: str = "raise",
     across: str | None = None,
 ) -> Scalar:
-    """Find the thresholds that separate several classes best.
+    """Compute the thresholds that separate several classes best.
 
     Parameters
     ----------
     %(volume)s
     classes : int, default: 3
-        Number of classes, from 2 on.
+        Number of classes, at least 2.
     %(nbins)s
     %(where)s
     %(nan)s
@@ -147,18 +147,18 @@ def threshold_multiotsu(
     Raises
     ------
     ValueError
-        When it is computed, if fewer values occur than there are classes.
+        On computation, if there are fewer different values than classes.
     %(reduction_errors)s
 
     See Also
     --------
-    threshold_otsu : for two classes.
+    threshold_otsu : separates two classes.
 
     Notes
     -----
     %(threshold_sweeps)s
 
-    Integers of 16 bits are as quick as those of 8, where scikit-image tries all choices.
+    Integers of 16 bits are as fast as 8 bits, unlike scikit-image, which tries all choices.
 
     References
     ----------
@@ -174,13 +174,13 @@ def threshold_multiotsu(
     name = "threshold_multiotsu"
     classes = par.whole_number(classes, "classes", name, minimum=2)
     if classes > _MAX_CLASSES:
-        raise ValueError(f"{name}: classes={classes}: there may be {_MAX_CLASSES} at most")
+        raise ValueError(f"{name}: classes={classes}: the maximum is {_MAX_CLASSES}")
     return _threshold(name, volume, nbins, mask, nan, across, (classes,), (classes - 1,))
 
 
 threshold_li = _two_classes(
     "threshold_li",
-    "Find Li's threshold, of least cross entropy.",
+    "Compute Li's threshold, which minimizes the cross entropy.",
     references="""\
 `skimage.filters.threshold_li`; C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum
 cross entropy thresholding", Pattern Recognition Letters 19 (1998).""",
@@ -189,12 +189,12 @@ cross entropy thresholding", Pattern Recognition Letters 19 (1998).""",
 >>> round(float(bv.threshold_li(v)), 2)
 4.62""",
     notes="""\
-It is found from the counts: for floats from ``nbins`` bins, where scikit-image looks at every
-voxel in each iteration.""",
+It is computed from counts: for floats from ``nbins`` bins, while scikit-image iterates over all
+voxels.""",
 )
 threshold_yen = _two_classes(
     "threshold_yen",
-    "Find Yen's threshold, of maximum correlation.",
+    "Compute Yen's threshold, which maximizes the correlation.",
     references="""\
 `skimage.filters.threshold_yen`; J. C. Yen, F. J. Chang, S. Chang, "A new criterion for
 automatic multilevel thresholding", IEEE Trans. Image Processing 4 (1995).""",
@@ -205,7 +205,7 @@ automatic multilevel thresholding", IEEE Trans. Image Processing 4 (1995).""",
 )
 threshold_moments = _two_classes(
     "threshold_moments",
-    "Find the threshold that keeps the moments, as if there were two values.",
+    "Compute the threshold that preserves the moments of the histogram.",
     references="""\
 ``MomentsThreshold`` of SimpleITK and "Moments" of Fiji; W.-H. Tsai, "Moment-preserving
 thresholding: a new approach", Computer Vision, Graphics, and Image Processing 29 (1985).""",
@@ -214,12 +214,12 @@ thresholding: a new approach", Computer Vision, Graphics, and Image Processing 2
 >>> int(bv.threshold_moments(v))
 5""",
     notes="""\
-The volume is taken for a blurred one of two values, whose first three moments are those of the
-volume. As many voxels are left below the threshold as have the lower value.""",
+The volume is assumed to be a blurred volume with two values and the same first three moments. As
+many voxels are below the threshold as have the lower value.""",
 )
 threshold_triangle = _two_classes(
     "threshold_triangle",
-    "Find the threshold of the triangle method, for one peak with a long tail.",
+    "Compute the triangle threshold, for one peak with a long tail.",
     references="""\
 `skimage.filters.threshold_triangle`; G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic
 measurement of sister chromatid exchange frequency", J. Histochemistry and Cytochemistry 25
@@ -228,11 +228,11 @@ measurement of sister chromatid exchange frequency", J. Histochemistry and Cytoc
     + """\
 >>> int(bv.threshold_triangle(v))
 4""",
-    see_also="threshold_otsu : for two peaks.",
+    see_also="threshold_otsu : is for two peaks.",
 )
 threshold_isodata = _two_classes(
     "threshold_isodata",
-    "Find the Ridler-Calvard threshold, half way between the means of both classes.",
+    "Compute the Ridler-Calvard threshold, half way between the means of both classes.",
     references="""\
 `skimage.filters.threshold_isodata`; T. W. Ridler, S. Calvard, "Picture thresholding using an
 iterative selection method", IEEE Trans. SMC 8 (1978).""",
@@ -241,11 +241,11 @@ iterative selection method", IEEE Trans. SMC 8 (1978).""",
 >>> int(bv.threshold_isodata(v))
 5""",
     raises="no value is half way",
-    notes="If several values are half way, it is the least.",
+    notes="The smallest of several such values is selected.",
 )
 threshold_minimum = _two_classes(
     "threshold_minimum",
-    "Find the least count between the two peaks of a smoothed histogram.",
+    "Find the minimum between the two peaks of a smoothed histogram.",
     references="""\
 `skimage.filters.threshold_minimum`; J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell
 images", Annals of the New York Academy of Sciences 128 (1966).""",

@@ -17,7 +17,7 @@ from beam_volumes.ops.parameters.building import parameters_of, stage_in, stage_
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
-#: Each iteration is a stage of its own.
+#: Each iteration is a separate stage.
 MAX_ITERATIONS = 1000
 
 
@@ -54,15 +54,15 @@ def binary_erosion(
 
     See Also
     --------
-    grey_erosion : the same for any volume.
-    distance_transform_edt : erosion by large balls is a threshold on distances.
+    grey_erosion : supports any volume.
+    distance_transform_edt : its threshold is an erosion by a large ball.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
-    their radius rather than by their voxels.
+    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
+    their radius, not to their voxels.
 
-    One sweep. The halo is the reach of the structuring element, once for each iteration.
+    One sweep. The halo is the reach of the structuring element for each iteration.
 
     References
     ----------
@@ -93,15 +93,15 @@ def binary_dilation(
 
     See Also
     --------
-    grey_dilation : the same for any volume.
-    binary_propagation : dilation within a mask until nothing changes.
+    grey_dilation : supports any volume.
+    binary_propagation : dilates within a mask until nothing changes.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
-    their radius rather than by their voxels.
+    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
+    their radius, not to their voxels.
 
-    One sweep. The halo is the reach of the structuring element, once for each iteration.
+    One sweep. The halo is the reach of the structuring element for each iteration.
 
     References
     ----------
@@ -125,16 +125,16 @@ def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     See Also
     --------
-    binary_closing : dilation, then erosion.
-    remove_small_objects : removes what is small, and keeps the shape of the rest.
+    binary_closing : dilates, then erodes.
+    remove_small_objects : removes small objects, and keeps the shape of others.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
-    their radius rather than by their voxels.
+    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
+    their radius, not to their voxels.
 
-    One sweep. The halo is twice the reach of the structuring element, once for each iteration: a
-    window holds the slices of both steps.
+    One sweep. The halo is twice the reach of the structuring element for each iteration: a window
+    contains the slices for both steps.
 
     References
     ----------
@@ -156,16 +156,16 @@ def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     See Also
     --------
-    binary_opening : erosion, then dilation.
-    binary_fill_holes : fills what is enclosed, whatever its size.
+    binary_opening : erodes, then dilates.
+    binary_fill_holes : fills holes of any size.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
-    their radius rather than by their voxels.
+    The result is identical to scipy. The time of balls and ellipsoids from `ball` is proportional to
+    their radius, not to their voxels.
 
-    One sweep. The halo is twice the reach of the structuring element, once for each iteration: a
-    window holds the slices of both steps.
+    One sweep. The halo is twice the reach of the structuring element for each iteration: a window
+    contains the slices for both steps.
 
     References
     ----------
@@ -198,11 +198,13 @@ def _binary(
             if dilation
             else "~bv.binary_propagation(~volume, mask=...) erodes until nothing changes"
         )
-        raise ValueError(f"{name}: iterations={iterations} has no end that is known; {instead}")
+        raise ValueError(
+            f"{name}: iterations={iterations} does not end after a known number; {instead}"
+        )
     times = par.whole_number(iterations, "iterations", name)
     if times > MAX_ITERATIONS:
         raise ValueError(
-            f"{name}: iterations={iterations} are more than {MAX_ITERATIONS}; take a larger structure"
+            f"{name}: iterations={iterations} exceeds {MAX_ITERATIONS}; use a larger structure"
         )
     if border_value == "ignore":
         border_value = 0 if dilation else 1
@@ -234,7 +236,7 @@ def grey_erosion(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the least value over a structuring element.
+    """Compute the minimum over a structuring element.
 
     Parameters
     ----------
@@ -257,12 +259,12 @@ def grey_erosion(
 
     See Also
     --------
-    minimum_filter : the same for flat structuring elements.
-    binary_erosion : for masks.
+    minimum_filter : is equal for flat structuring elements.
+    binary_erosion : erodes masks.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -292,16 +294,16 @@ def grey_dilation(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Take the greatest value over a structuring element.
+    """Compute the maximum over a structuring element.
 
     See Also
     --------
-    maximum_filter : the same for flat structuring elements.
-    binary_dilation : for masks.
+    maximum_filter : is equal for flat structuring elements.
+    binary_dilation : dilates masks.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(halo)s
 
@@ -326,11 +328,11 @@ def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     See Also
     --------
-    white_tophat : what an opening takes away.
+    white_tophat : is the difference to the volume.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -353,11 +355,11 @@ def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
 
     See Also
     --------
-    black_tophat : what a closing adds.
+    black_tophat : is the difference to the volume.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(two_halos)s
 

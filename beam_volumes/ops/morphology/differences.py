@@ -1,4 +1,4 @@
-"""What dilations and erosions leave between them, named as in scipy.ndimage; and hit-or-miss."""
+"""Differences between dilations, erosions and volumes, named as in scipy.ndimage; and hit-or-miss."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from beam_volumes.ops.parameters.neighbourhood import cross_around
 @parameters_of(grey_erosion)
 @documented_like(grey_erosion)
 def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Keep what is brighter and smaller than the structuring element: the volume minus its opening.
+    """Extract bright structures smaller than the structuring element: the volume minus its opening.
 
     See Also
     --------
-    black_tophat : keeps what is darker.
-    grey_opening : what is subtracted.
+    black_tophat : extracts dark structures.
+    grey_opening : is subtracted.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -54,16 +54,16 @@ def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 @parameters_of(grey_erosion)
 @documented_like(white_tophat)
 def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Keep what is darker and smaller than the structuring element: the closing minus the volume.
+    """Extract dark structures smaller than the structuring element: the closing minus the volume.
 
     See Also
     --------
-    white_tophat : keeps what is brighter.
-    grey_closing : from which the volume is subtracted.
+    white_tophat : extracts bright structures.
+    grey_closing : is the minuend.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+    The result is identical to scipy. For a box the time is independent of its size.
 
     %(two_halos)s
 
@@ -87,11 +87,11 @@ def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Vol
 
     See Also
     --------
-    gaussian_gradient_magnitude : the length of a smooth gradient.
+    gaussian_gradient_magnitude : computes a smooth gradient.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size. As in numpy,
+    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
     differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
 
     %(halo)s
@@ -116,11 +116,11 @@ def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volu
 
     See Also
     --------
-    laplace : the sum of second differences.
+    laplace : sums second differences.
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size. As in numpy,
+    The result is identical to scipy. For a box the time is independent of its size. As in numpy,
     differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
 
     %(halo)s
@@ -144,7 +144,7 @@ def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volu
 
 
 def _minus(first: Volume, second: Volume) -> Volume:
-    # Of masks the difference is where they differ, as in scipy.
+    # The difference of masks is where they differ, as in scipy.
     name = "bitwise_xor" if first.dtype == bool else "subtract"
     return apply_ufunc(name, first, second)
 
@@ -159,20 +159,19 @@ def binary_hit_or_miss(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Find where one pattern fits the foreground and another one the background.
+    """Find positions where one pattern matches the foreground and another the background.
 
     Parameters
     ----------
     %(binary)s
     structure1 : array_like of bool, optional
-        The pattern of the foreground, one dimension for each axis; the cross of radius 1 by
-        default.
+        The pattern of the foreground, one dimension for each axis; by default the cross of radius 1.
     structure2 : array_like of bool, optional
-        The pattern of the background; by default the voxels that ``structure1`` leaves out.
+        The pattern of the background; by default the complement of ``structure1``.
     origin1 : int or sequence of int, default: 0
-        How far ``structure1`` is shifted against its centre, in voxels.
+        Shift of ``structure1`` in voxels.
     origin2 : int or sequence of int, optional
-        How far ``structure2`` is shifted; ``origin1`` by default.
+        Shift of ``structure2``; ``origin1`` by default.
     %(axes)s
 
     Returns
@@ -185,7 +184,7 @@ def binary_hit_or_miss(
 
     Notes
     -----
-    Equal to scipy's, voxel for voxel.
+    The result is identical to scipy.
 
     One sweep. The halo is the reach of the patterns.
 
@@ -210,6 +209,6 @@ def binary_hit_or_miss(
     fits = binary_erosion(there, hit, origin=origin1, axes=axes)
     if not miss.any():
         return fits
-    # Outside of the volume is background: what is missed there fits.
+    # Outside of the volume is background, which matches this pattern.
     clear = binary_erosion(~there, miss, border_value=1, origin=origin2, axes=axes)
     return apply_ufunc("logical_and", fits, clear)

@@ -1,4 +1,4 @@
-"""What is carried along whole axes: the Euclidean distance transform and running sums."""
+"""Operations along whole axes: distance transforms and running sums."""
 
 from __future__ import annotations
 
@@ -36,25 +36,23 @@ def distance_transform_edt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
-        are foreground; the others get the distance 0.
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
+        foreground; others have distance 0.
     %(sampling)s
     squared : bool, default: False
-        Whether to return squared distances, as float64. They are whole numbers for a sampling
-        of 1, and exact.
+        Whether to return squared distances, as float64. They are exact integers for a sampling of 1.
     max_distance : float or str, optional
-        Distances beyond are set to this one, in the unit of ``sampling``, or with
-        ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
-        then, with a halo of that length, and takes one sweep. One that is longer than the memory
-        has room for is refused: without it, distances are those of the whole volume.
+        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
+        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
+        sweep. A length that is too large for the memory is refused. By default, there is no limit.
     return_indices : bool, default: False
-        Not offered: an error if it is True.
+        Not offered; True is an error.
 
     Returns
     -------
     Volume
-        A float32 volume: the distance in float64, rounded once. It is +inf everywhere if the
-        whole volume has no background (where scipy's numbers mean nothing).
+        A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
+        no background, where scipy's result is undefined.
 
     Raises
     ------
@@ -62,13 +60,13 @@ def distance_transform_edt(
 
     See Also
     --------
-    signed_distance : distances on both sides.
+    signed_distance : computes distances on both sides.
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, how far background is along z; the second computes
-    the distances, on whole planes. A slab keeps one small number for each column of voxels and each
-    window between them. With ``max_distance`` one sweep.
+    Two sweeps: the first finds, for each slab, the distance to background along z; the second
+    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
+    and each window between them. With ``max_distance``, one sweep.
 
     References
     ----------
@@ -101,7 +99,7 @@ def distance_transform_edt(
     return apply_ufunc("minimum", found, dtype.type(maximum if root else maximum**2))
 
 
-#: scipy's names of the metrics, and whether each is the chessboard's.
+#: scipy's names of metrics, and whether they are the chessboard metric.
 _METRICS = {"chessboard": True, "taxicab": False, "cityblock": False, "manhattan": False}
 
 
@@ -114,19 +112,18 @@ def distance_transform_cdt(
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
-        are foreground; the others get the distance 0.
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
+        foreground; others have distance 0.
     metric : {"chessboard", "taxicab", "cityblock", "manhattan"} or array_like, default: "chessboard"
-        How far a step along several axes is: as far as one along one axis, or as far as those
-        along each (the other three). Or a structure that says the same: all neighbours, or those
-        across faces.
+        The length of a step along several axes: 1 for ``"chessboard"``, the number of axes for the
+        others. Alternatively an equivalent structure: all neighbours, or the ones that share a face.
     return_indices : bool, default: False
-        Not offered: an error if it is True.
+        Not offered; True is an error.
 
     Returns
     -------
     Volume
-        An int32 volume of whole steps; -1 everywhere if the whole volume has no background.
+        An int32 volume of steps; -1 everywhere if the whole volume has no background.
 
     Raises
     ------
@@ -134,13 +131,13 @@ def distance_transform_cdt(
 
     See Also
     --------
-    distance_transform_edt : Euclidean distances.
+    distance_transform_edt : computes Euclidean distances.
 
     Notes
     -----
-    Two sweeps: the first finds, for each slab, how far background is along z; the second computes
-    the distances, on whole planes. A slab keeps one small number for each column of voxels and each
-    window between them.
+    Two sweeps: the first finds, for each slab, the distance to background along z; the second
+    computes the distances, on whole planes. A slab keeps one small number for each column of voxels
+    and each window between them.
 
     References
     ----------
@@ -182,21 +179,21 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
         if np.array_equal(structure, generate_binary_structure(ndim, 1)):
             return False
     raise ValueError(
-        f"{name}: metric={metric!r}: give a name, {', '.join(_METRICS)}, or one of the two structures of "
-        f"{ndim} axes that they stand for; others are not offered"
+        f"{name}: metric={metric!r}: give a name, {', '.join(_METRICS)}, or one of the equivalent "
+        f"structures of {ndim} axes; others are not offered"
     )
 
 
 def _no_indices(name: str, return_indices: bool) -> None:
     if return_indices:
         raise ValueError(
-            f"{name}: return_indices=True is not offered: indices take three integers a voxel, and "
-            "which of several nearest voxels is meant would depend on how the volume is cut"
+            f"{name}: return_indices=True is not offered: indices need three integers per voxel, and the "
+            "choice of one of several nearest voxels would depend on slabs"
         )
 
 
 def _along_z(mask: Volume, name: str) -> Volume:
-    """Slices to the nearest background voxel of the same column."""
+    """Compute slices to the nearest background voxel of the same column."""
     if mask.node.shape[0] == 1:
         return where(mask, kernels.FAR, np.int32(0))
     barrier = Barrier.of(scan_surveys.DistanceSurvey(name), (mask.node,))
@@ -211,27 +208,27 @@ def signed_distance(
     *,
     max_distance: float | str | None = None,
 ) -> Volume:
-    """Compute the distance to the other side: positive inside of a mask, negative outside.
+    """Compute the distance to the boundary of a mask: positive inside, negative outside.
 
     Inside, it is the distance to the nearest background voxel; outside, minus the distance to the
-    nearest foreground voxel. Voxels are points: the boundary lies half way from 1 to -1, and no
-    voxel has 0.
+    nearest foreground voxel. Voxels are points: the boundary is half way between 1 and -1, and no
+    voxel is 0.
 
     Parameters
     ----------
     mask : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
-        are foreground.
+        A lazy volume of up to three axes, or an array, which is opened. Nonzero voxels are
+        foreground.
     %(sampling)s
     max_distance : float or str, optional
-        Distances beyond are set to this one, in the unit of ``sampling``, or with
-        ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
-        then, with a halo of that length, and takes one sweep.
+        The maximum of distances, in the unit of ``sampling``, or with ``sampling="voxel_size"`` as a
+        text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
+        sweep.
 
     Returns
     -------
     Volume
-        A float32 volume; +inf everywhere if all is foreground, -inf if all is background.
+        A float32 volume; +inf everywhere without background, -inf without foreground.
 
     Raises
     ------
@@ -239,16 +236,16 @@ def signed_distance(
 
     See Also
     --------
-    distance_transform_edt : distances inside alone.
+    distance_transform_edt : computes distances inside only.
 
     Notes
     -----
-    Two sweeps, as `distance_transform_edt`; both sides are computed in the same two. With
-    ``max_distance`` one sweep.
+    Two sweeps, as for `distance_transform_edt`; both sides share them. With ``max_distance``, one
+    sweep.
 
     References
     ----------
-    `scipy.ndimage.distance_transform_edt`, once for the mask and once for what it leaves out.
+    `scipy.ndimage.distance_transform_edt` of the mask and of its complement.
 
     Examples
     --------
@@ -262,14 +259,14 @@ def signed_distance(
 
 @documented
 def cumsum(volume: Volume, axis: int = 0) -> Volume:
-    """Add up voxels along an axis, one after the other.
+    """Compute running sums along an axis.
 
     Parameters
     ----------
     %(volume)s
     axis : int, default: 0
-        The axis to add along, counted from 0, or from -1 backwards. Running sums of all voxels
-        in a row are not offered.
+        The axis, counted from 0, or from -1 backwards. Running sums of all voxels in one sequence
+        are not offered.
 
     Returns
     -------
@@ -286,9 +283,9 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
 
     Notes
     -----
-    One sweep along y and x. Along z integers take two: the sums of slabs, then the voxels. Floats
-    are added in order from the first voxel, as numpy adds float64, so that along z slabs are as
-    deep as the volume, in one sweep.
+    One sweep along y and x. Along z, integers need two: the sums of slabs, then the voxels. Floats
+    are added in order from the first voxel, like float64 in numpy, so slabs along z are as deep as
+    the volume, with one sweep.
 
     References
     ----------
@@ -331,7 +328,7 @@ def _max_distance(volume: Volume, maximum: Any, sampling: Any, name: str) -> flo
         raise TypeError(f"{name}: max_distance={maximum!r} is not a length")
     if not 0 < maximum <= float(np.finfo(np.float32).max):
         raise ValueError(
-            f"{name}: max_distance={maximum!r}: a length is above 0, and float32 has it; without "
-            "max_distance there is no limit"
+            f"{name}: max_distance={maximum!r}: give a length above 0 in the range of float32, or leave "
+            "max_distance out for no limit"
         )
     return float(maximum)

@@ -1,4 +1,4 @@
-"""Footprints to use with morphology and rank filters: balls, cubes, crosses."""
+"""Footprints for morphology and rank filters: balls, cubes, crosses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from beam_volumes.ops.parameters import checks as par
 
 @named_checked
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
-    """Make a ball, or an ellipsoid, as a footprint.
+    """Make a ball or ellipsoid as footprint.
 
     Parameters
     ----------
     radius : float or sequence of float
-        Radius in voxels; one number for a ball, or one for each axis for an ellipsoid.
+        Radius in voxels; one number for a ball, or one for each axis of an ellipsoid.
     ndim : int, default: 3
-        Number of axes if ``radius`` is one number: 2 makes a disk.
+        Number of axes for a single ``radius``: 2 makes a disk.
 
     Returns
     -------
@@ -30,13 +30,13 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a radius is not a number from 0 on, there are not 1 to 3 axes, or the footprint would
+        If a radius is negative or not a number, there are not 1 to 3 axes, or the footprint would
         have more than 2**24 voxels.
 
     See Also
     --------
-    cube : a cube.
-    cross : arms along the axes.
+    cube : makes a cube.
+    cross : makes arms along the axes.
 
     References
     ----------
@@ -52,14 +52,14 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     radii = _radii(radius, ndim, "ball")
     grids = np.ogrid[tuple(slice(-int(r), int(r) + 1) for r in radii)]
     first, *others = ((g / r) ** 2 if r else g * 0.0 for g, r in zip(grids, radii, strict=True))
-    # plane by plane: as floats all of it would take eight times the memory
+    # plane by plane: all of it as floats would need eight times the memory
     planes = [sum(others, first[i : i + 1]) <= 1 + 1e-12 for i in range(len(first))]
     return np.concatenate(planes)
 
 
 @named_checked
 def cube(size: int, ndim: int = 3) -> np.ndarray:
-    """Make a cube as a footprint.
+    """Make a cube as footprint.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     Raises
     ------
     ValueError
-        If ``size`` is not a whole number from 1 on, there are not 1 to 3 axes, or the footprint
+        If ``size`` is not an integer of at least 1, there are not 1 to 3 axes, or the footprint
         would have more than 2**24 voxels.
 
     See Also
     --------
-    ball : a ball or an ellipsoid.
+    ball : makes a ball or ellipsoid.
 
     References
     ----------
@@ -100,14 +100,14 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
 
 @named_checked
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
-    """Make a cross, arms along each axis, as a footprint.
+    """Make a cross, with arms along each axis, as footprint.
 
     Parameters
     ----------
     radius : int or sequence of int
         Length of the arms in voxels; one for all axes, or one for each.
     ndim : int, default: 3
-        Number of axes if ``radius`` is one number.
+        Number of axes for a single ``radius``.
 
     Returns
     -------
@@ -117,16 +117,16 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a radius is not a number from 0 on, there are not 1 to 3 axes, or the footprint would
+        If a radius is negative or not a number, there are not 1 to 3 axes, or the footprint would
         have more than 2**24 voxels.
 
     See Also
     --------
-    ball : a ball or an ellipsoid.
+    ball : makes a ball or ellipsoid.
 
     References
     ----------
-    `scipy.ndimage.generate_binary_structure` with connectivity 1, for any length.
+    `scipy.ndimage.generate_binary_structure` with connectivity 1, for arms of any length.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Stages that go through whole columns or rows of a plane, and the distance transform to a bound."""
+"""Stages along whole columns or rows of a plane, and the limited distance transform."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 @dataclass(frozen=True, eq=False)
 class DistanceAlongY(Stage):
-    """Squared distances within z and y, of dtype ``how.dtype``, from distances along z."""
+    """Squared distances within z and y in ``how.dtype``, from distances along z."""
 
     how: Metric
 
@@ -39,7 +39,7 @@ class DistanceAlongY(Stage):
 
 @dataclass(frozen=True, eq=False)
 class DistanceAlongX(Stage):
-    """Distances from squared distances within z and y; or, without ``root``, their squares."""
+    """Distances, or without ``root`` their squares, from squared distances within z and y."""
 
     how: Metric
     root: bool
@@ -85,7 +85,7 @@ class ChamferAlongY(Stage):
 
 @dataclass(frozen=True, eq=False)
 class ChamferAlongX(Stage):
-    """Chessboard or taxicab distances from those within z and y; -1 without any background."""
+    """Chessboard or taxicab distances from distances within z and y; -1 without background."""
 
     chessboard: bool
 
@@ -105,13 +105,13 @@ class ChamferAlongX(Stage):
 
 @dataclass(frozen=True, eq=False)
 class BoundedDistance(Stage):
-    """``minimum(distance, max_distance)``, or the square of it without ``root``: of a neighbourhood."""
+    """``minimum(distance, max_distance)``, or its square without ``root``, from a neighbourhood."""
 
     sampling: tuple[float, float, float]
     max_distance: float
     root: bool
 
-    #: Beyond the volume there is no background.
+    #: Outside of the volume there is no background.
     padding = Padding(("constant",) * 3, 1.0)  # type: ignore[arg-type]
     compiled = True
 
@@ -128,8 +128,8 @@ class BoundedDistance(Stage):
         z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
         high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
         voxels = (depth + 2 * z) * high * wide
-        # The mask gathered, distances along z, a plane of squares and one of results, and what
-        # the passes take: columns by the hundred, rows.
+        # The joined mask, distances along z, a plane of squares and one of results, and scratch of
+        # the passes.
         return 5 * voxels + 8 * (high + rows) * wide + 8 * (131 * high + 130 * reach + 5 * wide)
 
     def run(
@@ -156,7 +156,7 @@ class CumsumAlong(Stage):
         return (self.axis,)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return rows * cols * self.dtype.itemsize  # numpy casts a slice before it adds
+        return rows * cols * self.dtype.itemsize  # numpy converts a slice before adding
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -171,20 +171,20 @@ class CumsumAlong(Stage):
 
 @dataclass(frozen=True, eq=False)
 class CumsumAlongZ(Stage):
-    """Running sums along z of floats, which round: slice by slice from the volume's first."""
+    """Running sums of floats along z, which round, slice by slice from the volume's first slice."""
 
     spans = (0,)
     cost = 1.5
 
     def begin(self, box: Box) -> Work:
-        # Every number adds up to itself with it, zeros with signs too.
+        # Adding -0.0 changes no number, including signed zeros.
         return InStrips(self, (np.full(box.shape[1:], self.dtype.type(-0.0)),))
 
     def kept_bytes(self, rows: int, cols: int) -> int:
         return rows * cols * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 1 << 18  # numpy casts by pieces
+        return 1 << 18  # numpy converts piecewise
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -197,9 +197,9 @@ class CumsumAlongZ(Stage):
 
 
 def _one_nan(last: np.ndarray, *sums: np.ndarray) -> None:
-    """Give every NaN the same bits; one that was added is still in the last of the sums.
+    """Set every NaN to the same bits; an added NaN is still in the last sum.
 
-    Which of two operands' bits a NaN has depends on the loop that numpy takes for a voxel.
+    numpy's loops select the bits of either operand.
     """
     if last.dtype.kind == "f" and np.isnan(last).any():
         for part in sums:

@@ -1,4 +1,4 @@
-"""Scans along z as surveys and completions: distances to background, running sums."""
+"""Scans along z as surveys and completions: distances to background, and running sums."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, c
 
 @dataclass(frozen=True)
 class Windows:
-    """What a slab's second sweep takes from its first: where background follows each window, and digests."""
+    """Data of a slab's first sweep for its second: background after each window, and digests."""
 
     depth: int  #: Slices of the slab.
-    ends: tuple[int, ...]  #: Slices of the slab below each window's end.
-    #: For each window the slices from its end to the next background voxel of each column within
-    #: the slab, or `FAR`: `scans.packed`.
+    ends: tuple[int, ...]  #: Slices of the slab before each window's end.
+    #: For each window, the slices from its end to the next background voxel of each column in the
+    #: slab, or `FAR`: `scans.packed`.
     planes: tuple[bytes, ...]
-    digests: tuple[int, ...]  #: For each window, of its voxels.
+    digests: tuple[int, ...]  #: A digest of each window's voxels.
 
 
 def _plane_bytes(shape: Triple, windows: int) -> int:
-    """What the planes of a slab's windows take if nothing compresses."""
+    """Bytes of the planes of a slab's windows without compression."""
     itemsize = scans.plane_dtype(shape[0]).itemsize
     return windows * (shape[1] * shape[2] * itemsize * 257 // 256 + 256)
 
 
 @dataclass(frozen=True, eq=False)
 class DistanceSurvey(Survey):
-    """How far background is from a slab's ends, column by column. Input: a mask.
+    """Distances from a slab's ends to background, column by column. The input is a mask.
 
-    The summary is `Windows`, and `Distance` seen from the slab's last and from its first slice; the
-    answer is the same windows and what is carried in from before and from after, or None.
+    The summary is `Windows`, and `Distance` from the slab's last and first slice. The answer is the same
+    windows and the distances before and after the slab, or None.
     """
 
     upper = False
     cost = 0.5
-    #: One thread packs the planes between windows.
+    #: One thread compresses the planes between windows.
     serial: ClassVar[float] = 0.35
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 12 * shape[1] * shape[2]
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        # Two planes, and while they are put together at the end some more.
+        # Two planes, and more when they are joined at the end.
         return 48 * shape[1] * shape[2] + 2 * _plane_bytes(shape, windows)
 
     def begin(
@@ -102,7 +102,7 @@ class DistanceAlongZ(Completion):
 
     upper = False
     cost = 1.0
-    #: As of the survey.
+    #: As for the survey.
     serial: ClassVar[float] = 0.15
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
@@ -140,7 +140,7 @@ class _DistanceCompleter(Completer):
         check_same(digested(mask, threads, strip), first)
 
     def _after(self, window: int) -> np.ndarray:
-        """What is carried into a window from the slices after it."""
+        """The distances to background in slices after a window."""
         own, left = self.windows, self.windows.depth - self.windows.ends[window]
         plane = scans.unpacked(own.planes[window], own.depth, self.rows, self.cols)
         within = Distance(left, plane)
@@ -148,22 +148,22 @@ class _DistanceCompleter(Completer):
 
 
 def _voxels(mask: np.ndarray) -> np.ndarray:
-    """A mask as kernels like it: bytes, not booleans."""
+    """A mask as bytes for kernels."""
     return mask.view(np.uint8) if mask.dtype == bool else mask
 
 
 @dataclass(frozen=True, eq=False)
 class CumsumSurvey(Survey):
-    """The sum of each column of integers of a slab. Summary and answer are as of `DistanceSurvey`.
+    """The sum of each column of integers of a slab. Summary and answer are as in `DistanceSurvey`.
 
-    Instead of the windows they hold their digests.
+    Instead of windows they contain digests.
     """
 
     upper = False
     cost = 0.8
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 1 << 18  # numpy casts by pieces
+        return 1 << 18  # numpy converts piecewise
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return 8 * shape[1] * shape[2]
