@@ -255,7 +255,9 @@ def test_what_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="0 to 2"):
         bv.sum(v, 3)
     flat = np.broadcast_to(np.uint8(0), (5000, 300, 305))
-    with pytest.raises(ValueError, match=r"91,500 elements .* 65,536 are the maximum: crop .* along x"):
+    with pytest.raises(
+        ValueError, match=r"91,500 elements .* 65,536 are the maximum: crop .* along x"
+    ):
         bv.percentile(bv.open(flat), 50, "z")
     with pytest.raises(ValueError, match=r"32,768 are the maximum .fewer percentiles than 2"):
         bv.percentile(bv.open(np.broadcast_to(np.uint8(0), (9000, 300, 305))), [50, 60], "z")

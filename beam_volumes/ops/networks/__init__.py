@@ -1,1 +1,1 @@
-"""Networks over volumes: patches of a grid of the volume, whatever the slabs."""
+"""Neural networks on volumes: patches in a grid that is independent of slabs."""

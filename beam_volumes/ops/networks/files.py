@@ -1,4 +1,4 @@
-"""Networks in files, which workers read from where they lie."""
+"""Networks in files, which workers read from their original place."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, kvstore_spec
 from beam_volumes.sweep.stage import digest
 
-#: The GPU of a process computes one batch at a time, whatever slabs are in flight: it has room for that.
+#: A process computes one batch at a time on its GPU, for any number of slabs in flight.
 gpu = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class FileModel(Model):
-    """A network in a file, known by the digest of what this holds."""
+    """A network in a file, identified by the digest of the file."""
 
     place: str
     device: str = "auto"
@@ -36,25 +36,22 @@ class FileModel(Model):
         return digest(type(self).__name__, self.identity, self.device)
 
     def digest_of(self, data: bytes) -> str:
-        """What the model is known by, of what its file holds."""
+        """The digest that identifies the model, from the bytes of its file."""
         return sha256(data)
 
     def read(self) -> bytes:
-        """What the file holds.
-
-        Raises ValueError: It is not what it was.
-        """
+        """The bytes of the file; ValueError if it has changed."""
         data = read_file(self.place)
         if self.digest_of(data) != self.identity:
             raise ValueError(
-                f"the model {self.place} has changed since this was planned: put the old file back, or plan "
-                "again and overwrite what was begun"
+                f"the model {self.place} has changed since this was planned: restore the old file, or plan "
+                "again and overwrite the unfinished outputs"
             )
         return data
 
 
 def absolute(path: str) -> str:
-    """A path as all workers have it; URLs stay."""
+    """An absolute path for all workers; URLs do not change."""
     return path if "://" in path else os.path.abspath(os.path.expanduser(path))
 
 
@@ -63,7 +60,7 @@ def file_name(place: str) -> str:
 
 
 def check_axes(function: str, path: str, shape: object, axes: int) -> None:
-    """Refuse a network that takes neither volumes nor slices."""
+    """Refuse a network for neither volumes nor slices."""
     if axes not in (4, 5):
         raise ValueError(
             f"{function}: {path} takes arrays of {axes} axes {shape}; it must take batch, c, z, y, x, "
@@ -89,7 +86,7 @@ def read_file(place: str) -> bytes:
 
 
 def file_sha256(place: str) -> str:
-    """The digest of a file at a path or URL; at a path, it is read piece by piece."""
+    """The digest of a file at a path or URL; a local file is read piece by piece."""
     if "://" in place:
         return sha256(read_file(place))
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Networks as users give them: a path, a function, or a model handler of Apache Beam."""
+"""Networks from users: a path, a function, or a model handler of Apache Beam."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from beam_volumes.ops.networks.torch_files import torch_file
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import digest, identity
 
-#: What opens files, by how their names end.
+#: Functions that open files, by file extension.
 FILES = {".onnx": onnx_file, ".pt": torch_file, ".pt2": torch_file}
 
 
 def model_of(
     given: Any, function: str, device: str, name: str | None, version: str | int | None
 ) -> Model:
-    """The network that a user names or gives."""
+    """The network for a user's model argument."""
     if isinstance(given, Model):
         return given
     if isinstance(given, str | os.PathLike):
@@ -33,8 +33,8 @@ def model_of(
         called = name or str(getattr(given, "__name__", type(given).__name__))
         return Function(called, identity(name, version), given)
     raise TypeError(
-        f"{function}: model={given!r} is no path of a file, no ModelHandler, and no function of an "
-        "array (batch, c, z, y, x)"
+        f"{function}: model={given!r} is not a path of a file, a ModelHandler, or a function of an array "
+        "(batch, c, z, y, x)"
     )
 
 
@@ -42,17 +42,17 @@ def _of_file(path: str, function: str, device: str) -> Model:
     ending = os.path.splitext(path.lower())[1]
     if ending not in FILES:
         raise ValueError(
-            f"{function}: model={path!r}: paths are of .onnx files, of TorchScript (.pt) and of torch.export "
-            "(.pt2); export the network to one of them, or give a function that calls it"
+            f"{function}: model={path!r}: use a path of an .onnx, TorchScript (.pt) or torch.export (.pt2) "
+            "file; export the network to one of them, or give a function that calls it"
         )
     return FILES[ending](path, function, device)
 
 
 @dataclass(frozen=True, eq=False)
 class OfSlices(Model):
-    """A network of ``(batch, c, y, x)``, given patches of a fixed number of slices: these are channels.
+    """A network of ``(batch, c, y, x)`` for patches with a fixed number of slices as channels.
 
-    Channel ``c`` of slice ``k`` is its channel ``c * slices + k``.
+    Channel ``c`` of slice ``k`` is the network's channel ``c * slices + k``.
     """
 
     network: Model
@@ -83,12 +83,12 @@ class OfSlices(Model):
             n, c, z, y, x = batch.shape
             made = np.asarray(plane(batch.reshape(n, c * z, y, x)))
             if made.ndim != 4:
-                raise ValueError(f"it made shape {made.shape}, and not (batch, c, y, x)")
+                raise ValueError(f"it returned shape {made.shape} instead of (batch, c, y, x)")
             return made[:, :, None]
 
         return call
 
 
 def of_slices(model: Model) -> OfSlices:
-    """A network of slices as one of volumes."""
+    """Wrap a network of slices as one of volumes."""
     return OfSlices(model.name, model.identity, model)

@@ -1,4 +1,4 @@
-"""How a network's patches lie over a volume: chosen from what is asked for, and what the network makes."""
+"""The layout of a network's patches over a volume, from the user's parameters and the network's results."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from beam_volumes.ops.networks.trial import Trial, tried
 from beam_volumes.ops.networks.turns import Turns
 from beam_volumes.ops.parameters.building import triple
 
-#: Voxels of a patch, and of a batch, that nobody has chosen.
+#: Default voxels of a patch, and of a batch.
 _PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18
-#: Voxels of other patches that a plan may have instead, where the size of patches changes no result.
+#: Voxels of alternative patches for a plan, if the size of patches does not change results.
 _OTHERS = tuple(1 << bits for bits in (22, 20, 19, 18, 17, 16))
-#: Voxels that a patch is made longer by, so that coarser results of it are longer, too.
+#: Voxels by which a patch is extended, so coarser results of it grow, too.
 _MORE = 48
-#: The most patches of a batch that nobody has chosen.
+#: Default maximum of patches per batch.
 _MAXIMUM = 16
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What users say of patches, along z, y and x; None where they leave it open."""
+    """The user's parameters for patches, along z, y and x; None for the default."""
 
     mode: str
     patch: Triple | None
@@ -39,27 +39,24 @@ class Asked:
     turns: Turns
     flat: bool
     fixed: tuple[int | None, ...]
-    #: Whether the result depends on how large patches are, whatever the network does.
+    #: Whether the result depends on the size of patches, for any network.
     bound: bool
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What was chosen, and found when it was tried."""
+    """The selected layout, and the results of the trial."""
 
     model: Model
     patches: Patches
     batch: int
     trial: Trial
-    #: Other patches, and how many at a time, that give the same voxels.
+    #: Alternative patches, and their number per batch, with the same voxels as result.
     others: tuple[tuple[Patches, int], ...] = ()
 
 
 def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout:
-    """Lay patches over a volume of a shape.
-
-    Raises ValueError: The network fails on them, or they cannot lie as they are asked to.
-    """
+    """Lay out patches over a volume; ValueError if the network fails or parameters do not fit."""
     if asked.context is not None:
         asked = replace(asked, context=_further(asked.context, asked))
     patch = _patch(shape, asked)
@@ -80,11 +77,11 @@ def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout
 
 
 def _further(context: tuple[Triple, Triple], asked: Asked) -> tuple[Triple, Triple]:
-    """A context with the margin that turns leave out, so that patches begin at multiples of the stride."""
+    """Add the margin that turns discard to a context, so patches start at multiples of the stride."""
 
     def further(own: int, a: int) -> int:
         margin, stride = asked.turns.margin[a], asked.stride[a] if asked.stride else 1
-        # A reach of 23 becomes 24 for a stride of 4; one of 24 must become 28.
+        # A reach of 23 becomes 24 for a stride of 4, but a reach of 24 must become 28.
         return own + (margin if (own + margin) % stride == 0 else -(-margin // stride) * stride)
 
     before, after = (triple([further(n, a) for a, n in enumerate(side)]) for side in context)
@@ -92,13 +89,13 @@ def _further(context: tuple[Triple, Triple], asked: Asked) -> tuple[Triple, Trip
 
 
 def _tried(model: Model, batch: int, channels: int, patch: Triple, asked: Asked) -> Trial:
-    """What a network makes of a patch, less what turns leave out at its faces."""
+    """Try a network on a patch, and subtract the margins that turns discard."""
     trial = tried(model, "predict", batch, channels, patch)
     left = triple([n - 2 * m for n, m in zip(trial.shape, asked.turns.margin, strict=True)])
     if min(left) < 1:
         raise ValueError(
-            f"predict: patch={patch}: {model.name} makes {trial.shape} voxels of it, and the longest offset "
-            f"leaves out {asked.turns.margin} at each face; use a larger patch"
+            f"predict: patch={patch}: the result of {model.name} has {trial.shape} voxels, and the longest "
+            f"offset discards {asked.turns.margin} at each face; use a larger patch"
         )
     return replace(trial, shape=left)
 
@@ -110,12 +107,12 @@ def _batch(patch: Triple) -> int:
 def _others(
     patches: Patches, batch: int, stride: Triple, asked: Asked
 ) -> tuple[tuple[Patches, int], ...]:
-    """Other patches where nobody chose them and they change no voxel; else fewer of them at a time."""
+    """Alternative patches if the user has not set them and voxels do not change; else smaller batches."""
     found: list[tuple[Patches, int]] = []
     if asked.patch is None and not patches.blended and not asked.bound:
         for voxels in _OTHERS:
             patch = _patch(patches.of, asked, voxels)
-            # Of each patch as much is thrown away.
+            # Each patch discards this much.
             around = [
                 p - m * s
                 for p, m, s in zip(patches.patch, patches.made, patches.scale, strict=True)
@@ -134,7 +131,7 @@ def _others(
 
 
 def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
-    """What the network is given at once: up to so many voxels."""
+    """The input size of the network: up to a number of voxels."""
     if asked.patch is not None:
         return (asked.slices if asked.flat else asked.patch[0], *asked.patch[1:])
     stride = asked.stride or (1, 1, 1)
@@ -144,7 +141,7 @@ def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
     patch = []
     for a in range(3):
         fixed, around = asked.fixed[a], before[a] + after[a]
-        # As few patches as there is room for, all of one size.
+        # Use as few patches as possible, all of one size.
         cell = max(stride[a], room - around)
         cell = -(-shape[a] // max(1, -(-shape[a] // cell))) or 1
         own = -(-cell // stride[a]) * stride[a] + around
@@ -156,7 +153,7 @@ def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
 
 
 def _scale(model: Model, channels: int, patch: Triple, trial: Trial, asked: Asked) -> Triple:
-    """Voxels for one of the result: what a longer patch adds to it tells, where there may be several."""
+    """Voxels per voxel of the result, measured with a longer patch if ambiguous."""
     scale = [1, 1, 1]
     for a in range(asked.flat, 3):
         p, m = patch[a], trial.shape[a]
@@ -167,7 +164,7 @@ def _scale(model: Model, channels: int, patch: Triple, trial: Trial, asked: Aske
         try:
             added = _tried(model, 1, channels, longer, asked).shape[a] - m
         except ValueError:
-            added = 0  # a network of a fixed size: its result tells
+            added = 0  # the size is fixed: use the result's size
         scale[a] = more // added if added > 0 else max(1, p // m)
     return triple(scale)
 
@@ -176,7 +173,7 @@ def _valid(
     model: Model, shape: Triple, patch: Triple, scale: Triple, stride: Triple, rest: Triple,
     trial: Trial, asked: Asked,
 ) -> Patches:  # fmt: skip
-    """Each voxel of one patch, of which what the context reaches is thrown away."""
+    """Patches for mode "valid": each voxel comes from one patch, and the context is discarded."""
     half = triple([r // 2 for r in rest])
     if asked.context is not None:
         before, after = asked.context
@@ -194,16 +191,16 @@ def _valid(
         own -= own % stride[a]
         if own < 1:
             raise ValueError(
-                f"predict: a patch of {patch[a]} along {axis} leaves nothing of a context of {before[a]} "
+                f"predict: a patch of {patch[a]} along {axis} is too small for a context of {before[a]} "
                 f"and {after[a]} and a stride of {stride[a]}; use "
                 f"patch={before[a] + after[a] + stride[a]} or more"
             )
         skip = before[a] - half[a]
         if skip < 0 or skip % scale[a] or skip // scale[a] + own // scale[a] > trial.shape[a]:
             raise ValueError(
-                f"predict: {model.name} leaves out {rest[a]} voxels of a patch along {axis}, and the "
-                f"context is {before[a]} and {after[a]}: it must be at least that, and differ from it "
-                f"by multiples of {scale[a]}"
+                f"predict: {model.name} crops {rest[a]} voxels of a patch along {axis}, and the context is "
+                f"{before[a]} and {after[a]}: it must be at least as large, and differ by multiples of "
+                f"{scale[a]}"
             )
         cell.append(own // scale[a])
         skipped.append(skip // scale[a])
@@ -217,7 +214,7 @@ def _blended(
     model: Model, shape: Triple, patch: Triple, scale: Triple, stride: Triple, rest: Triple,
     trial: Trial, asked: Asked,
 ) -> Patches:  # fmt: skip
-    """Patches that overlap, and are added up by weights."""
+    """Patches for mode "blend": they overlap, and are added with weights."""
     half = triple([r // 2 for r in rest])
     made = trial.shape
     step = []
@@ -230,8 +227,8 @@ def _blended(
             shared += (size - shared) % stride[a]
         if not 0 <= shared < size or (size - shared) % stride[a]:
             raise ValueError(
-                f"predict: overlap={shared} along {axis}: {model.name} makes results of {size} voxels of a "
-                f"patch; patches must lie multiples of {stride[a]} apart, and share less than that"
+                f"predict: overlap={shared} along {axis}: results of {model.name} have {size} voxels per "
+                f"patch; use a smaller overlap, with patches at multiples of {stride[a]}"
             )
         step.append((size - shared) // scale[a])
     return Patches(
@@ -242,13 +239,13 @@ def _blended(
 def _check_turns(
     patch: Triple, rest: Triple, scale: Triple, asked: Asked, valid: bool, model: Model
 ) -> None:
-    """Refuse patches that the network could not be given turned."""
+    """Refuse patches that the network does not support when turned."""
     before, after = asked.context or ((0, 0, 0), (0, 0, 0))
     uneven = any(r % 2 for r in rest) or (valid and before != after)
     swapped = asked.turns.swapped
     if asked.flat and 0 in swapped:
         raise ValueError(
-            f"predict: augment={asked.turns.name!r} turns z as well, and {model.name} takes slices; use "
+            f"predict: augment={asked.turns.name!r} turns z, too, but {model.name} takes slices; use "
             'augment="d4"'
         )
     alike = {(patch[a], rest[a], scale[a], before[a]) for a in swapped}
@@ -256,11 +253,11 @@ def _check_turns(
         axes = " and ".join("zyx"[a] for a in swapped)
         raise ValueError(
             f"predict: augment={asked.turns.name!r} needs the same context before and after"
-            + (f", and patches that are alike along {axes}" if swapped else "")
-            + f"; the patch is {patch}, of which {model.name} leaves out {rest}"
+            + (f", and patches with equal extents along {axes}" if swapped else "")
+            + f"; the patch is {patch}, and {model.name} crops {rest}"
         )
     if any(asked.turns.margin) and max(scale) > 1:
         raise ValueError(
-            f"predict: offsets= with augment= are for networks that make a voxel of each; {model.name} "
-            f"makes one of {' x '.join(map(str, scale))}"
+            f"predict: offsets= with augment= need a network with one voxel per voxel; {model.name} returns "
+            f"one for {' x '.join(map(str, scale))}"
         )

@@ -1,4 +1,4 @@
-"""Networks as the sweep knows them: what tells one from another, and how a process loads it once."""
+"""Networks as seen by sweeps: their identity, and loading once per process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import hold
 from beam_volumes.sweep.stage import digest
 
-#: A loaded network: takes and gives arrays with the axes batch, c, (z,) y, x.
+#: A loaded network: maps arrays with the axes batch, c, (z,) y, x to such arrays.
 Network = Callable[[np.ndarray], np.ndarray]
 
 _lock = threading.Lock()
@@ -25,39 +25,39 @@ _loaded: dict[tuple[str, int], Network] = {}
 class Model:
     """A network that a process can load."""
 
-    name: str  #: What messages call it.
-    #: What tells it from all others: the digest of its file, or the name and version of a function.
+    name: str  #: The name in messages.
+    #: Identifies the network: the digest of its file, or the name and version of a function.
     identity: str
 
-    #: Of the axes after the channels, if it is known: 3, or 2 for a network of slices.
+    #: Number of axes after the channels, if known: 3, or 2 for a network of slices.
     ndim: int | None = field(default=None, kw_only=True)
-    #: Channels that it takes, if that is known.
+    #: Number of input channels, if known.
     channels: int | None = field(default=None, kw_only=True)
-    #: Voxels along its axes that it takes, where that is fixed.
+    #: Fixed input extents along its axes.
     fixed: tuple[int | None, ...] = field(default=(), kw_only=True)
-    #: What its file says of it, by the names of `beam_volumes.predict`'s parameters.
+    #: Metadata of its file, by the names of `beam_volumes.predict`'s parameters.
     declared: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where it is stored, if it is."""
+        """The storage that it is read from."""
         return ()
 
     @property
     def accelerated(self) -> bool:
-        """Whether it may compute on an accelerator."""
+        """Whether it may use an accelerator."""
         return True
 
     @property
     def holds(self) -> str:
-        """What it is called among what a process holds."""
+        """The key of the object that a process keeps."""
         return self.token()
 
     def token(self) -> str:
         return digest(type(self).__name__, self.identity)
 
     def loaded(self, threads: int) -> Network:
-        """The network, which a process loads once for the sweeps that use it."""
+        """The network, loaded once per process for the sweeps that use it."""
         with _lock:
             key = self.token(), threads
             if key not in _loaded:
@@ -71,7 +71,7 @@ class Model:
                 del _loaded[key]
 
     def on_trial(self) -> Network:
-        """The network with one thread, for a trial: what it allocates is held no longer than it is."""
+        """The network with one thread for a trial; its memory is released with it."""
         return self.loaded(1)
 
     def _load(self, threads: int) -> Network:
@@ -80,7 +80,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Function(Model):
-    """A function of the user's."""
+    """A user's function."""
 
     function: Network
 
@@ -94,7 +94,7 @@ class Function(Model):
 
 @dataclass(frozen=True, eq=False)
 class Handler(Model):
-    """A `ModelHandler` of Apache Beam: it loads its model itself, and is given one example a patch."""
+    """A `ModelHandler` of Apache Beam, which loads its model and gets one example per patch."""
 
     handler: Any
 
@@ -109,7 +109,7 @@ class Handler(Model):
 
 
 def _as_array(found: Any) -> np.ndarray:
-    """What a handler gives for one example: an array, a tensor, or one of these by a name or position."""
+    """The array in a handler's result for one example: an array, a tensor, or a container of these."""
     if isinstance(found, dict):
         found = next(iter(found.values()))
     elif isinstance(found, list | tuple) and len(found) == 1:

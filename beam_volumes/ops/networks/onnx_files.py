@@ -1,4 +1,4 @@
-"""Networks in files of the format ONNX, which ONNX Runtime runs."""
+"""Networks in ONNX files, for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from beam_volumes.storage.places.place import kvstore_spec
 
 @dataclass(frozen=True, eq=False)
 class OnnxFile(FileModel):
-    """A file that ONNX Runtime runs, and the files of weights that it names."""
+    """A file for ONNX Runtime, and the files of weights that it refers to."""
 
     #: Paths or URLs of files of weights, next to the model's.
     weights: tuple[str, ...] = field(default=(), kw_only=True)
@@ -43,8 +43,8 @@ class OnnxFile(FileModel):
         return _digest_of(data, weights_of(data, self.place))
 
     def on_trial(self) -> Network:
-        # A session keeps all memory that it ever took: one of its own shows all that a patch takes, and
-        # holds none of it while the run has another one.
+        # A session keeps all memory that it ever used. A separate one shows the memory of a patch, and
+        # releases it.
         return self._load(1)
 
     def _load(self, threads: int) -> Network:
@@ -68,7 +68,7 @@ _DTYPES = {
 
 
 def onnx_file(path: str, function: str, device: str) -> OnnxFile:
-    """A file that is read and looked at."""
+    """Open and check a file."""
     place = absolute(path)
     data = read_file(place)
     weights = weights_of(data, place)
@@ -94,13 +94,13 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
 
 
 def _digest_of(data: bytes, weights: tuple[str, ...]) -> str:
-    """The digest of a model and of all files of weights that it names."""
+    """The digest of a model and of all its files of weights."""
     own = sha256(data)
     return sha256(" ".join([own, *map(file_sha256, weights)]).encode()) if weights else own
 
 
-#: Where messages of ONNX's format hold others that may name files of weights: by message and number of
-#: the field, the message that it holds. https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+#: Fields of ONNX messages with messages that may refer to files of weights: by message and field number, the
+#: type of the inner message. https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 _HOLDS = {
     ("model", 7): "graph", ("model", 20): "training", ("model", 25): "function",
     ("training", 1): "graph", ("training", 2): "graph", ("function", 7): "node",
@@ -113,10 +113,7 @@ _HOLDS = {
 
 
 def weights_of(data: bytes, place: str) -> tuple[str, ...]:
-    """Paths or URLs of the files of weights that a model names, next to its own file.
-
-    Raises ValueError: A file lies elsewhere.
-    """
+    """Paths or URLs of a model's files of weights, next to its own file; ValueError if they are elsewhere."""
     folder = place[: -len(file_name(place))]
     found: dict[str, None] = {}
     stack = [("model", memoryview(data))]
@@ -138,7 +135,7 @@ def weights_of(data: bytes, place: str) -> tuple[str, ...]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The numbers and bytes of the fields of a message of protobuf that hold bytes; up to damaged ones."""
+    """The numbers and bytes of the fields with bytes of a protobuf message, until damaged data."""
     at = 0
 
     def number() -> int:
@@ -167,7 +164,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 @contextmanager
 def _folder_of(weights: tuple[str, ...], place: str) -> Iterator[str]:
-    """A folder on this machine with the files of weights of a model."""
+    """A local folder with a model's files of weights."""
     folder = place[: -len(file_name(place))]
     if "://" not in place or not weights:
         yield folder
@@ -181,7 +178,7 @@ def _folder_of(weights: tuple[str, ...], place: str) -> Iterator[str]:
 
 
 def _declared_by_file(session: Any, path: str, function: str) -> dict[str, Any]:
-    """What a file's metadata says: ``beam_volumes.context`` and ``beam_volumes.stride``, with commas."""
+    """A file's metadata: ``beam_volumes.context`` and ``beam_volumes.stride``, with commas."""
     found: dict[str, Any] = {}
     for key, text in session.get_modelmeta().custom_metadata_map.items():
         package, _, name = key.partition(".")
@@ -191,7 +188,7 @@ def _declared_by_file(session: Any, path: str, function: str) -> dict[str, Any]:
             numbers = [int(n) for n in text.split(",")]
         except ValueError:
             raise ValueError(
-                f"{function}: {path} says {key}={text!r}, which is no whole numbers with commas between"
+                f"{function}: {path} has the metadata {key}={text!r}; use whole numbers with commas"
             ) from None
         found[name] = numbers[0] if len(numbers) == 1 else numbers
     return found
@@ -199,12 +196,12 @@ def _declared_by_file(session: Any, path: str, function: str) -> dict[str, Any]:
 
 def _dtype_of(given: Any) -> np.dtype:
     if given.type not in _DTYPES:
-        raise ValueError(f"a model takes {given.type}, and no array of numbers")
+        raise ValueError(f"the model takes {given.type} instead of an array of numbers")
     return np.dtype(_DTYPES[given.type])
 
 
 def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
-    """A session of ONNX Runtime with so many threads."""
+    """A session of ONNX Runtime with a number of threads."""
     try:
         import onnxruntime
     except ImportError:
@@ -222,12 +219,12 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
-    # From the second patch on it would hold, beside what the first one took, all of it in one piece.
+    # It would allocate the memory of the first patch once more, in one piece, for later patches.
     options.enable_mem_pattern = False
-    # Threads that wait for the next patch leave the cores to the stages beside it.
+    # Threads that wait for the next patch leave the cores to other stages.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     with _folder_of(weights_of(data, place), place) as folder:
-        # Of a model that is given as bytes, paths would count from the current folder.
+        # For a model from bytes, paths would be relative to the current folder.
         options.add_session_config_entry(
             "session.model_external_initializers_file_folder_path", folder
         )
@@ -239,4 +236,4 @@ def _session(onnxruntime: Any, data: bytes, place: str, options: Any, providers:
         return onnxruntime.InferenceSession(data, options, providers=providers)
     except Exception as error:
         first = str(error).strip().splitlines()[0]
-        raise ValueError(f"{place} is no model that ONNX Runtime can run: {first}") from None
+        raise ValueError(f"{place} is not a model that ONNX Runtime can run: {first}") from None

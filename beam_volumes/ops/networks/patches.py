@@ -1,6 +1,6 @@
-"""The grid of patches over a volume: which voxels each is given, and which of the result it makes.
+"""The grid of patches over a volume: input and output ranges of each patch.
 
-The grid begins at the volume's origin and is never moved, so that no slab, tile or window changes a patch.
+The grid starts at the volume's origin and never moves, so patches do not depend on slabs, tiles or windows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches along z, y and x: patch ``k`` makes ``made`` voxels of the result from ``k * step`` on."""
+    """Patches along z, y and x: patch ``k`` computes ``made`` voxels of the result from ``k * step``."""
 
     of: Triple  #: Shape of the volume.
-    patch: Triple  #: Voxels that the network is given at once.
-    scale: Triple  #: Voxels of the volume for one of the result.
-    before: Triple  #: Voxels that a patch begins before the first one of which it makes a result.
-    made: Triple  #: Voxels of the result that are used of a patch.
-    #: Voxels of the result between the beginnings of two patches: less than ``made`` if they
-    #: overlap.
+    patch: Triple  #: Input extent of the network.
+    scale: Triple  #: Voxels of the volume per voxel of the result.
+    before: Triple  #: Voxels of a patch before the first one with a used result.
+    made: Triple  #: Voxels of the result that a patch contributes.
+    #: Voxels of the result between the starts of two patches: less than ``made`` if they overlap.
     step: Triple
-    skipped: Triple  #: Voxels of what the network gives that lie before those that are used.
-    edges: tuple[str, str, str]  #: How the volume goes on beyond its edges.
-    cval: float = 0.0  #: The constant beyond them, if it is one.
-    #: Whether results of several patches are added up; else each voxel is of one patch.
+    skipped: Triple  #: Voxels of the network's output before the first used one.
+    edges: tuple[str, str, str]  #: How to extend the volume beyond its edges.
+    cval: float = 0.0  #: The constant beyond the edges.
+    #: Whether results of several patches are added; else each voxel comes from one patch.
     blended: bool = False
 
     def token(self) -> str:
@@ -41,13 +40,13 @@ class Patches:
 
     @cached_property
     def grid(self) -> Triple:
-        """Shape of the result: a voxel for each begun ``scale`` of the volume."""
+        """Shape of the result: one voxel for each started ``scale`` of the volume."""
         z, y, x = (-(-n // s) for n, s in zip(self.of, self.scale, strict=True))
         return (z, y, x)
 
     @cached_property
     def counts(self) -> Triple:
-        """Patches along each axis."""
+        """Number of patches along each axis."""
         z, y, x = (
             max(1, -(-(n - made) // step) + 1)
             for n, made, step in zip(self.grid, self.made, self.step, strict=True)
@@ -55,28 +54,28 @@ class Patches:
         return (z, y, x)
 
     def over(self, axis: int, wanted: Range) -> range:
-        """The patches along an axis that make results in a range."""
+        """The patches along an axis with results in a range."""
         made, step = self.made[axis], self.step[axis]
         first = max(0, (wanted[0] - made) // step + 1)
         return range(first, min(self.counts[axis], (wanted[1] - 1) // step + 1))
 
     def makes(self, axis: int, k: int) -> Range:
-        """The range of the result of patch ``k`` along an axis, as far as it is in the volume."""
+        """The range of patch ``k`` in the result along an axis, clipped to the volume."""
         start = k * self.step[axis]
         return start, min(start + self.made[axis], self.grid[axis])
 
     def taken(self, axis: int, k: int) -> np.ndarray:
-        """The voxels of the volume along an axis that patch ``k`` is given, or -1 for the constant."""
+        """The input voxels of patch ``k`` along an axis, or -1 for the constant."""
         first = k * self.step[axis] * self.scale[axis] - self.before[axis]
         n = self.of[axis]
         stop = first + self.patch[axis]
         known = min(stop, max(n, self._end(axis)))
         index = pad_index(first, known, n, self.edges[axis])
-        # What lies beyond all that a result depends on does not matter: no more is read for it.
+        # Voxels that no result depends on repeat the edge, so no more are read for them.
         return np.pad(index, (0, stop - known), mode="edge")
 
     def needs(self, axis: int, wanted: Range) -> Range:
-        """The range of the volume's axis that a range of the result takes."""
+        """The range of the volume's axis for a range of the result."""
         over = self.over(axis, wanted)
         scale, step = self.scale[axis], self.step[axis]
         start = over[0] * step * scale - self.before[axis]
@@ -88,7 +87,7 @@ class Patches:
         return source_range(*inside, halo, n, self.edges[axis])
 
     def _end(self, axis: int) -> int:
-        """Up to where voxels beyond the volume matter: for patches that are blended, all of their own."""
+        """The end of voxels that matter beyond the volume: all voxels of patches that are blended."""
         if self.blended:
             last = (self.counts[axis] - 1) * self.step[axis] * self.scale[axis]
             return last - self.before[axis] + self.patch[axis]
@@ -96,12 +95,12 @@ class Patches:
         return self.grid[axis] * self.scale[axis] + after
 
     def within(self, start: Triple, stop: Triple) -> Iterator[Triple]:
-        """The patches that make results in a box, in raster order."""
+        """The patches with results in a box, in raster order."""
         z, y, x = (self.over(a, (start[a], stop[a])) for a in range(3))
         return ((i, j, k) for i in z for j in y for k in x)
 
     def gather(self, block: Block, cell: Triple, to: np.ndarray) -> None:
-        """Copy what a patch is given from a block that holds it."""
+        """Copy the input of a patch from a block that contains it."""
         z, y, x = (_relative(self.taken(a, cell[a]), block.start[a]) for a in range(3))
         rows, cols = _run(y), _run(x)
         for k, at in enumerate(z):
@@ -119,22 +118,22 @@ def _relative(index: np.ndarray, first: int) -> np.ndarray:
 
 
 def _run(index: np.ndarray) -> slice | np.ndarray:
-    """Positions as a slice, if they are one."""
+    """Positions as a slice if they are contiguous."""
     first = int(index[0])
     if first >= 0 and np.array_equal(index, np.arange(first, first + len(index))):
         return slice(first, first + len(index))
     return np.maximum(index, 0)
 
 
-#: Ways to weigh the voxels of a patch.
+#: Weights for the voxels of a patch.
 BLENDS = ("bump", "gaussian", "linear", "none")
 
 
 def profile(blend: str, n: int) -> np.ndarray:
-    """The weights of ``n`` voxels along an axis, before they are normalised.
+    """The weights of ``n`` voxels along an axis, before normalization.
 
-    ``"bump"`` is chunkflow's ``exp(-1 / (t (1 - t)))``, ``"gaussian"`` nnU-Net's with a standard deviation
-    of an eighth of the patch, ``"linear"`` rises from each end to the middle, ``"none"`` is even.
+    ``"bump"`` is chunkflow's ``exp(-1 / (t (1 - t)))``, ``"gaussian"`` nnU-Net's with a standard deviation of
+    an eighth of the patch, ``"linear"`` rises from each end to the middle, and ``"none"`` is constant.
 
     >>> profile("linear", 5).tolist()
     [1.0, 2.0, 3.0, 2.0, 1.0]
@@ -153,7 +152,7 @@ def profile(blend: str, n: int) -> np.ndarray:
 
 @lru_cache(1024)
 def weights(blend: str, n: int, step: int, k: int, count: int) -> np.ndarray:
-    """The weights of patch ``k`` of ``count``: those of all patches that make a voxel add up to 1.
+    """The weights of patch ``k`` of ``count``; weights of all patches add up to 1 for each voxel.
 
     >>> weights("linear", 4, 2, 0, 2).tolist(), weights("linear", 4, 2, 1, 2).tolist()
     ([1.0, 1.0, 0.6666666666666666, 0.3333333333333333], [0.3333333333333333, 0.6666666666666666, 1.0, 1.0])

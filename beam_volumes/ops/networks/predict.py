@@ -1,4 +1,4 @@
-"""Networks over volumes."""
+"""Prediction by neural networks."""
 
 from __future__ import annotations
 
@@ -59,98 +59,96 @@ def predict(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Run a network over a volume, patch by patch; how the volume is cut changes no voxel.
+    """Run a neural network over a volume in patches, with a result that is independent of slabs.
 
     Parameters
     ----------
     %(volume)s
     model : path, callable or ModelHandler
-        An ``.onnx`` file, or one of TorchScript (``.pt``) or `torch.export` (``.pt2``), by its path or
-        URL; a function that takes float32 arrays with the axes
-        batch, c, z, y, x and returns one with as many patches; or a `ModelHandler` of Apache Beam
-        that takes numpy arrays c, z, y, x. Its channels are those of the volume. A network of
-        ``(batch, c, y, x)`` is run slice by slice.
+        An ``.onnx`` file, or a TorchScript (``.pt``) or `torch.export` (``.pt2``) file, by path or
+        URL; a function from float32 arrays with the axes batch, c, z, y, x to arrays with the same
+        number of patches; or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x. Its
+        channels are the volume's channels. A network of ``(batch, c, y, x)`` runs slice by slice.
     mode : {"auto", "valid", "blend"}, default: "auto"
-        ``"valid"``: the result of one pass over the whole volume, cut together from patches of
-        which ``context`` is thrown away. ``"blend"``: patches overlap, and are averaged by weights.
-        ``"auto"`` is valid where the context is known, from ``context=``, the file's metadata, or
-        because the network gives less than it is given; else blend.
+        ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which is
+        discarded. ``"blend"``: patches overlap, and are averaged with weights. ``"auto"`` is valid if
+        the context is known, from ``context=``, the file's metadata, or because the network's output
+        is smaller than its input; else blend.
     patch : int or sequence of int, optional
-        Voxels that the network is given at once along z, y, x (y, x for a network of slices).
-        Larger patches throw away less, and take more memory. By default up to two million voxels;
-        where their size changes no voxel, the plan chooses what fits and throws away least.
+        Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
+        discard less, and need more memory. By default up to two million voxels; if the size does not
+        change voxels, the plan selects the size that fits and discards least.
     context : int or sequence, optional
-        How far around a voxel its result depends on others: one number for all axes, or for each
-        axis a number or a pair (before, after). For `mode="valid"`.
+        The reach of the network: how far the result of a voxel depends on others. One number for all
+        axes, or for each axis a number or a pair (before, after). For ``mode="valid"``.
     stride : int or sequence of int, optional
-        By how many voxels its input has to be shifted so that its result is shifted alike: the
-        product of its poolings. Patches begin at multiples of it.
+        Shifts of the input by multiples of this shift the result equally: the product of the
+        network's poolings. Patches start at multiples of it.
     overlap : int or sequence of int, optional
-        Voxels that neighbouring patches share, for ``mode="blend"``; half a patch by default.
+        Voxels shared by adjacent patches, for ``mode="blend"``; half a patch by default.
     blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
-        The weights then: chunkflow's bump function, nnU-Net's Gaussian (sigma is an eighth of a
-        patch), rising to the middle, or even.
+        The weights for ``mode="blend"``: chunkflow's bump function, nnU-Net's Gaussian (sigma is an
+        eighth of a patch), linear towards the middle, or constant.
     slices : int, optional
-        For a network of slices: how many neighbouring slices it takes as channels, an odd number.
+        For a network of slices: the odd number of neighbouring slices that it takes as channels.
     channels_out : int or sequence of str, optional
-        How many channels the result must have, or their names.
+        The expected number of channels of the result, or their names.
     dtype : dtype, optional
-        Dtype of the result, cast as `Volume.astype` does; that of the network by default.
+        Dtype of the result, cast like `Volume.astype`; the network's dtype by default.
     batch : int, optional
-        Patches that the network is given at a time; by default small ones are given several at a
-        time, as far as they fit.
+        Patches per call of the network; by default several small ones, within the memory limit.
     normalize : {"patch"} or sequence of two, optional
-        ``(low, high)`` are brought to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
-        such as ``("1%", "99%")``. ``"patch"`` brings each patch to mean 0 and standard deviation
-        1: the result depends on the grid of patches then.
+        ``(low, high)`` are mapped to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
+        such as ``("1%", "99%")``. ``"patch"`` normalizes each patch to mean 0 and standard deviation
+        1; the result then depends on the grid of patches.
     mask : Volume or numpy.ndarray, optional
-        Patches that make results for no voxel of it are not run.
+        Patches without a nonzero voxel in their results are not run.
     fill : float, default: 0.0
-        What their results are instead.
+        The result of such patches.
     augment : {"flips", "rot90", "d4", "cube"}, optional
         Average the results of each patch over its flips along all axes (8 runs of the network), its
-        quarter turns in the plane (4), these and their mirror images (8), or all ways to turn and
-        mirror a cube (48), each turned back.
+        quarter turns in the plane (4), these and their mirror images (8), or all rotations and
+        reflections of a cube (48).
     offsets : sequence, optional
-        What `augment` has to know of channels that tell of two voxels, such as affinities: for each
-        channel, along z, y, x (y, x for a network of slices), from a voxel to the other one that its
-        number tells of, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are those between each voxel
-        and the one before. The context grows by the longest.
+        For ``augment`` and channels about pairs of voxels, such as affinities: for each channel, the
+        offset along z, y, x (y, x for a network of slices) from a voxel to the other voxel of the
+        pair, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are affinities between each voxel and
+        the previous one. The context grows by the longest offset.
     edges : str or sequence of str, default: "reflect"
-        How the volume goes on beyond its edges, as ``mode`` of `gaussian_filter`.
+        How to extend the volume beyond its edges, like ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
-        The value beyond them if that is ``"constant"``, before `normalize`.
+        The value beyond the edges for ``"constant"``, before ``normalize``.
     device : {"auto", "cpu", "cuda"}, default: "auto"
-        Where ONNX Runtime computes: on CUDA if it is there.
+        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available.
     %(name_and_version)s
 
     Returns
     -------
     Volume
-        A volume with the axis c first; on a coarser grid if the network makes one voxel of several.
+        A volume with the axis c first; on a coarser grid if the network's output is coarser.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or the network fails on a patch of noise, makes numbers
-        that are not finite, or other channels than asked for.
+        If a parameter is out of range, or the network fails on a patch of noise, returns numbers
+        that are not finite, or another number of channels than requested.
     TypeError
-        If ``volume`` is no volume or array, or ``model`` nothing that can be run.
+        If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError
-        If the file is not there, or ONNX Runtime or PyTorch is not installed.
+        If the file does not exist, or ONNX Runtime or PyTorch is not installed.
 
     See Also
     --------
-    probe_model : finds context and stride.
-    map_overlap : a function of blocks of any shape.
+    probe_model : measures context and stride.
+    map_overlap : applies any function to blocks.
 
     Notes
     -----
-    One sweep; percentiles take their own before. The network is run twice on noise when it is given,
-    which tells its shapes and its memory, and whether it repeats itself. If it does not, a warning
-    says so, and its result is stored and never computed twice. NaN in voxels gives what the network makes
-    of it; NaN or infinity of a patch that has none such is an error of the run. The digest of its file is
-    part of what a run is known by; workers read it from where it lies.
+    One sweep; percentiles take additional sweeps before. `predict` runs the network twice on noise,
+    to find its shapes and memory, and whether it returns the same bits. If it does not, there is a
+    warning, and the result is stored and never computed twice. NaN in voxels yields the network's
+    result for them; NaN or infinity from a patch without such voxels is an error of the run. Runs are
+    identified by the digest of the file, among others; workers read the file from its original place.
 
     References
     ----------
@@ -159,7 +157,7 @@ def predict(
 
     Examples
     --------
-    >>> def brightest(batch):  # the maximum along x of voxel and next voxel: one less than given
+    >>> def brightest(batch):  # the maximum of a voxel and the next one along x
     ...     return np.maximum(batch[..., :-1], batch[..., 1:])
     >>> v = bv.open(np.array([[3, 1, 4, 1, 5, 9, 2, 6]], "f4"))
     >>> np.asarray(bv.predict(v, brightest, patch=(1, 5), edges="nearest", name="max", version=1))
@@ -189,8 +187,8 @@ def predict(
     laid = laid_out(of_slices(network) if flat else network, len(v.nodes), shape, asked)
     if not laid.trial.repeatable:
         warnings.warn(
-            f"{what}: {network.name} does not give the same bits twice, or in another place of a batch: its "
-            "result is stored, and may differ between runs",
+            f"{what}: {network.name} does not return the same bits twice, or at another place in a batch: "
+            "its result is stored, and may differ between runs",
             stacklevel=3,
         )
     names, made = _names(channels_out, laid.trial.channels, network)
@@ -211,17 +209,17 @@ def predict(
 def _checked_mask(volume: Volume, mask: Volume) -> Volume:
     check_alike("predict", first_channel(volume), first_channel(mask))
     if mask.space.has_channels:
-        raise ValueError("predict: mask= has channels; choose one by mask[k]")
+        raise ValueError("predict: mask= has channels; select one with mask[k]")
     return mask.astype(bool)
 
 
 def _at_least_single(dtype: np.dtype) -> np.dtype:
-    """Give the dtype of a result: floats as the network makes them, but no half precision."""
+    """Return the dtype of a result: the network's floats, but no half precision."""
     return dtype if dtype.kind == "f" and dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
 def _coarser(space: Space, scale: Triple) -> Space:
-    """Give the space of a result that has one voxel for ``scale`` of the volume."""
+    """Return the space of a result with one voxel for ``scale`` of the volume."""
     if scale == (1, 1, 1):
         return space
     z, y, x = ((s - 1) / 2 for s in scale)
@@ -253,7 +251,7 @@ def _per(given: Any, axes: tuple[int, ...], what: str, minimum: int) -> Triple |
 
 
 def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple, Triple] | None:
-    """Give the context before and after, if it is known."""
+    """Return the context before and after, if it is known."""
     given = _given_or_declared(given, network, "context")
     if given is None:
         return None
@@ -261,19 +259,19 @@ def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple
     for c in par.per_axis(given, axes, 0, "context", "predict"):
         pair = tuple(c) if isinstance(c, Sequence) else (c, c)
         if len(pair) != 2 or not all(par.is_whole(n) and n >= 0 for n in pair):
-            raise ValueError(f"predict: context={given!r} is not made of whole numbers from 0 on")
+            raise ValueError(f"predict: context={given!r} must consist of whole numbers from 0")
         pairs.append(pair)
     before, after = zip(*pairs, strict=True)
     return triple(before), triple(after)
 
 
 def _offsets(given: Any, axes: tuple[int, ...]) -> tuple[Triple, ...]:
-    """For each channel where its other voxel is, along z, y and x; zeros where it has none."""
+    """Return the offset of each channel's other voxel along z, y and x; zeros for None."""
     if given is None:
         return ()
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise TypeError(
-            f"predict: offsets={given!r} is no sequence of offsets, one for each channel"
+            f"predict: offsets={given!r} must be a sequence of offsets, one for each channel"
         )
     found = []
     for own in given:
@@ -283,7 +281,7 @@ def _offsets(given: Any, axes: tuple[int, ...]) -> tuple[Triple, ...]:
         if len(numbers) != len(axes) or not all(par.is_whole(n) for n in numbers):
             names = ", ".join("zyx"[a] for a in axes)
             raise ValueError(
-                f"predict: offsets={given!r}: {own!r} is not whole numbers along {names}"
+                f"predict: offsets={given!r}: {own!r} must be whole numbers along {names}"
             )
         there = [0, 0, 0]
         for a, n in zip(axes, numbers, strict=True):
@@ -293,7 +291,7 @@ def _offsets(given: Any, axes: tuple[int, ...]) -> tuple[Triple, ...]:
 
 
 def _slices(network: Model, channels: int, slices: int | None) -> int:
-    """How many slices a network of slices takes as channels."""
+    """Return the number of slices that a network of slices takes as channels."""
     if slices is None:
         known = network.channels
         several = known is not None and known > channels and known % channels == 0
@@ -304,7 +302,7 @@ def _slices(network: Model, channels: int, slices: int | None) -> int:
         )
     if not par.is_whole(slices) or slices < 1 or slices % 2 == 0:
         raise ValueError(
-            f"predict: slices={slices!r} is no odd number: as many before a slice as after it"
+            f"predict: slices={slices!r} must be an odd number, for as many before a slice as after it"
         )
     return int(slices)
 
@@ -313,13 +311,13 @@ def _check_channels(network: Model, channels: int, slices: int) -> None:
     if network.channels is not None and network.channels != channels * slices:
         has = f"{channels} (times {slices} slices)" if slices > 1 else f"{channels}"
         raise ValueError(
-            f"predict: {network.name} takes {network.channels} channels, and the volume has {has}; choose "
-            "channels by v.sel(c=...), or put volumes beside each other by stack"
+            f"predict: {network.name} takes {network.channels} channels, and the volume has {has}; select "
+            "channels with v.sel(c=...), or join volumes with stack"
         )
 
 
 def _normalized(volume: Volume, normalize: Any) -> Volume:
-    """Bring two numbers of a volume to 0 and 1."""
+    """Map two numbers of a volume to 0 and 1."""
     if normalize is None or (isinstance(normalize, str) and normalize == "patch"):
         return volume
     if isinstance(normalize, str) or not isinstance(normalize, Sequence) or len(normalize) != 2:
@@ -336,14 +334,14 @@ def _normalized(volume: Volume, normalize: Any) -> Volume:
 
 
 def _bound(volume: Volume, given: Any) -> Any:
-    """Read a number, a lazy number, or a percentile of the volume."""
+    """Parse a number, a lazy number, or a percentile of the volume."""
     if isinstance(given, str):
         try:
             share = float(given.strip().removesuffix("%"))
         except ValueError:
             share = -1.0
         if not given.strip().endswith("%") or not 0 <= share <= 100:
-            raise ValueError(f'predict: normalize: {given!r} is no percentile such as "99%"')
+            raise ValueError(f'predict: normalize: {given!r} is not a percentile such as "99%"')
         return percentile(volume, share)
     if isinstance(given, Scalar) or par.is_number(given):
         return given
@@ -351,11 +349,11 @@ def _bound(volume: Volume, given: Any) -> Any:
 
 
 def _names(wanted: Any, made: int, network: Model) -> tuple[tuple[str, ...], int]:
-    """Names of the result's channels, as far as they are known, and how many there are."""
+    """Return the names of the result's channels, as far as known, and their number."""
     names = () if wanted is None or par.is_whole(wanted) else tuple(map(str, wanted))
     count = made if wanted is None else int(wanted) if par.is_whole(wanted) else len(names)
     if count != made or len({*names}) != len(names):
         raise ValueError(
-            f"predict: channels_out={wanted!r}, and {network.name} makes {made} channels"
+            f"predict: channels_out={wanted!r}, but {network.name} returns {made} channels"
         )
     return names, made

@@ -1,4 +1,4 @@
-"""How far a network sees, found by changing single planes of what it is given."""
+"""The reach of a network, measured by changing single planes of its input."""
 
 from __future__ import annotations
 
@@ -16,32 +16,23 @@ from beam_volumes.ops.networks.trial import called
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import triple
 
-#: The largest shift that is looked for.
+#: Maximum shift to try.
 _MAX_STRIDE = 64
 
 
 @dataclass(frozen=True)
 class Probed:
-    """What `probe_model` found, along z, y and x, or y and x for a network of slices.
+    """The result of `probe_model`, along z, y and x, or y and x for a network of slices."""
 
-    Attributes
-    ----------
-    stride : tuple of int
-        The smallest shifts of the input, of which the result is shifted alike.
-    reach : tuple of (int, int)
-        How many voxels before and after a voxel its result may depend on.
-    context : tuple of (int, int)
-        What to say to `predict`: the reach, as multiples of the stride if patches have to be.
-    scale : tuple of int
-        Voxels for one of the result.
-    channels : int
-        Of the result.
-    """
-
+    #: The smallest shifts of the input that shift the result equally.
     stride: tuple[int, ...]
+    #: The number of voxels before and after a voxel on which its result may depend.
     reach: tuple[tuple[int, int], ...]
+    #: The argument for `predict`: the reach, in multiples of the stride if patches need them.
     context: tuple[tuple[int, int], ...]
+    #: Voxels per voxel of the result.
     scale: tuple[int, ...]
+    #: Number of channels of the result.
     channels: int
 
 
@@ -53,45 +44,45 @@ def probe_model(
     channels: int | None = None,
     device: str = "auto",
 ) -> Probed:
-    """Find out how far a network sees, and by which shifts its result is shifted alike.
+    """Measure the reach of a network, and the shifts that shift its result equally.
 
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c, z, y,
-        x, or a `ModelHandler` of Apache Beam that takes numpy arrays c, z, y, x.
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c,
+        z, y, x, or a `ModelHandler` of Apache Beam for numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
-        Voxels that it is given, along z, y, x, or y, x for a network of slices. More than twice
-        its reach to each side.
+        Input extent along z, y, x, or y, x for a network of slices. It must be more than twice the
+        reach on each side.
     channels : int, optional
-        Channels that it takes; what its file says, or 1.
+        Number of input channels; by default from the file, or 1.
     device : {"auto", "cpu", "cuda"}, default: "auto"
-        Where ONNX Runtime computes.
+        The device for ONNX Runtime.
 
     Returns
     -------
     Probed
-        ``stride``, ``context``, ``scale`` and ``channels``, and ``reach`` as it was measured.
+        ``stride``, ``context``, ``scale`` and ``channels``, and the measured ``reach``.
 
     Raises
     ------
     ValueError
-        If the patch is too small, or shifted noise gives results of which none is shifted alike.
+        If the patch is too small, or no shift of noise shifts the result equally.
     TypeError
-        If ``model`` is nothing that can be run.
+        If ``model`` cannot be run.
     FileNotFoundError, ImportError
-        If the file is not there, or ONNX Runtime is not installed.
+        If the file does not exist, or ONNX Runtime is not installed.
 
     See Also
     --------
-    predict : takes what is found as ``context=`` and ``stride=``.
+    predict : uses the results as ``context=`` and ``stride=``.
 
     Notes
     -----
-    Noise is shifted to find the stride. Then single planes near the middle are changed, one in each
-    position that the stride tells apart, by more and by less, and where the result changes is seen. A
-    dependence that none of these changes shows is not found. The network is run two times for each
-    such plane, and once for each shift that is tried.
+    Shifts of noise determine the stride. Then single planes near the middle are changed, one for each
+    position relative to the stride, up and down, and changes of the result are located. Dependences
+    that none of these changes reveal are not found. The network runs twice for each such plane, and
+    once for each shift.
 
     References
     ----------
@@ -99,7 +90,7 @@ def probe_model(
 
     Examples
     --------
-    >>> def before(batch):  # the voxel and the two before it along x
+    >>> def before(batch):  # the sum of a voxel and the two before it along x
     ...     return batch + np.roll(batch, 1, axis=-1) + np.roll(batch, 2, axis=-1)
     >>> found = bv.probe_model(before, (1, 16, 16))
     >>> found.stride, found.context
@@ -115,7 +106,7 @@ def probe_model(
     stride = [probe.stride(a) for a in axes]
     found = [probe.reach(a, s) for a, s in zip(axes, stride, strict=True)]
     context = [
-        # Patches have to be multiples of the stride if nothing is cropped.
+        # Patches must be multiples of the stride if nothing is cropped.
         pair if probe.rest[a] else (-(-pair[0] // s) * s, -(-pair[1] // s) * s)
         for a, s, pair in zip(axes, stride, found, strict=True)
     ]
@@ -124,7 +115,7 @@ def probe_model(
 
 
 class _Probe:
-    """A network and a patch of noise, of which planes are changed."""
+    """A network and a patch of noise with changes of planes."""
 
     def __init__(self, model: Model, function: str, patch: Triple, channels: int):
         self.model, self.function, self.patch = model, function, patch
@@ -134,7 +125,7 @@ class _Probe:
         self.made = self._run(self.noise)
         if self.made.ndim != 5:
             raise ValueError(
-                f"{function}: {model.name} made shape {self.made.shape}, and not (batch, c, z, y, x)"
+                f"{function}: {model.name} returned shape {self.made.shape} instead of (batch, c, z, y, x)"
             )
         given, made = patch, self.made.shape[2:]
         self.scale = triple(
@@ -146,7 +137,7 @@ class _Probe:
         return called(self.network, batch, self.model, self.function)
 
     def stride(self, axis: int) -> int:
-        """Find the smallest shift along an axis that shifts the result, in the middle of the patch."""
+        """Find the smallest shift along an axis that shifts the result in the middle of the patch."""
         n, scale = self.patch[axis], self.scale[axis]
         if n == 1:
             return 1
@@ -157,31 +148,31 @@ class _Probe:
                 return shift
         raise ValueError(
             f"{self.function}: no shift of {self.patch[axis]} voxels along {'zyx'[axis]} by up to "
-            f"{min(_MAX_STRIDE, n // 4)} shifts the result of {self.model.name} alike: use a larger patch; "
-            "a network that normalises each patch, or knows positions, can only be blended"
+            f"{min(_MAX_STRIDE, n // 4)} shifts the result of {self.model.name} equally: use a larger patch; "
+            "a network that normalizes each patch, or uses positions, can only be blended"
         )
 
     def reach(self, axis: int, stride: int) -> tuple[int, int]:
-        """How far before and after a voxel its result depends on others, along an axis."""
+        """Measure on how many voxels before and after a voxel its result depends, along an axis."""
         before = after = 0
         n, scale = self.patch[axis], self.scale[axis]
         lead = self.rest[axis] // 2
         for at in self._places(axis, stride):
             for value in (3.0, -3.0):
                 changed = self.noise.copy()
-                # A whole plane, so that some path to each voxel is open.
+                # A whole plane, so some path to each voxel is active.
                 plane = [slice(None)] * 5
                 plane[axis + 2] = slice(at, at + 1)
                 changed[tuple(plane)] += value * self._rng.random(changed[tuple(plane)].shape)
                 others = tuple(a for a in range(5) if a != axis + 2)
-                seen = np.flatnonzero((self._run(changed) != self.made).any(axis=others))
-                if not len(seen):
+                changes = np.flatnonzero((self._run(changed) != self.made).any(axis=others))
+                if not len(changes):
                     continue
-                first, last = int(seen[0]) * scale + lead, int(seen[-1]) * scale + lead
-                if n > 1 and (seen[0] == 0 or seen[-1] == self.made.shape[axis + 2] - 1):
+                first, last = int(changes[0]) * scale + lead, int(changes[-1]) * scale + lead
+                if n > 1 and (changes[0] == 0 or changes[-1] == self.made.shape[axis + 2] - 1):
                     raise ValueError(
-                        f"{self.function}: {self.model.name} sees from {'zyx'[axis]} = {at} to an edge of a "
-                        f"patch of {n}; use a larger patch"
+                        f"{self.function}: {self.model.name} reaches from {'zyx'[axis]} = {at} to an edge of "
+                        f"a patch of {n}; use a larger patch"
                     )
                 before, after = max(before, last - at), max(after, at - (first + scale - 1))
         return max(0, before), max(0, after)
@@ -192,7 +183,7 @@ class _Probe:
 
 
 def _middle(made: np.ndarray, axis: int) -> np.ndarray:
-    """Two voxels of the result in the middle of an axis, where no edge is seen."""
+    """Return two voxels in the middle of the result's axis, away from edges."""
     n = made.shape[axis + 2]
     part = [slice(None)] * 5
     part[axis + 2] = slice(max(0, n // 2 - 1), n // 2 + 1)

@@ -1,4 +1,4 @@
-"""The stage of a network: it runs patch by patch, and gives all channels of a voxel at once."""
+"""The stage of a network, which runs patch by patch, with all channels of a voxel as result."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from beam_volumes.sweep.stage import Block, Regrid, Stage, Work, digest
 
 @dataclass(frozen=True, eq=False)
 class Predict(Regrid):
-    """What a network makes of patches: of each its own voxels, or sums of patches that overlap."""
+    """The result of a network on patches: single patches for each voxel, or sums of overlapping ones."""
 
     model: Model
     patches: Patches
-    channels: int  #: How many inputs are channels of what it is given; one more is the mask.
-    batch: int  #: Patches at a time, the last ones with others of zeros.
-    blend: str  #: How patches that overlap are weighed; empty if none do.
-    turns: Turns  #: Over which turns of a patch results are averaged.
-    #: Whether each channel of a patch is brought to mean 0 and standard deviation 1.
+    channels: int  #: Number of inputs that are channels of the network; one more is the mask.
+    batch: int  #: Patches per call; missing ones are zeros.
+    blend: str  #: The weights of overlapping patches; empty without overlap.
+    turns: Turns  #: The turns of a patch over which results are averaged.
+    #: Whether to normalize each channel of a patch to mean 0 and standard deviation 1.
     standardized: bool
-    fill: float  #: What there is instead of patches without a voxel of the mask.
-    repeatable: bool  #: Whether a second run gives the same bits.
-    network_bytes: int  #: What the network allocates while it runs a batch.
-    #: Other patches, and how many at a time, of which the same voxels are expected.
+    fill: float  #: The result of patches outside of the mask.
+    repeatable: bool  #: Whether a second run returns the same bits.
+    network_bytes: int  #: Bytes that the network allocates for a batch.
+    #: Alternative patches, and their number per batch, with the same expected voxels.
     others: tuple[tuple[Patches, int], ...] = ()
-    #: The stage whose voxels it must give, if it is one of these others.
+    #: For an alternative, the original stage, which must have the same voxels.
     instead_of: Predict | None = None
     nanoseconds: float = 500.0
 
@@ -73,7 +73,7 @@ class Predict(Regrid):
         shape = (self.batch, self.channels, *self.patches.patch)
         noise = np.random.default_rng(0).random(shape, dtype=np.float32)
         network = self.turns.over(self.model.loaded(threads))
-        network(noise)  # the first one takes longer
+        network(noise)  # the first call takes longer
         begun = time.perf_counter()
         network(noise)
         return (time.perf_counter() - begun) / self.batch
@@ -111,8 +111,8 @@ class Predict(Regrid):
         return self.model.extents
 
     def token(self) -> str:
-        # Not how many patches run at a time: that changes no voxel of a network that is repeatable. Nor how
-        # large they are, where a plan may choose.
+        # Without the number of patches per batch, which does not change voxels of a repeatable network,
+        # and without the size of patches if plans select it.
         how = self.blend, repr(self.turns), self.standardized, repr(self.fill)
         first = self if self.instead_of is None else self.instead_of
         patches = first.patches
@@ -122,7 +122,7 @@ class Predict(Regrid):
 
     @property
     def made(self) -> int:
-        """Channels of the result."""
+        """Number of channels of the result."""
         return len(self.dtype.names or "1")
 
     def begin(self, box: Box) -> Work:
@@ -138,14 +138,14 @@ class Predict(Regrid):
         out = self.made
         for n in self.patches.made:
             out *= n
-        # The batch, what is made of it, the mean over turns, and a patch in float64 with its weights.
+        # The batch, its result, the mean over turns, and a patch in float64 with its weights.
         given = 4 * self.channels * voxels * (1 + bool(self.turns) + 2 * self.standardized)
         mean = 12 * self.made * voxels * bool(self.turns)
         return self.network_bytes + given + mean + (24 if self.blend else 0) * out
 
 
 class _Runs:
-    """Batches of patches through a network, of one shape always."""
+    """Runs batches of patches of constant shape through a network."""
 
     def __init__(self, stage: Predict):
         self.stage = stage
@@ -155,7 +155,7 @@ class _Runs:
     def results(
         self, inputs: Sequence[Block], cells: Iterator[Triple], threads: int
     ) -> Iterator[tuple[Triple, np.ndarray | None]]:
-        """What is made of each patch, with the axes c, z, y, x; None where the mask has no voxel."""
+        """The result of each patch, with the axes c, z, y, x; None if the mask has no voxel there."""
         stage = self.stage
         network = stage.turns.over(stage.model.loaded(threads))
         while group := list(itertools.islice(cells, stage.batch)):
@@ -180,27 +180,27 @@ class _Runs:
         used = made[:, :, z, y, x]
         if used.shape != (stage.batch, stage.made, *stage.patches.made):
             raise ValueError(
-                f"{stage.model.name} made shape {made.shape} of {given.shape}, and another one when it "
-                "was tried"
+                f"{stage.model.name} returned shape {made.shape} for {given.shape}, but another one in the "
+                "trial"
             )
         for cell, own, patch in zip(cells, used, given, strict=False):
             self._check(cell, own, patch)
         return used
 
     def _check(self, cell: Triple, made: np.ndarray, given: np.ndarray) -> None:
-        """Refuse numbers that a network makes NaN or infinite of a patch that has none such."""
+        """Refuse NaN or infinity in the result of a finite patch."""
         if made.dtype.kind != "f" or is_finite(made) or not is_finite(given):
             return
         bad = int((~np.isfinite(made)).sum())
         start = tuple(self.stage.patches.makes(a, cell[a])[0] for a in range(3))
         raise ValueError(
-            f"{self.stage.model.name} makes {bad:,} of {made.size:,} numbers NaN or infinite of the patch at "
-            f"{start}, whose voxels are from {given.min():g} to {given.max():g}: bring them by normalize= "
-            "to what the network was trained for"
+            f"{self.stage.model.name} returns {bad:,} of {made.size:,} numbers as NaN or infinite for the "
+            f"patch at {start}, with voxels from {given.min():g} to {given.max():g}: use normalize= to scale "
+            "them to the range that the network was trained for"
         )
 
     def _is_wanted(self, inputs: Sequence[Block], cell: Triple) -> bool:
-        """Whether the mask has a voxel where a patch makes results."""
+        """Whether the mask has a nonzero voxel in the results of a patch."""
         if len(inputs) == self.stage.channels:
             return True
         mask, patches = inputs[-1], self.stage.patches
@@ -215,19 +215,19 @@ class _Runs:
 
 
 def is_finite(voxels: np.ndarray) -> bool:
-    """Whether there is no NaN and nothing infinite in an array."""
+    """Whether all voxels are finite."""
     return bool(np.isfinite(voxels.min()) and np.isfinite(voxels.max()))
 
 
 def standardize(channel: np.ndarray) -> None:
-    """Bring a channel to mean 0 and standard deviation 1, in place; an even one to 0."""
+    """Normalize a channel to mean 0 and standard deviation 1, in place; a constant one to 0."""
     voxels = channel.astype(np.float64)
     spread = voxels.std()
     channel[...] = (voxels - voxels.mean()) / (spread if spread > 0 else 1.0)
 
 
 class _Tiled(_Runs):
-    """Each voxel is of one patch."""
+    """Each voxel comes from one patch."""
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
@@ -250,7 +250,7 @@ class _Tiled(_Runs):
 
 
 class _Blended(_Runs):
-    """Sums of patches that overlap: layer by layer along z, each voxel in the raster order of patches."""
+    """Sums of overlapping patches: layer by layer along z, in raster order of patches for each voxel."""
 
     def __init__(self, stage: Predict, box: Box):
         super().__init__(stage)
@@ -309,7 +309,7 @@ class _Blended(_Runs):
         in_strips(len(along[0]), plane.size * len(along[0]) * len(self.sums), threads, add)
 
     def _give(self, at: int, out: Block) -> None:
-        """Hand out a slice to which no patch will add any more, and make room for a later one."""
+        """Return a slice without further patches, and free its memory for a later one."""
         sums = self.sums[:, at % self.depth]
         for field, total in zip(fields(out.slice(at - out.start[0])), sums, strict=True):
             field[...] = total

@@ -1,7 +1,7 @@
-"""Networks in files of PyTorch: TorchScript (``.pt``), and what `torch.export` saves (``.pt2``).
+"""Networks in PyTorch files: TorchScript (``.pt``), and results of `torch.export` (``.pt2``).
 
-Both hold the network's operations with its weights. Files that hold weights alone are no networks, and
-pickles, which could run anything, are not read.
+Both contain the network's operations and weights. Files with weights only are not networks. Pickles, which
+could execute any code, are not read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from beam_volumes.ops.networks.models import Network
 
 @dataclass(frozen=True, eq=False)
 class TorchFile(FileModel):
-    """A file that PyTorch runs."""
+    """A file for PyTorch."""
 
     def _load(self, threads: int) -> Network:
         torch = _torch(self.place)
@@ -44,14 +44,14 @@ class TorchFile(FileModel):
                 given = torch.from_numpy(np.ascontiguousarray(batch, np.float32))
                 made = module(given.to("cuda") if on_gpu else given)
                 if not isinstance(made, torch.Tensor):
-                    raise ValueError(f"it made a {type(made).__name__}, and not one tensor")
+                    raise ValueError(f"it returned a {type(made).__name__} instead of one tensor")
                 return made.cpu().numpy()
 
         return call
 
 
 def torch_file(path: str, function: str, device: str) -> TorchFile:
-    """A file that is read and looked at."""
+    """Open and check a file."""
     place = absolute(path)
     data = read_file(place)
     torch = _torch(place)
@@ -60,7 +60,7 @@ def torch_file(path: str, function: str, device: str) -> TorchFile:
     names = list(inputs)
     check_one_input(function, path, names)
     shape = inputs[names[0]]
-    if shape is None:  # TorchScript does not say it
+    if shape is None:  # unknown in TorchScript
         return TorchFile(file_name(place), sha256(data), place, device)
     check_axes(function, path, shape, len(shape))
     return TorchFile(
@@ -92,7 +92,7 @@ def _on_gpu(torch: Any, device: str) -> bool:
 def _opened(
     torch: Any, data: bytes, place: str
 ) -> tuple[Any, dict[str, tuple[int | None, ...] | None]]:
-    """The network, and its inputs: of each its shape as far as that is known."""
+    """The network, and the shape of each input, as far as known."""
     exported = place.lower().endswith(".pt2")
     try:
         with warnings.catch_warnings(), _quiet():
@@ -114,18 +114,18 @@ def _opened(
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         how = "torch.export.save" if exported else "torch.jit.save"
         raise ValueError(
-            f"{place} holds no network that {how} has written: {first}; weights alone have to be put into "
-            "their network first"
+            f"{place} is not a network written by {how}: {first}; load weights into their network, and "
+            "export it"
         ) from None
 
 
 def _static(shape: Any) -> tuple[int | None, ...]:
-    """A shape, with None for what may be of any size."""
+    """A shape with None for variable extents."""
     return tuple(n if isinstance(n, int) else None for n in shape)
 
 
 class _quiet:
-    """No messages of PyTorch about how it looks at a file."""
+    """Suppresses PyTorch's messages while it loads a file."""
 
     def __enter__(self) -> None:
         self.log = logging.getLogger("torch")

@@ -1,4 +1,4 @@
-"""A network tried on noise before any work starts: what it makes of a patch, and whether it repeats it."""
+"""A trial of a network on noise before any work starts: its result, memory, and repeatability."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches
 
-#: Seen before in this process, by what was tried.
-_seen: dict[tuple[object, ...], Trial] = {}
+#: Results of earlier trials in this process.
+_trials: dict[tuple[object, ...], Trial] = {}
 _stands_in: dict[tuple[object, ...], int | None] = {}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found."""
+    """The result of a trial."""
 
-    channels: int  #: Channels of the result.
-    shape: Triple  #: Of the result of a patch.
+    channels: int  #: Number of channels of the result.
+    shape: Triple  #: Shape of the result of a patch.
     dtype: np.dtype
-    #: Whether a second run, with the patches of a batch in another order, gave the same bits.
+    #: Whether a second run, with the patches of a batch in another order, returned the same bits.
     repeatable: bool
-    network_bytes: int  #: What was allocated meanwhile, the result among it.
-    seconds: float  #: That a batch took.
+    network_bytes: int  #: Bytes allocated during the run, including the result.
+    seconds: float  #: Duration of a batch.
 
 
 def tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
-    """Run a network twice on a batch of noise, once with the batch turned round.
+    """Run a network twice on a batch of noise, once with the batch reversed.
 
-    Raises ValueError: What it makes is no batch of finite numbers with channels.
+    ValueError if it does not return a batch of finite numbers with channels.
     """
     key = (model.token(), batch, channels, patch)
-    if key not in _seen:
-        _seen[key] = _tried(model, function, batch, channels, patch)
-    return _seen[key]
+    if key not in _trials:
+        _trials[key] = _tried(model, function, batch, channels, patch)
+    return _trials[key]
 
 
 def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
@@ -51,19 +51,19 @@ def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple
     with _Peak() as peak:
         made = called(network, noise, model, function)
     seconds = time.perf_counter() - begun
-    of = f"{function}: {model.name} made shape {made.shape} of {noise.shape}"
+    of = f"{function}: {model.name} returned shape {made.shape} for {noise.shape}"
     if made.ndim != 5 or len(made) != batch or 0 in made.shape:
-        raise ValueError(f"{of}; it must make (batch, c, z, y, x) of as many patches")
+        raise ValueError(f"{of}; it must return (batch, c, z, y, x) with as many patches")
     if any(n > m for n, m in zip(made.shape[2:], patch, strict=True)):
         raise ValueError(
-            f"{of}; more voxels than it is given are not offered: upsample what it makes"
+            f"{of}; a result with more voxels than the input is not offered: upsample it"
         )
     if made.dtype.kind not in "fiub":
-        raise ValueError(f"{of}, of dtype {made.dtype}; it must make real numbers")
+        raise ValueError(f"{of}, of dtype {made.dtype}; it must return real numbers")
     if made.dtype.kind == "f" and not np.isfinite(made).all():
         bad = int((~np.isfinite(made)).sum())
         raise ValueError(
-            f"{function}: {model.name} makes {bad} of {made.size} numbers NaN or infinite from noise "
+            f"{function}: {model.name} returned {bad} of {made.size} numbers as NaN or infinite for noise "
             "between 0 and 1"
         )
     again = called(network, np.roll(noise, 1, axis=0), model, function)
@@ -76,16 +76,16 @@ def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple
 def stands_in(
     model: Model, channels: int, first: tuple[Patches, int], other: tuple[Patches, int]
 ) -> int | None:
-    """What a network allocates for other patches, so many at a time; None if they give other voxels.
+    """Bytes that a network allocates for other patches; None if they have other voxels.
 
-    All patches are of one noise, so that those voxels which both make results of can be compared.
+    All patches are from one noise volume, so common voxels of their results can be compared.
     """
     key = (model.token(), channels, first, other)
     if key not in _stands_in:
         try:
             _stands_in[key] = _stood_in(model, channels, first, other)
         except ValueError:
-            _stands_in[key] = None  # it takes no patches of this size
+            _stands_in[key] = None  # it does not support this size of patches
     return _stands_in[key]
 
 
@@ -113,25 +113,25 @@ def _stood_in(
 
 
 def called(network, batch: np.ndarray, model: Model, function: str) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """What a network makes of a batch; what it raises says on what."""
+    """Call a network on a batch; errors name the shape of the batch."""
     try:
         return np.asarray(network(batch))
     except Exception as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{function}: {model.name} fails on a batch of shape {batch.shape}: {first}; choose another "
-            "patch=, as the network asks for"
+            "patch=, as the network requires"
         ) from error
 
 
 class _Peak:
-    """The most memory that a process takes inside, beyond what it had."""
+    """Measures the peak memory of a process in a context, beyond the memory at its start."""
 
     bytes = 0
 
     def __enter__(self) -> _Peak:
         if sys.platform == "linux":
-            # Memory that was freed and is still held would hide what is taken.
+            # Freed memory that was not returned to the system would hide allocations.
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:
                 trim(0)

@@ -1,4 +1,4 @@
-"""Results averaged over turned patches, in one order always."""
+"""Averages of results over turned patches, always in the same order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from beam_volumes.ops.parameters.building import triple
 
 @dataclass(frozen=True)
 class Turn:
-    """One way to turn and mirror a patch."""
+    """One way to rotate and mirror a patch."""
 
-    axes: Triple = (0, 1, 2)  #: Along which axis of the patch each axis of the turned one lies.
-    back: tuple[bool, ...] = (False, False, False)  #: Which axes of the turned one run backwards.
+    axes: Triple = (0, 1, 2)  #: The axis of the patch for each axis of the turned one.
+    back: tuple[bool, ...] = (False, False, False)  #: The reversed axes of the turned one.
 
     def turned(self, batch: np.ndarray) -> np.ndarray:
-        """Patches, with the axes batch, c, z, y, x, as they look turned."""
+        """Turn patches with the axes batch, c, z, y, x."""
         return np.flip(batch.transpose(0, 1, *(a + 2 for a in self.axes)), self._backwards)
 
     def undone(self, batch: np.ndarray) -> np.ndarray:
-        """Turned patches as they were."""
+        """Turn patches back."""
         return np.flip(batch, self._backwards).transpose(
             0, 1, *(self.axes.index(a) + 2 for a in range(3))
         )
@@ -34,7 +34,7 @@ class Turn:
         return tuple(i + 2 for i in range(3) if self.back[i])
 
     def undone_offset(self, offset: Triple) -> Triple:
-        """Where an offset within a turned patch leads in the patch itself."""
+        """Convert an offset within a turned patch to the original patch."""
         there = [0, 0, 0]
         for i, n in enumerate(offset):
             there[self.axes[i]] = -n if self.back[i] else n
@@ -44,7 +44,7 @@ class Turn:
 _BACK = tuple(itertools.product((False, True), repeat=3))
 _ORDERS = tuple(map(triple, itertools.permutations(range(3))))
 
-#: What can be asked for: sets of turns, in the order in which they are added up.
+#: Sets of turns, in the order of addition.
 TURNS: dict[str, tuple[Turn, ...]] = {
     "flips": tuple(Turn(back=back) for back in _BACK),
     "rot90": (
@@ -60,16 +60,16 @@ TURNS: dict[str, tuple[Turn, ...]] = {
 
 @dataclass(frozen=True)
 class Turns:
-    """The turns over which results are averaged, and what directions the results have.
+    """The turns over which results are averaged, and the directions of the results.
 
-    A channel may tell of a voxel and of the one at an offset from it, as affinities do. In a turned patch
-    this pair lies elsewhere: it is of the channel with the turned offset, or with its opposite. In the latter
-    case the pair is named by its other voxel, so the result is moved by one offset. At the patch's faces some
-    pairs are missing then, so a margin of all results is left out.
+    A channel may describe a voxel and the one at an offset from it, such as affinities. In a turned patch,
+    this pair belongs to the channel with the turned offset, or with its opposite. In the latter case the pair
+    is stored at its other voxel, so the result moves by one offset. Some pairs are then missing at the
+    patch's faces, so all results lose a margin.
     """
 
-    name: str = ""  #: Of the set of turns; empty for none.
-    #: For each channel, along z, y, x; zeros for one without a direction, empty if none has any.
+    name: str = ""  #: Name of the set of turns; empty for none.
+    #: For each channel, along z, y, x; zeros for one without direction, empty if none has any.
     offsets: tuple[Triple, ...] = ()
 
     def __bool__(self) -> bool:
@@ -77,44 +77,44 @@ class Turns:
 
     @property
     def margin(self) -> Triple:
-        """How many voxels of a result are left out at each face of a patch."""
+        """The margin of a result that is discarded at each face of a patch."""
         if not self.name or not self.offsets:
             return (0, 0, 0)
         return triple([max(abs(offset[a]) for offset in self.offsets) for a in range(3)])
 
     @property
     def swapped(self) -> tuple[int, ...]:
-        """The axes that some turn puts in each other's place."""
+        """The axes that some turn exchanges."""
         turns = TURNS.get(self.name, ())
         return tuple(a for a in range(3) if any(turn.axes[a] != a for turn in turns))
 
     def check(self, channels: int) -> None:
-        """Refuse offsets that are not those of so many channels, or that a turn makes others of."""
+        """Refuse offsets for another number of channels, or offsets that a turn does not map to others."""
         if not self.offsets:
             return
         if len(self.offsets) != channels:
             raise ValueError(
-                f"predict: offsets= has {len(self.offsets)} entries, and the network makes "
-                f"{channels} channels; give None for those without a direction"
+                f"predict: offsets= has {len(self.offsets)} entries, but the network returns {channels} "
+                "channels; give None for channels without a direction"
             )
         pairs = [offset for offset in self.offsets if any(offset)]
         for offset in pairs:
             if pairs.count(offset) + pairs.count(_opposite(offset)) > 1:
                 raise ValueError(
-                    f"predict: offsets= has {offset} twice, or with its opposite: one channel for "
-                    "each pair of voxels can be turned"
+                    f"predict: offsets= has {offset} twice, or with its opposite; augment= needs one "
+                    "channel for each pair of voxels"
                 )
         for turn in TURNS.get(self.name, ()):
             self._channels(turn)
 
     def over(self, network: Network) -> Network:
-        """A network whose results are the mean over the turns of what it is given."""
+        """A network that averages its results over the turns of its input."""
         if not self.name:
             return network
 
         def call(batch: np.ndarray) -> np.ndarray:
             total = None
-            # A network of slices is given patches one deep, and some slices as channels in their order.
+            # Networks of slices get patches of depth 1, or some slices as ordered channels.
             turns = [t for t in TURNS[self.name] if batch.shape[2] > 1 or not t.back[0]]
             for turn in turns:
                 made = turn.undone(network(np.ascontiguousarray(turn.turned(batch))))
@@ -141,7 +141,7 @@ class Turns:
             total[:, channel] += made[:, k, z, y, x]
 
     def _channels(self, turn: Turn) -> list[tuple[int, Triple]]:
-        """For each channel of a turned patch whose it is, and from where its voxels are taken."""
+        """For each channel of a turned patch, the original channel and the offset of its voxels."""
         found = []
         for k, offset in enumerate(self.offsets):
             there = turn.undone_offset(offset)
@@ -155,8 +155,8 @@ class Turns:
             else:
                 raise ValueError(
                     f"predict: augment={self.name!r} turns the offset {offset} of channel {k} into "
-                    f"{there}, and neither it nor its opposite is another channel's; choose other turns, or "
-                    "give these channels to a predict without augment="
+                    f"{there}, and no channel has this offset or its opposite; use other turns, or a "
+                    "separate predict without augment= for these channels"
                 )
         return found
 

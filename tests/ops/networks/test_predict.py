@@ -340,13 +340,13 @@ def test_pairs_that_cannot_be_turned_are_refused():
         "rot90",
     )
     refused("'cube' turns the offset", [(-1, 0, 0), (0, -1, 0), (0, 0, -2)], "cube")
-    refused("2 entries, and the network makes 3", PAIRS[:2])
+    refused("2 entries, but the network returns 3", PAIRS[:2])
     refused("twice, or with its opposite", [(1, 0, 0), (-1, 0, 0), None])
     refused("whole numbers along z, y, x", [(1, 0), None, None])
     refused(r"offsets=\[1, 2, 3\]: 1 is neither an offset nor None", [1, 2, 3], kind=TypeError)
-    refused("no sequence of offsets", "zyx", kind=TypeError)
+    refused("must be a sequence of offsets", "zyx", kind=TypeError)
     refused("use a larger patch", [(-9, 0, 0), None, None], context=None)
-    refused("alike along z and y and x", PAIRS, "cube", patch=(12, 12, 14))
+    refused("equal extents along z and y and x", PAIRS, "cube", patch=(12, 12, 14))
     with pytest.raises(ValueError, match='use augment="d4"'):
         bv.predict(EM, lambda b: b, patch=1, slices=1, context=0, augment="cube")
 
@@ -358,29 +358,27 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_pa
 
     refused("there is no such model", str(tmp_path / "none.onnx"), FileNotFoundError)
     (tmp_path / "bad.onnx").write_bytes(b"nothing")
-    refused("no model that ONNX Runtime can run", str(tmp_path / "bad.onnx"))
-    refused("paths are of .onnx", "net.h5")
-    refused("is no path of a file", 7, TypeError)
+    refused("not a model that ONNX Runtime can run", str(tmp_path / "bad.onnx"))
+    refused("use a path of an .onnx", "net.h5")
+    refused("is not a path of a file", 7, TypeError)
     refused("takes 1 channels, and the volume has 2", unet_file, volume=bv.stack([EM, EM]))
-    refused("makes 3 channels", unet_file, channels_out=2)
-    refused("shape .* it must make", lambda b: b[0])
-    refused("more voxels than it is given", lambda b: np.repeat(b, 2, axis=2))
-    refused("512 of 512 numbers NaN", lambda b: b * np.nan, batch=1)
+    refused("returns 3 channels", unet_file, channels_out=2)
+    refused("shape .* it must return", lambda b: b[0])
+    refused("more voxels than the input", lambda b: np.repeat(b, 2, axis=2))
+    refused("512 of 512 numbers as NaN", lambda b: b * np.nan, batch=1)
     refused("fails on a batch .*: division", lambda b: 1 / 0)
-    refused("leaves nothing of a context", context=4)
+    refused("is too small for a context", context=4)
     refused("needs the context of", mode="valid", context=None)
-    refused(
-        "patches must lie multiples of 4 apart", mode="blend", context=None, stride=4, overlap=3
-    )
+    refused("patches at multiples of 4", mode="blend", context=None, stride=4, overlap=3)
     refused("mode='both'", mode="both")
     refused("predict: edges='foo' is not known", edges="foo")
     refused("predict: stride=0", stride=0)
     refused("predict: overlap=-1", mode="blend", overlap=-1)
     refused("predict: patch=.* has 2 entries", patch=(4, 4))
-    refused("no odd number", slices=2)
+    refused("must be an odd number", slices=2)
     refused("low must be less", normalize=(3, 3))
-    refused("no percentile", normalize=("1", "99%"))
-    with pytest.warns(UserWarning, match="does not give the same bits twice"):
+    refused("not a percentile", normalize=("1", "99%"))
+    with pytest.warns(UserWarning, match="does not return the same bits twice"):
         noisy = bv.predict(EM, lambda b: b + np.random.random(), patch=8, context=0)
     assert "stored" in bv.plan(bv.max(noisy - bv.mean(noisy))).explain(verbose=True)
 
@@ -397,7 +395,7 @@ def test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not(tmp_path
         expected = np.log(em)[None]
         np.testing.assert_array_equal(bv.predict(em, logarithm, **how, **more), expected)
         with pytest.raises(
-            ValueError, match=r"log makes 2 of 48 numbers NaN.* at \(0, 0, 3\).* 0 to 1"
+            ValueError, match=r"log returns 2 of 48 numbers as NaN.* at \(0, 0, 3\).* 0 to 1"
         ):
             zeros = em.copy()
             zeros[1:3, 1, 4] = 0

@@ -54,7 +54,7 @@ def test_files_of_torch_are_networks(network, name, tmp_path):
 def test_what_is_no_network_is_refused(network, tmp_path):
     for name in ("weights.pt", "weights.pt2"):
         torch.save(network.state_dict(), tmp_path / name)
-        with pytest.raises(ValueError, match=rf"{name} holds no network .* weights alone"):
+        with pytest.raises(ValueError, match=rf"{name} is not a network .* load weights"):
             bv.predict(EM, str(tmp_path / name))
     fixed = saved(network, tmp_path / "fixed.pt2", dynamic=False)
     with pytest.raises(ValueError, match="takes 1 channels, and the volume has 2"):
