@@ -35,12 +35,13 @@ def open(
 
     Parameters
     ----------
+    path : str, os.PathLike, dict, array_like, Scalar or list
         A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; or an array
         with 2 to 5 dimensions. These are the last ones of t, c, z, y, x. Arrays of numpy, h5py, zarr,
         dask, xarray and other libraries with slicing are accepted, as well as lazy arrays such as
         the projection ``bv.max(v, axis="z")``, with the last axes of c, z, y, x, or with ``axes``.
         A list or glob of these is one volume, concatenated along z. A path may begin with the name
-        of its format, as in ``"precomputed://gs://bucket/em"``. The path may be
+        of its format, as in ``"precomputed://gs://bucket/em"``. Supported formats are
         %(formats)s
     voxel_size : float or sequence of float, optional
         Extent of a voxel in ``unit``, one for all axes or one for each; taken from the metadata by
@@ -61,6 +62,7 @@ def open(
         Path of the array or image inside a group; number or UID of a series of DICOM.
     level : int, optional
         Level of a pyramid; 0, the finest, by default.
+    mpp : float, optional
         Micrometers per pixel, instead of ``level``: opens the coarsest level with pixels of at most
         this size, to within 5 %.
     **options : options

@@ -65,8 +65,8 @@ def corners(pixels, y, x, width, labels, places):
                     if odd >> pixel & 1:
                         if n < room:
                             labels[n] = four[k]
-                            bits = (q >> 1) * 4 + (q & 1) * 2 + inside
-                            places[n] = np.uint64(place + bits)
+                            turn = (q >> 1) * 4 + (q & 1) * 2 + inside
+                            places[n] = np.uint64(place + turn)
                         n += 1
     return n
 

@@ -126,7 +126,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
 
     Notes
     -----
-    Three sweeps, as for `reconstruction`.
+    Three sweeps, like `reconstruction`.
 
     References
     ----------
@@ -175,7 +175,7 @@ def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
 
     Notes
     -----
-    Three sweeps, as for `reconstruction`.
+    Three sweeps, like `reconstruction`.
 
     References
     ----------

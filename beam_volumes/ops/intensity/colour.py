@@ -67,7 +67,7 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
         Three channels: red, green and blue. Integers range from 0 to the largest value of their
         dtype, floats from 0 to 1.
     dtype : dtype, optional
-        float32 or float64; the default is the same as for `gaussian_filter`.
+        float32 or float64; by default float32 for integers, float16 and float32, else float64.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     volume : Volume or numpy.ndarray
         Three channels as from `rgb2hed`. Set two of them to 0 to see a single stain.
     dtype : dtype, optional
-        float32 or float64; the default is the same as for `gaussian_filter`.
+        float32 or float64; by default float32 for integers, float16 and float32, else float64.
 
     Returns
     -------
@@ -166,7 +166,7 @@ def separate_stains(
     names : sequence of str, optional
         Names of the three stains.
     dtype : dtype, optional
-        float32 or float64; the default is the same as for `gaussian_filter`.
+        float32 or float64; by default float32 for integers, float16 and float32, else float64.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
         Its rows are the red, green and blue that each stain absorbs, as
         ``skimage.color.rgb_from_hdx``.
     dtype : dtype, optional
-        float32 or float64; the default is the same as for `gaussian_filter`.
+        float32 or float64; by default float32 for integers, float16 and float32, else float64.
 
     Returns
     -------

@@ -52,7 +52,7 @@ def rescale_intensity(
     %(nan)s
     dtype : dtype, optional
         Dtype of the result. By default the volume's dtype, or ``out_range`` if it is a dtype; for a
-        pair float32 or float64, as for `gaussian_filter`. Integers are rounded half to even and
+        pair float32 (float64 for wide dtypes). Integers are rounded half to even and
         saturate.
 
     Returns
@@ -217,8 +217,8 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
     Parameters
     ----------
     %(unit_intensities)s
+    gamma : float, default: 1.0
         The exponent, at least 0: below 1 the result is brighter, above 1 darker.
-        The exponent, from 0 on: below 1 the result is brighter, above 1 darker.
     gain : float, default: 1.0
         The factor.
 

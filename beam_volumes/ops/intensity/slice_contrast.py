@@ -130,7 +130,7 @@ def normalize_slices(
     -------
     Volume
         Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice with mean m and standard
-        deviation s: float32 or float64, as for `gaussian_filter`, computed in float64. A constant
+        deviation s: float32 (float64 for wide dtypes), computed in float64. A constant
         slice (s = 0) is only shifted. With ``percentiles``, a volume of the same dtype as from
         `rescale_intensity`; a slice with equal percentiles is only clipped. A slice without voxels
         that count does not change, except for rounding.

@@ -240,7 +240,7 @@ def signed_distance(
 
     Notes
     -----
-    Two sweeps, as for `distance_transform_edt`; both sides share them. With ``max_distance``, one
+    Two sweeps, like `distance_transform_edt`; both sides share them. With ``max_distance``, one
     sweep.
 
     References
