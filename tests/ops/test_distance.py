@@ -244,7 +244,7 @@ def test_distances_are_as_other_volumes():
         ({"sampling": 0}, "above 0"),
         ({"max_distance": -1}, "above 0"),
         ({"max_distance": float("nan")}, "above 0"),
-        ({"max_distance": 1e300}, "float32 has it"),
+        ({"max_distance": 1e300}, "range of float32"),
         ({"max_distance": "5 nm"}, 'sampling="voxel_size"'),
     ],
 )

@@ -97,7 +97,7 @@ def test_coarse_and_refused(tmp_path):
         volume_of(*read_ply(tmp_path / "coarse" / f"{label}.ply"))
     for how, says in (
         ({"format": "stl"}, "ply, obj, precomputed"),
-        ({"step": 0}, "step=0; it is a whole number"),
+        ({"step": 0}, "step=0; give a whole number"),
     ):
         with pytest.raises(ValueError, match=says):
             bv.meshes(labels, tmp_path / "no", **how)

@@ -116,7 +116,7 @@ LABELS = np.arange(24, dtype="u1").reshape(2, 3, 4)
         (lambda: bv.for_each_label(bv.open(LABELS) + 1, abs, {"n": "i8"}), r"is computed; write it with"),
         (lambda: bv.for_each_label(LABELS, abs, {}), "give names and dtypes"),
         (lambda: bv.for_each_label(LABELS, abs, {"n": "text"}), r"columns\['n'\]='text'"),
-        (lambda: bv.for_each_label(LABELS, abs, {"label": "i8"}), "none is called label"),
+        (lambda: bv.for_each_label(LABELS, abs, {"label": "i8"}), "a name other than label"),
         (lambda: bv.for_each_label(LABELS, "abs", {"n": "i8"}), "is not callable"),
         (lambda: bv.for_each_label(LABELS, abs, {"n": "i8"}, pad=-1), "pad"),
         (lambda: bv.for_each_label(LABELS, abs, {"n": "i8"}, volumes=[LABELS[:1]]), "shape"),

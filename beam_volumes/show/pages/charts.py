@@ -99,7 +99,7 @@ def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) 
                 max(0.7, (b - a) * scale),
                 step - 3,
                 fill,
-                told=told,
+                tooltip=told,
             )
     d.text(_LEFT, axis, "0 s", 11, SOFT)
     d.text(_W - 10, axis, f"{end:.3g} s", 11, SOFT, "end")
