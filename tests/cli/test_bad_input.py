@@ -92,7 +92,7 @@ ROWS = {
     "run r.yaml --direct_runing_mode=x": "did you mean '--direct_running_mode'",
     "run r.yaml --runner DirectRunner --direct_running_mode=x": "invalid choice: 'x'",
     "run r.yaml --runner FlinkRunner --flink_mastr=x": "did you mean '--flink_master'",
-    "run dyes.yaml": r"dyes.yaml:4: .*choose one with index: \{c: DAPI\} beside the input's path",
+    "run dyes.yaml": r"dyes.yaml:4: .*choose one by index: \{c: DAPI\} beside the input's path",
     "label dyes.ome.zarr o.zarr": "there are 3 .DAPI, GFP, RFP.: choose one by --index c=DAPI",
     "label dyes.ome.zarr o.zarr --index c=DAPY": "--index c=DAPY: .* no such channel; channels: DAPI, GFP",
     "label dyes.ome.zarr o.zarr --index DAPI": "--index DAPI: write it as t=0,c=DAPI",

@@ -207,7 +207,9 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
     exec(text.partition("print(")[0].replace("slices/*.png", "slices"), known)
     monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))  # no kernel is compiled yet
     monkeypatch.setattr(memory, "_used", {})
-    monkeypatch.setattr(memory, "_this_process", lambda: memory._Process(100 << 20, 20 << 20, 214 << 20))
+    monkeypatch.setattr(
+        memory, "_this_process", lambda: memory._Process(100 << 20, 20 << 20, 214 << 20)
+    )
     said = bv.plan(*known["targets"], memory="2GiB", threads=2).explain(verbose=True)
     check_shown("docs/explanation/memory.md", said.replace(f"{tmp_path}/", ""))
 
