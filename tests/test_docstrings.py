@@ -12,7 +12,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes import transforms, yaml
-from beam_volumes.base.docstrings import filled
+from beam_volumes.base.text import filled
 from beam_volumes.graph.core import VolumeCore
 
 NAMES = {**{n: getattr(bv, n) for n in bv.__all__}, "SlabKey": transforms.SlabKey}

@@ -1,11 +1,12 @@
-"""Text for users. Names of files and metadata may contain control characters of terminals."""
+"""Text for users, and text that docstrings share. Names of files may contain control characters of terminals."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 
 def printable(text: str) -> str:
@@ -80,3 +81,42 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if 0 < len(known) <= 12:
         return f"; known are {', '.join(known)}"
     return ""
+
+
+Documented = TypeVar("Documented", bound=Callable[..., Any])
+
+_PLACE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
+
+
+def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
+    r"""Make a decorator that inserts paragraphs into the docstring of a function or class.
+
+    ``texts`` are the paragraphs by name, unindented, without empty lines and a trailing newline. A name
+    without a paragraph raises a KeyError. Without docstrings (``python -OO``), the decorator does nothing.
+
+    Examples
+    --------
+    >>> @filled({"axis": "axis : int\n    Counted from 0."})
+    ... def lines(axis):
+    ...     '''Count lines.
+    ...
+    ...     %(axis)s
+    ...     '''
+    >>> import inspect
+    >>> print(inspect.getdoc(lines))
+    Count lines.
+    <BLANKLINE>
+    axis : int
+        Counted from 0.
+    """
+
+    def text(place: re.Match[str]) -> str:
+        indent, name = place.groups()
+        return indent + texts[name].replace("\n", "\n" + indent)
+
+    def decorate(item: Documented) -> Documented:
+        if item.__doc__ is not None:
+            item.__doc__ = _PLACE.sub(text, item.__doc__)
+        return item
+
+    return decorate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from beam_volumes.base.docstrings import filled
+from beam_volumes.base.text import filled
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, of_source, volume_of

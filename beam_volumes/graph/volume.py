@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.docstrings import filled
 from beam_volumes.base.exports import above, pictured
-from beam_volumes.base.text import format_bytes
+from beam_volumes.base.text import filled, format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
 from beam_volumes.graph.core import cast, rounded
 from beam_volumes.graph.elementwise import checked_dtype

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from beam_volumes.base.docstrings import filled
+from beam_volumes.base.text import filled
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM, Base

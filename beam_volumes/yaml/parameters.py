@@ -11,7 +11,7 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from beam_volumes.base.docstrings import filled
+from beam_volumes.base.text import filled
 
 _Class = TypeVar("_Class", bound=type)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from beam_volumes.base.docstrings import filled
+from beam_volumes.base.text import filled
 from beam_volumes.graph.keywords import Function, named_checked
 
 _EDGES = """\
