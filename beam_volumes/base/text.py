@@ -1,4 +1,4 @@
-"""Text for users, and text that docstrings share. Names of files may contain control characters of terminals."""
+"""Text for users, and text that docstrings share. Names of files may contain terminal control characters."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from beam_volumes.kernels.morphology import plateaus as kernels
 from beam_volumes.ops.labels.components import binary_propagation
 from beam_volumes.ops.measure.statistics import all as every
 from beam_volumes.ops.parameters.building import kernel_input, stage_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import touching
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -32,8 +32,8 @@ def local_maxima(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is not a maximum, and
-        is lower than all numbers.
+        A lazy volume of up to three axes, or an array, which is opened. NaN is never an
+        extremum, and does not keep its neighbours from being one.
     footprint : array_like, optional
         The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
         all that share a face.
@@ -46,7 +46,7 @@ def local_maxima(
     Returns
     -------
     Volume
-        A bool volume, True in maxima. A constant volume has none.
+        A bool volume, True in the extrema. A constant volume has none.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def local_maxima(
     return _extrema("local_maxima", image, footprint, connectivity, allow_borders)
 
 
-@documented
+@documented_like(local_maxima)
 def local_minima(
     image: Volume,
     footprint: ArrayLike | None = None,
@@ -83,29 +83,6 @@ def local_minima(
     allow_borders: bool = True,
 ) -> Volume:
     """Find plateaus of one or more voxels that are lower than all their neighbours.
-
-    Parameters
-    ----------
-    image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. NaN is not a minimum, and
-        is higher than all numbers.
-    footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face.
-    connectivity : {1, 2, 3}, optional
-        The largest number of steps along axes between neighbours, instead of ``footprint``; by
-        default the number of axes.
-    allow_borders : bool, default: True
-        Whether to include plateaus that touch the border of the volume.
-
-    Returns
-    -------
-    Volume
-        A bool volume, True in minima. A constant volume has none.
-
-    Raises
-    ------
-    %(component_errors)s
 
     See Also
     --------

@@ -23,7 +23,7 @@ from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.measure.reductions import min as least
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import kernel_input
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import touching
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -101,7 +101,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
     h : float
-        The height, above 0. Integers become floats if it is not an integer.
+        The height, or the depth of minima, above 0. Integers become floats if it is not an integer.
     footprint : array_like, optional
         The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
         all that share a face; all by default.
@@ -109,7 +109,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Returns
     -------
     Volume
-        A uint8 volume, 1 in maxima, 0 elsewhere.
+        A uint8 volume, 1 in the extrema, 0 elsewhere.
 
     Raises
     ------
@@ -141,32 +141,9 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     return _h_extrema("h_maxima", image, h, footprint)
 
 
-@documented
+@documented_like(h_maxima)
 def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
     """Find minima that are at least ``h`` below all paths to lower minima.
-
-    Parameters
-    ----------
-    image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
-    h : float
-        The depth, above 0. Integers become floats if it is not an integer.
-    footprint : array_like, optional
-        The neighbours of a voxel: 3 entries along each axis, symmetric about the centre, including
-        all that share a face; all by default.
-
-    Returns
-    -------
-    Volume
-        A uint8 volume, 1 in minima, 0 elsewhere.
-
-    Raises
-    ------
-    ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
-        computation, if a voxel is NaN or infinite, or the basins need more memory than available.
-    TypeError
-        If ``image`` is neither a volume nor an array, or has integers of 64 bits.
 
     See Also
     --------
