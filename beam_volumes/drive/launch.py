@@ -27,7 +27,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.drive.flink import jobs
+from beam_volumes.drive.flink import FlinkJob, jobs, rest_address
 from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner, is_local
@@ -290,13 +290,18 @@ def run_pipeline(
     journal = session.journal
     assert journal is not None, "its numbers come back through one"
     count = len(session.plan.passes)
+    on_flink = runner_name(runner).lower().startswith("flink")
+    name = options.view_as(GoogleCloudOptions).job_name
+    if on_flink and not name:  # by which the job is found on the cluster
+        name = f"beam-volumes-{session.run_id}"
 
     def pipeline_of(some: range) -> beam.Pipeline:
         own = options
-        name = options.view_as(GoogleCloudOptions).job_name
-        if some.start and name:
+        if name:
             own = copy.deepcopy(options)
-            own.view_as(GoogleCloudOptions).job_name = f"{name}-pass-{some.start + 1}"
+            own.view_as(GoogleCloudOptions).job_name = (
+                f"{name}-pass-{some.start + 1}" if some.start else name
+            )
         pipeline = beam.Pipeline(runner=runner, options=own)
         ready = None if needs is None else probed(pipeline, needs, session.secret)
         build(pipeline, session, resource_hints, ready, accelerator=accelerator, some=some)
@@ -304,7 +309,7 @@ def run_pipeline(
             bound(pipeline, session.plan.sweeps_a_process)
         return pipeline
 
-    if runner_name(runner).lower().startswith("flink"):
+    if on_flink:
         for pipeline in jobs(count, pipeline_of):
             _ended(pipeline, session, journal)
     else:
@@ -314,12 +319,16 @@ def run_pipeline(
 def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
     """Run a pipeline and wait for its end."""
     try:
+        rest = rest_address(pipeline.options)
         result = pipeline.run()
+        job: Any = result
+        if rest is not None:
+            job = FlinkJob(result, rest, pipeline.options.view_as(GoogleCloudOptions).job_name)
         try:
-            with cancelled_if_hopeless(result, journal, session.launch):
+            with cancelled_if_hopeless(job, journal, session.launch):
                 state = result.wait_until_finish()
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(cancelled(result)) from None
+            raise KeyboardInterrupt(cancelled(job)) from None
     except Exception as error:
         raise_original(error, session.secret)
         raise

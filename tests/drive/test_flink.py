@@ -1,0 +1,85 @@
+"""A job that is cancelled on Flink is gone from the cluster, or the message has the request that ends it."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from apache_beam.runners.runner import PipelineResult
+
+from beam_volumes.drive import flink
+from beam_volumes.drive.flink import FlinkJob
+from beam_volumes.drive.launch import cancelled
+
+
+class Result(PipelineResult):
+    """A job server's answer: it says cancelled at once."""
+
+    def __init__(self):
+        super().__init__("RUNNING")
+
+    def cancel(self):
+        self._state = "CANCELLED"
+
+
+@contextmanager
+def cluster(ends_after):
+    """A REST server with our job, another one, and one that has ended; and what it was asked."""
+    asked = {"GET": 0, "PATCH": []}
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self, content):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def do_GET(self):
+            asked["GET"] += self.path == "/jobs/overview"
+            state = "RUNNING" if not asked["PATCH"] else "CANCELLING"
+            state = "CANCELED" if asked["PATCH"] and asked["GET"] > ends_after else state
+            jobs = [("ours", state), ("others", "RUNNING"), ("before", "FINISHED")]
+            names = {"others": "another", "ours": "name", "before": "name"}
+            listed = [{"jid": jid, "name": names[jid], "state": s} for jid, s in jobs]
+            self.answer({"jobs": listed})
+
+        def do_PATCH(self):
+            asked["PATCH"].append(self.path)
+            self.answer({})
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("localhost", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}", asked
+        server.shutdown()
+
+
+def test_cancelling_waits_until_flink_has_ended_the_job():
+    with cluster(ends_after=4) as (rest, asked):
+        assert cancelled(FlinkJob(Result(), rest, "name")) == "the job is cancelled"
+    assert asked == {"GET": 5, "PATCH": ["/jobs/ours?mode=cancel"]}
+
+
+def test_a_job_that_goes_on_is_told_with_what_ends_it(monkeypatch):
+    monkeypatch.setattr(flink, "_PATIENCE", 0.5)
+    with cluster(ends_after=10**6) as (rest, _):
+        told = cancelled(FlinkJob(Result(), rest, "name"))
+        assert f"curl -X PATCH '{rest}/jobs/ours?mode=cancel'" in told
+        assert told.startswith("the job goes on") and "not ended after" in told
+    told = cancelled(FlinkJob(Result(), rest, "name"))  # nothing answers any more
+    assert f"curl -X PATCH '{rest}/jobs/ID?mode=cancel'" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "rest"),
+    [
+        ([], None),
+        (["--flink_master=[local]"], None),
+        (["--flink_master=node:8081"], "http://node:8081"),
+        (["--flink_master=https://node/"], "https://node"),
+    ],
+)
+def test_where_a_cluster_answers(options, rest):
+    assert flink.rest_address(flink.PipelineOptions(options)) == rest
