@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import imagecodecs
 import numpy as np
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Tuple, Union
 
 from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.base.space import Space
@@ -66,13 +66,18 @@ class Slab:
         Voxels (before, after) the core that are here too, along z, y, x; fewer at the volume's
         edges.
     data : numpy.ndarray
-        Core and halo, with the axes z, y, x. It must not be changed: other steps may hold it.
+        Core and halo, with the axes z, y, x. Read-only, because other steps may use the same array.
     shape : tuple of int
         Shape of the whole volume.
     space : Space
         Axes, voxel size, unit and origin of the whole volume.
     volume : str, default: ""
         Which volume it is, where a PCollection has slabs of several.
+
+    Notes
+    -----
+    A runner hands one slab to all steps that take it. A step that changes voxels therefore starts from
+    `copy`, or makes a new array: ``dataclasses.replace(slab, data=slab.data * 2)``.
 
     Examples
     --------
@@ -81,6 +86,11 @@ class Slab:
     >>> slab = bv.Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
     >>> str(slab.key), str(slab.box), slab.voxels.shape
     ('(8, 0, 0)', '[6:18, 0:4, 0:4]', (8, 4, 4))
+    >>> changed = slab.copy()
+    >>> changed.data[0] = 7
+    >>> slab.data[0] = 7
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
     """
 
     core: Box
@@ -98,6 +108,20 @@ class Slab:
             )
         if not Box.of_shape(self.shape).contains(self.box):
             raise ValueError(f"slab {self.key}: {self.box} reaches outside of {self.shape}")
+        # A view: the caller's own array stays as it is.
+        data = self.data.view()
+        data.flags.writeable = False
+        object.__setattr__(self, "data", data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: numpy unpickles arrays as writable.
+        return Slab, (self.core, self.halo, self.data, self.shape, self.space, self.volume)
+
+    def copy(self) -> Slab:
+        """Return a slab with its own voxels, which may be changed."""
+        copied = replace(self)
+        object.__setattr__(copied, "data", self.data.copy())
+        return copied
 
     @property
     def key(self) -> SlabKey:
@@ -177,6 +201,8 @@ class SlabKeyCoder(beam.coders.Coder):
 
 #: What flows between steps on slabs.
 KeyedSlab: Any = Tuple[SlabKey, Slab]
+#: The same as steps take it: a user's own step may leave the volume's name out of the key.
+GivenSlab: Any = Tuple[Union[SlabKey, Tuple[int, ...]], Slab]
 
 
 def slab_of(element: Any, step: str) -> Slab:

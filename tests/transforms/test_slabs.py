@@ -1,6 +1,7 @@
 """Slabs as elements: read, filtered and written one by one, with the whole volume's voxels."""
 
 import pickle
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -227,6 +228,54 @@ def test_a_slab_says_what_it_is():
     assert slab.box == Box((2, 0, 0), (7, 6, 6))
     with pytest.raises(ValueError, match=r"voxels of shape \(5, 5, 6\)"):
         bv.Slab(slab.core, slab.halo, slab.data[:, :5], slab.shape)
+
+
+class Blackens(beam.DoFn):
+    """A step that changes the slab that it is given, or a copy."""
+
+    def __init__(self, copies):
+        self.copies = copies
+
+    def process(self, pair):
+        key, slab = pair
+        if self.copies:
+            slab = slab.copy()
+        slab.data[...] = 0
+        yield key, slab
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_step_that_writes_into_voxels_changes_no_other_branch(tmp_path, copies):
+    em = stored(tmp_path, np.full((4, 5, 6), 7, "u1"))
+    p = beam.Pipeline("FnApiRunner")
+    slabs = p | bv.ReadSlabs(em, depth=2)
+    for name in ("A", "Zz"):
+        black = slabs | f"{name} black" >> beam.ParDo(Blackens(copies))
+        for some, want, of in ((black, 0, "black"), (slabs, 7, "seven")):
+            found = some | f"{name} {of} max" >> beam.MapTuple(lambda _, s: int(s.voxels.max()))
+            assert_that(found, equal_to([want, want]), f"{name} {of} want")
+    if copies:
+        p.run().wait_until_finish()
+    else:
+        with pytest.raises(Exception, match="read-only"):
+            p.run().wait_until_finish()
+
+
+def test_slabs_are_read_only_wherever_they_come_from():
+    array = membranes((6, 7, 8))
+    slab = slabs_of(bv.open(array), (2, 7, 8), as_halo(1, "zyx"))[1]
+    own = bv.Slab(slab.core, slab.halo, array[1:5], slab.shape)
+    changed = apply_stages(slab, lambda v: v + 1)
+    for some in (slab, own, changed, replace(slab), *map(unpickled, (slab, own))):
+        assert not some.data.flags.writeable and not some.voxels.flags.writeable
+    copy = own.copy()
+    copy.voxels[...] = 0
+    assert array.flags.writeable and array[2:4].any() and not copy.voxels.any()
+    assert np.shares_memory(own.data, array)  # not a copy
+
+
+def unpickled(slab):
+    return pickle.loads(pickle.dumps(slab))
 
 
 def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_path):
