@@ -227,7 +227,7 @@ CATALOGUE = {
         f"Read all volumes whose paths are in rows, as slabs; {_ROWS}.",
     ),
     "ComputeAll": SchemaTransform(
-        _config(yaml.ComputeAll),
+        _config(yaml.ComputeAll, journal=bool),
         yaml.ComputeAll,
         "input",
         ("good",),

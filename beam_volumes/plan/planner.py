@@ -158,7 +158,7 @@ def in_process_or(
     """Plan a run without a given runner: in this process, or as ``by_pipeline`` if it takes much memory."""
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
-    in_memory_results = not written and options.journal is None
+    in_memory_results = not written and options.journal in (None, False)
     alone = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
     made = make_plan(targets, alone)
     why = why_in_process(made)

@@ -112,6 +112,7 @@ window : int, optional
     base: Base = BASE_BEAM
     #: Whether arrays that come back are put together in this process's memory.
     in_memory_results: bool = False
+    #: False for a run without a journal, which cannot be resumed.
     journal: Any = _option(  # noqa: RUF009
         None,
         BEGINNING,

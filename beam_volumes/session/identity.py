@@ -47,7 +47,9 @@ def python_version() -> str:
 
 
 def journal_place(plan: Plan, journal: Any) -> Spec | None:
-    """The place of a plan's journal: next to its first output, or where the user wants it."""
+    """The place of a plan's journal: next to its first output, or where the user wants it; or None."""
+    if journal is False:
+        return None
     if journal is not None:
         return join(output_spec(journal), directory=True)
     outputs = [

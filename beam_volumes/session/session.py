@@ -65,6 +65,8 @@ class Session(OncePerProcess):
     max_retries: int = 1
     #: The runs that were at the places of the journal and of the outputs when this one was requested.
     replaces: Mapping[str, str | None] = field(default_factory=dict)
+    #: The note in the outputs of a run without a journal, until it has ended.
+    unfinished: Mapping[str, Any] | None = None
     #: The stamps of the inputs by name, of a run without a journal; with one, instead of its manifest's.
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Marks errors of this run in a runner's text; "" if they are not looked for there.
@@ -100,7 +102,9 @@ class Session(OncePerProcess):
                 attempts=journal.attempts,
                 replaces=self.replaces.get(journal.url, ANY),
             )
-        how = self._how_to_continue(journal, closed) if journal is not None and outputs else None
+        how = self.unfinished
+        if journal is not None and outputs:
+            how = self._how_to_continue(journal, closed)
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
             sink.create(self.run_id, self.overwrite, before, how)
@@ -112,7 +116,7 @@ class Session(OncePerProcess):
             self.flush(outputs)
             journal.mark(PREPARED)
         if journal is not None and journal.marked(ENDED):
-            self._remove_scratch()  # of a first step that came late
+            self.remove_scratch()  # of a first step that came late
 
     def _how_to_continue(self, journal: Journal, closed: str) -> Mapping[str, Any]:
         """The note in outputs of a run that has not ended."""
@@ -156,20 +160,27 @@ class Session(OncePerProcess):
 
     def end(self) -> None:
         """Mark the run as ended and remove its intermediate results; may be repeated."""
-        if self.journal is not None:
+        journal = self.journal
+        if journal is not None or self.unfinished is not None:
             self.check(self.plan.outputs)
-            if not self.journal.marked(ENDED):
-                for sink in self.plan.outputs:
-                    whole = isinstance(sink, Sink) and not sink.level and not any(sink.at or ())
-                    if whole and sink.pyramid is not None:
-                        sink.complete_metadata(self.run_id)
-                self._tell_provenance(self.journal)
-                for sink in {repr(s.extents): s for s in self.plan.outputs}.values():
-                    sink.note_ended(self.run_id)
+            if journal is None or not journal.marked(ENDED):
+                self._end_outputs()
+        if journal is not None:
             self.flush(self.plan.sinks)
-            self.journal.mark(ENDED)
+            journal.mark(ENDED)
             self.flush()
-        self._remove_scratch()
+        self.remove_scratch()
+
+    def _end_outputs(self) -> None:
+        """Complete the metadata of outputs, and note in them that the run has ended."""
+        for sink in self.plan.outputs:
+            whole = isinstance(sink, Sink) and not sink.level and not any(sink.at or ())
+            if whole and sink.pyramid is not None:
+                sink.complete_metadata(self.run_id)
+        if self.journal is not None:
+            self._tell_provenance(self.journal)
+        for sink in {repr(s.extents): s for s in self.plan.outputs}.values():
+            sink.note_ended(self.run_id)
 
     def _tell_provenance(self, journal: Journal) -> None:
         """Write the provenance of each output next to it."""
@@ -184,7 +195,8 @@ class Session(OncePerProcess):
         if self.durable and self.journal is not None:
             flush([self.journal.spec, *(sink.kvstore for sink in sinks)])
 
-    def _remove_scratch(self) -> None:
+    def remove_scratch(self) -> None:
+        """Remove the intermediate results."""
         place = self.plan.scratch_place
         if place is not None:
             Place.of(place).remove()

@@ -12,6 +12,8 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Dict, Tuple
+from apache_beam.typehints.decorators import TypeCheckError
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import evaluate
@@ -33,11 +35,12 @@ from beam_volumes.session.local import run_local
 from beam_volumes.session.resume import differences
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.outside import allowing
+from beam_volumes.storage.places.ownership import UNFINISHED
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import digest, repeating
 from beam_volumes.transforms.failures import Excepting, Failed
 from beam_volumes.transforms.machines import hires, machine_hints
-from beam_volumes.transforms.slab import MAX_BYTES
+from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab
 
 _CONTINUED = RunOptions(resume=True)
 
@@ -71,6 +74,9 @@ class ComputeAll(Excepting, beam.PTransform):
     resume : bool, default: False
         Whether to continue elements whose outputs were begun by any run that asked for the
         same.
+    journal : bool or None, default: True
+        Whether each element has a journal next to its first output: some ten small objects. Leave it out for
+        many small volumes, with None. An element that fails is then computed again from its beginning.
     %(overwrite)s
     resource_hints : bool, optional
         Whether to tell the runner by ``min_ram`` that a machine must have ``memory``, if it is given. By
@@ -99,7 +105,8 @@ class ComputeAll(Excepting, beam.PTransform):
 
     An element that is tried again, because a worker died or the pipeline failed elsewhere,
     continues where it was: slabs that have a record in the journal beside its first output are not
-    computed again.
+    computed again. Without a journal, an element is not computed again if all its results are outputs that
+    are complete.
 
     Examples
     --------
@@ -121,6 +128,7 @@ class ComputeAll(Excepting, beam.PTransform):
         threads: int | None = None,
         run: str | None = None,
         resume: bool = False,
+        journal: bool | None = True,
         overwrite: bool = False,
         resource_hints: bool | None = None,
         accelerator: str | None = None,
@@ -137,7 +145,17 @@ class ComputeAll(Excepting, beam.PTransform):
             )
         if run is not None and not isinstance(run, str):
             raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
-        options = RunOptions.of(locals())
+        if journal not in (True, False, None):
+            raise TypeError(
+                f"ComputeAll: journal={journal!r}: an element's journal is next to its first output; give "
+                "True, or None for no journal"
+            )
+        if resume and not journal:
+            raise ValueError(
+                f"ComputeAll: resume=True continues elements by their journals, and journal={journal} keeps "
+                "none: leave one of them out"
+            )
+        options = RunOptions.of({**locals(), "journal": None if journal else False})
         self.resource_hints = resource_hints
         self.computing = _Each(
             function,
@@ -148,6 +166,14 @@ class ComputeAll(Excepting, beam.PTransform):
             settings.outside,
         )
 
+    def type_check_inputs(self, elements: beam.PCollection) -> None:
+        super().type_check_inputs(elements)
+        if elements.element_type in (KeyedSlab, Slab):
+            raise TypeCheckError(
+                f"{self.label}: ComputeAll takes elements that stand for whole volumes, such as paths, and "
+                "was given slabs: write them with WriteSlabs, which gives the path"
+            )
+
     def expand(self, elements: beam.PCollection) -> Any:
         # Elements that one step before makes of one of its own are spread over the workers.
         spread = elements | "Spread" >> beam.Reshuffle()
@@ -157,7 +183,8 @@ class ComputeAll(Excepting, beam.PTransform):
         ask = hires(elements.pipeline.runner) if told is None else told
         memory = hiring.of_process(options.memory_bytes) if ask and options.memory else None
         hints = machine_hints(memory, options.accelerator)
-        return self.tried(spread, "Each", each, Any, _where, hints)
+        kind = Tuple[elements.element_type or Any, Dict[str, Any]]
+        return self.tried(spread, "Each", each, kind, _where, hints)
 
     def display_data(self) -> dict[str, Any]:
         options, function = self.computing.options, self.computing.function
@@ -212,9 +239,12 @@ class _Each:
                 raise ValueError(f"{sink.name} is memory of the worker's process; give a path")
         # Two elements that ask for the same are one run; for one place and different voxels, two.
         run_id = f"{self.run}-{digest(sorted(planned.fingerprint.items()))}"
+        self._check_others(planned, run_id)
         begun = self._begun(planned, run_id)
         if begun is not None and (results := _finished(planned, begun, targets)) is not None:
             return results
+        if self.options.journal is False and _is_complete(planned, run_id, targets):
+            return {name: target.sink.name for name, target in targets.items()}
         # An element has one slab in flight; its neighbours in this process have the other shares.
         session = replace(
             self._session(replace(planned, workers=1), run_id, begun),
@@ -237,11 +267,11 @@ class _Each:
             session.end()
         finally:
             if session.journal is None:
-                session.end()
+                session.remove_scratch()
         return results
 
-    def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
-        """Find the run that an element is to continue, if there is one."""
+    def _check_others(self, planned: Plan, run_id: str) -> None:
+        """Refuse outputs that belong to another element of this run."""
         for sink in planned.outputs:
             other = sink.begun_run()
             if other is not None and not _is(run_id, other) and other.startswith(f"{self.run}-"):
@@ -250,7 +280,10 @@ class _Each:
                     "outputs of its own, or run= another name if it was begun with other steps or with "
                     "a function that has no name= and version="
                 )
-        place = journal_place(planned, None)
+
+    def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
+        """Find the run that an element is to continue, if there is one."""
+        place = journal_place(planned, self.options.journal)
         begun = None if place is None else Journal.load(place)
         if begun is None or not (self.options.resume or _is(run_id, begun.run_id)):
             return None
@@ -260,6 +293,12 @@ class _Each:
         # Its plan is kept: another attempt goes on with it, whatever memory its machine has.
         request = Request(beam=False)
         anew = replace(self.options, resume=False, run_id=run_id)
+        if self.options.journal is False:
+            # What another attempt has written of it is written again, with the same voxels.
+            own = any(_is(run_id, sink.begun_run() or "") for sink in planned.outputs)
+            session = begin(planned, replace(anew, overwrite=anew.overwrite or own))
+            note = {"start": planned.outputs[0].name, "by": "pipeline"} if planned.outputs else None
+            return replace(session, unfinished=note)
         if begun is None:
             return begin(planned, anew, request=request)
         try:
@@ -300,6 +339,13 @@ def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dic
     if kept is None or any(_key(target) not in kept for target in targets.values()):
         return None
     return {name: kept[_key(target)] for name, target in targets.items()}
+
+
+def _is_complete(planned: Plan, run_id: str, targets: Mapping[str, Any]) -> bool:
+    """Whether another attempt without a journal has written all that an element asks for."""
+    return all(isinstance(target, Target | TableTarget) for target in targets.values()) and all(
+        sink.existing_run() == run_id and UNFINISHED not in sink.state() for sink in planned.outputs
+    )
 
 
 def _checked(targets: Any) -> dict[str, Any]:

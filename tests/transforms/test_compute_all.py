@@ -134,6 +134,47 @@ def test_what_was_interrupted_goes_on(volumes, tmp_path, monkeypatch, overwrite)
     np.testing.assert_array_equal(np.asarray(bv.open(out)), array + 1)
 
 
+@pytest.mark.parametrize("with_numbers", [False, True])
+def test_without_a_journal_there_are_only_the_outputs(volumes, tmp_path, monkeypatch, with_numbers):
+    swept = []
+
+    def slab(session, index, number, *rest):
+        swept.append(number)
+        return sweep_slab(session, index, number, *rest)
+
+    sweep_slab = slabs.sweep_slab
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
+    path, array = next(iter(volumes.items()))
+    em = bv.open(path)
+    out = {"out": (em > bv.mean(em)).to(tmp_path / "out.ome.zarr", chunks=(2, 24, 28))}
+    stopping(monkeypatch, 3)
+    planning(monkeypatch, slab=(2, 24, 28))
+
+    def one(_):
+        return out | ({"mean": bv.mean(em)} if with_numbers else {})
+
+    def each(**how):
+        return ran([path], bv.ComputeAll(one, run="screen", journal=None, **how))
+
+    with pytest.raises(RuntimeError, match="the worker is gone"):
+        each()
+    with pytest.warns(bv.UnfinishedWarning, match="running its pipeline again"):
+        bv.open(tmp_path / "out.ome.zarr")
+    swept.clear()
+    want = {"out": str(tmp_path / "out.ome.zarr")} | (
+        {"mean": array.mean()} if with_numbers else {}
+    )
+    assert each()[0] == {path: want} and len(swept) == 10
+    np.testing.assert_array_equal(bv.open(tmp_path / "out.ome.zarr"), array > array.mean())
+    assert not (tmp_path / "out.ome.zarr.run").exists()
+    swept.clear()
+    assert each()[0] == {path: want} and len(swept) == 10 * with_numbers
+    with pytest.raises(ValueError, match="journal=None keeps none"):
+        each(resume=True)
+    with pytest.raises(TypeError, match="give True, or None"):
+        bv.ComputeAll(one, journal=tmp_path)
+
+
 def stopping(monkeypatch, at):
     """Have the first attempt at a slab fail, as if the worker had died."""
     sweep_slab, stopped = slabs.sweep_slab, []

@@ -8,13 +8,14 @@ import imagecodecs
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
 import beam_volumes as bv
 from beam_volumes.base.geometry import Grid
-from beam_volumes.transforms.steps.watch import Needs, Pattern, Poll
+from beam_volumes.transforms.steps.watch import Kept, Needs, Pattern, Poll
 from tests.transforms.trees import chunk_files, membranes
 
 TestStream.__test__ = False  # for pytest, which would collect it
@@ -145,3 +146,26 @@ def test_which_slabs_need_a_slice():
             assert list(needs.slabs(z)) == want
     with pytest.raises(ValueError, match=r"needs one \{z\}"):
         bv.WatchSlices("scan/*.png", SHAPE, "u1")
+
+
+def test_what_a_runner_keeps_is_read_by_jobs_that_come_after(tmp_path):
+    """The bytes are those of the first version: a job that is updated must read them."""
+    first = b'\x01{"came":[[3,"scan/\\u00e9.png",90,1.5],[4,"b",7,0.0]],"made":{"3":"00ff"}}'
+    kept = Kept({3: (3, "scan/é.png", 90, 1.5), 4: (4, "b", 7, 0.0)}, {3: b"\x00\xff"})
+    assert Kept.decoded(first) == kept and kept.encoded() == first
+    assert Kept.decoded(b'\x01{"came":[],"made":null}') == Kept({}) == Kept.decoded(None)
+    with pytest.raises(ValueError, match="version 2, and this program reads version 1"):
+        Kept.decoded(b"\x02whatever")
+    # No class of this package is in the coders of the state, or of what comes to the step that keeps it.
+    p = beam.Pipeline()
+    _ = p | watch(tmp_path)
+    proto = p.to_runner_api()
+    pardos = (t for t in proto.components.transforms.values() if "pardo" in t.spec.urn)
+    (step,) = (t for t in pardos if "/Gather" in t.unique_name)
+    payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
+    coders = [payload.state_specs["kept"].read_modify_write_spec.coder_id]
+    coders += [proto.components.pcollections[c].coder_id for c in step.inputs.values()]
+    while coders:
+        coder = proto.components.coders[coders.pop()]
+        assert "python" not in coder.spec.urn, coder
+        coders += coder.component_coder_ids

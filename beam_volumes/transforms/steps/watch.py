@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -11,14 +12,14 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.coders import FloatCoder, PickleCoder, StrUtf8Coder, TupleCoder, VarIntCoder
+from apache_beam.coders import BytesCoder, FloatCoder, StrUtf8Coder, TupleCoder, VarIntCoder
 from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PBegin, TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Optional, Tuple, Union, with_input_types
 from apache_beam.utils.timestamp import Timestamp
 
 from beam_volumes.base.geometry import Box, Grid, Halo
@@ -52,6 +53,7 @@ class Watched(NamedTuple):
     told: Any
 
 
+@with_input_types(Union[str, os.PathLike, FileMetadata])
 class WatchSlices(beam.PTransform):
     """Watch a folder to which slices are written, and give slabs: each as soon as its slices are there.
 
@@ -167,6 +169,10 @@ class WatchSlices(beam.PTransform):
         self.interval, self.timeout, self.missing = interval, timeout, missing
         self.end_marker = None if end_marker is None else os.fspath(end_marker)
 
+    def type_check_inputs(self, given: Any) -> None:
+        if isinstance(given, beam.PCollection):
+            super().type_check_inputs(given)
+
     def expand(self, given: Any) -> Watched:
         if isinstance(given, PBegin | beam.Pipeline):
             pipeline = given if isinstance(given, beam.Pipeline) else given.pipeline
@@ -188,17 +194,18 @@ class WatchSlices(beam.PTransform):
         wanted = (
             pipeline
             | "Ranges" >> beam.Create(slab_ranges(len(self.grid)))
-            | "Wanted" >> beam.FlatMap(lambda span: ((i, None) for i in range(*span)))
+            | "Wanted" >> beam.FlatMap(_wanted).with_output_types(_Came)
         )
         to_slabs = arrivals | "To slabs" >> beam.FlatMap(_to_slabs, slabs).with_outputs(
             _TOLD, main="main"
         )
+        to_slabs["main"].element_type = _Came
         gather = beam.ParDo(
             _Gather(slabs, self.volume.space, self.volume.dtype, self.missing == "fill")
         )
         out = (
             (wanted, to_slabs["main"])
-            | "All" >> beam.Flatten().with_output_types(Tuple[int, Any])
+            | "All" >> beam.Flatten().with_output_types(_Came)
             | "Gather" >> gather.with_outputs(_TOLD, main="slabs")
         )
         out["slabs"].element_type = KeyedSlab
@@ -241,6 +248,10 @@ class _Looking(beam.PTransform):
 
 #: A slice that has come: its index, path, size and time of the last change.
 Arrival = tuple[int, str, int, float]
+#: A slab, and a slice of it that has come, or None before there is any.
+_Came: Any = Tuple[int, Optional[Tuple[int, str, int, float]]]
+#: The version of `Kept` in a runner's state.
+_VERSION = b"\x01"
 
 
 @dataclass(frozen=True)
@@ -335,6 +346,11 @@ class Needs:
         return range(max(0, (z - after) // depth), min((z + before) // depth + 1, len(self.grid)))
 
 
+def _wanted(slabs: tuple[int, int]) -> Iterator[tuple[int, None]]:
+    for index in range(*slabs):
+        yield index, None
+
+
 def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
     z, path, *_ = arrival
     if not 0 <= z < needs.grid.shape[0]:
@@ -346,17 +362,54 @@ def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
 
 
 @dataclass
-class _Kept:
-    """What is known of a slab: its slices as they came, and digests of those that it was made of."""
+class Kept:
+    r"""What is known of a slab: its slices as they came, and digests of those that it was made of.
+
+    The runner keeps it as bytes, of which the first is the version of what follows: a job that is updated
+    reads the states of the one before.
+
+    >>> kept = Kept({3: (3, "scan/3.png", 90, 1.5)}, {3: b"\x01"})
+    >>> kept.encoded()
+    b'\x01{"came":[[3,"scan/3.png",90,1.5]],"made":{"3":"01"}}'
+    >>> Kept.decoded(kept.encoded()) == kept
+    True
+    """
 
     came: dict[int, Arrival]
     made: dict[int, bytes] | None = None
+
+    def encoded(self) -> bytes:
+        made = None if self.made is None else {z: d.hex() for z, d in self.made.items()}
+        content = {"came": [*self.came.values()], "made": made}
+        return _VERSION + json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    def decoded(cls, data: bytes | None) -> Kept:
+        """Return what `encoded` made, by this version or one before; without data nothing has come.
+
+        Raises ValueError: If a later version made it.
+        """
+        if not data:
+            return cls({})
+        if data[:1] != _VERSION:
+            raise ValueError(
+                f"WatchSlices: the job keeps its slices in version {data[0]}, and this program reads "
+                f"version {_VERSION[0]}: update the job by the version of beam-volumes that it ran with, or "
+                "a later one"
+            )
+        content = json.loads(data[1:])
+        made = content["made"]
+        return cls(
+            {z: (z, path, size, time) for z, path, size, time in content["came"]},
+            None if made is None else {int(z): bytes.fromhex(d) for z, d in made.items()},
+        )
 
 
 class _Gather(beam.DoFn):
     """Waits for the slices of each slab; then makes it, once."""
 
-    KEPT = ReadModifyWriteStateSpec("kept", PickleCoder())
+    # Names and coders stay as they are, or a job could not be updated.
+    KEPT = ReadModifyWriteStateSpec("kept", BytesCoder())
     END = TimerSpec("end", TimeDomain.WATERMARK)
 
     def __init__(self, needs: Needs, space: Space, dtype: np.dtype, fill: bool = False):
@@ -370,7 +423,7 @@ class _Gather(beam.DoFn):
         end: Any = beam.DoFn.TimerParam(END),  # noqa: B008
     ) -> Iterator[Any]:
         index, arrival = element
-        kept = state.read() or _Kept({})
+        kept = Kept.decoded(state.read())
         if kept.made is None:
             end.set(window.max_timestamp() - _BEFORE)
         if arrival is not None and kept.came.get(arrival[0]) != arrival:
@@ -381,9 +434,9 @@ class _Gather(beam.DoFn):
         box = self.needs.box(index)
         if kept.made is None and len(kept.came) == box.shape[0]:
             yield from self.made(index, kept)
-        state.write(kept)
+        state.write(kept.encoded())
 
-    def made(self, index: int, kept: _Kept, fill: bool = False) -> Iterator[Any]:
+    def made(self, index: int, kept: Kept, fill: bool = False) -> Iterator[Any]:
         """Make a slab of its slices; one that is damaged is waited for once more.
 
         With ``fill`` there is nothing to wait for, and what is not there is zeros.
@@ -421,7 +474,7 @@ class _Gather(beam.DoFn):
             )
         return plane, hashlib.blake2b(content, digest_size=16).digest()
 
-    def again(self, index: int, kept: _Kept, arrival: Arrival) -> Iterator[Any]:
+    def again(self, index: int, kept: Kept, arrival: Arrival) -> Iterator[Any]:
         """Tell of a slice that has changed since a slab was made of it; the same once more is nothing."""
         z, path, *_ = arrival
         assert kept.made is not None
@@ -437,12 +490,12 @@ class _Gather(beam.DoFn):
         key: Any = beam.DoFn.KeyParam,
         state: Any = beam.DoFn.StateParam(KEPT),  # noqa: B008
     ) -> Iterator[Any]:
-        kept, box = state.read(), self.needs.box(key)
-        if kept is None or kept.made is not None:
+        kept, box = Kept.decoded(state.read()), self.needs.box(key)
+        if kept.made is not None:
             return
         if self.fill:
             yield from self.made(key, kept, fill=True)
-            state.write(kept)
+            state.write(kept.encoded())
         lost = [z for z in range(box.start[0], box.stop[0]) if z not in kept.came]
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         which = f"slice{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost[:_NAMED]))}{more}"
