@@ -80,11 +80,10 @@ def half(shape: tuple[int, int, int]) -> tuple[int, int, int]:
     return (shape[0], -(-shape[1] // 2), -(-shape[2] // 2))
 
 
-def note(batch: dict[str, np.ndarray], path: str) -> None:
-    """Write rows of the table, which come once all slices are there."""
+def note(row: beam.Row, path: str) -> None:
+    """Write a row of the table, which comes once all slices are there."""
     with open(path, "a") as file:
-        for row in zip(*batch.values(), strict=True):
-            print(*row, sep=",", file=file)
+        print(*row, sep=",", file=file)
 
 
 def main(folder: Path, options: list[str], shape: tuple[int, int, int] = SHAPE) -> None:

@@ -16,20 +16,14 @@ import numpy as np
 import beam_volumes as bv
 
 
-class Choose(beam.DoFn):
-    """Large and bright cells of batches of a table's rows: (labels, new values)."""
-
-    def __init__(self, size: int, intensity: float):
-        self.size, self.intensity = size, intensity
-
-    def process(self, rows: dict[str, np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        mean = rows["intensity_mean"]
-        kept = (rows["num_pixels"] >= self.size) & (mean >= self.intensity)
-        yield rows["label"][kept], mean[kept].round().astype("u1")
+def chosen(row: beam.Row, size: int, intensity: float) -> Iterator[tuple[int, int]]:
+    """Of a row of the table, the label and its new value if the cell is large and bright."""
+    if row.num_pixels >= size and row.intensity_mean >= intensity:
+        yield row.label, round(row.intensity_mean)
 
 
 def run(volume, output, threshold, size, intensity, runner="FnApiRunner"):
-    """Write the cells brighter than ``threshold`` that `Choose` chooses."""
+    """Write the cells brighter than ``threshold`` that `chosen` chooses."""
     em = bv.open(volume)
     mask = bv.gaussian_filter(em, 1) > threshold
     read = bv.ReadSlabs(mask, depth=16, halo=1)
@@ -38,8 +32,8 @@ def run(volume, output, threshold, size, intensity, runner="FnApiRunner"):
     with beam.Pipeline(runner) as p:
         merged = p | "Read" >> read | "Label" >> label | "Merge" >> bv.MergeEquivalences(label)
         cells = merged["answers"] | "Cells" >> bv.RelabelSlabs(mask, label)
-        chosen = cells | "Measure" >> table | "Choose" >> beam.ParDo(Choose(size, intensity))
-        bright = {"answers": merged["answers"], "mapping": chosen} | "Bright" >> bv.RelabelSlabs(
+        values = cells | "Measure" >> table | "Choose" >> beam.FlatMap(chosen, size, intensity)
+        bright = {"answers": merged["answers"], "mapping": values} | "Bright" >> bv.RelabelSlabs(
             mask, label, dtype="u1", missing=0
         )
         like = mask.astype("u1")

@@ -217,7 +217,7 @@ CATALOGUE = {
         yaml.WriteSlabs,
         "slabs",
         ("written",),
-        "Write slabs; gives rows with the position of each.",
+        "Write slabs: a row with the path of each output, once all its slabs are written.",
     ),
     "ReadAll": SchemaTransform(
         _config(yaml.ReadAll, halos=Sequence[int]),

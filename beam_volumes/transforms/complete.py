@@ -12,7 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Tuple, with_output_types
 
 from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms.passes import slab_ranges
@@ -59,7 +59,7 @@ class CheckComplete(beam.PTransform):
             | beam.Flatten()
             | "Cover" >> beam.CombinePerKey(Uncovered(rows, cols))
             | "Count" >> (count if boxes.is_bounded else count.without_defaults())
-            | "Check" >> beam.Map(_check, self.name, self.units, self.slabs)
+            | "Check" >> beam.Map(_check, self.name, self.units, self.slabs).with_output_types(int)
         )
 
 
@@ -121,6 +121,7 @@ def rectangles(missing: np.ndarray) -> list[Span]:
     return sorted(found)
 
 
+@with_output_types(Tuple[int, Any])
 class CountMissing(beam.CombineFn):
     """How many units are missing, and the boxes that they make, joined along z."""
 

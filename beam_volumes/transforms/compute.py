@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Dict
 
 from beam_volumes.across.rounds.flow import Key
 from beam_volumes.base.text import format_bytes
@@ -33,6 +34,7 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.machines import hires
 from beam_volumes.transforms.passes import States, build, end, input_names
+from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import MAX_BYTES
 from beam_volumes.transforms.waiting import beginning
 
@@ -42,10 +44,10 @@ class Compute(beam.PTransform):
     """Compute volumes, tables and numbers as a step of a pipeline.
 
     Applied to a pipeline it starts at once; applied to a PCollection it waits until that is complete.
-    It gives a dict of PCollections, one for each target: for ``volume.to(path)`` and
-    ``table.to(path)`` the output's full name (``target.sink.name``) once it is complete; for a lazy
-    number the number; for a table without a path its rows: dicts of numpy columns, each of some rows,
-    in no order.
+    It gives a dict of PCollections, one for each target. ``volume.to(path)`` and ``table.to(path)`` give
+    the output's full name (``target.sink.name``) once it is complete. A lazy number gives the number. A
+    table without a path gives its rows in no order: `apache_beam.Row` with a schema, whose fields have the
+    names of the columns, with ``_`` for ``-``.
 
     Parameters
     ----------
@@ -171,14 +173,20 @@ class Compute(beam.PTransform):
             if k in self.rows:
                 barrier = self.rows[k]
                 name = name or _unused(barrier.name, (*results, *given))
-                results[name] = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(_batch)
+                batches = beam.FlatMap(_batch).with_output_types(Dict[str, np.ndarray])
+                columns = barrier.survey.no_rows(barrier.shape)
+                results[name] = (
+                    rows[barrier.token] | f"Target {k}" >> batches | f"Rows {k}" >> rows_of(columns)
+                )
             elif isinstance(result, Value):
                 name = name or _unused(result.name, (*results, *given))
-                results[name] = known[-1] | f"Target {k}" >> beam.Map(_number, self.session, result)
+                number = beam.Map(_number, self.session, result)
+                number = number.with_output_types(type_of_number(result))
+                results[name] = known[-1] | f"Target {k}" >> number
             else:
                 after = 1 + max(p.index for p in plan.passes if _is_written(result, plan, p))
-                done = known[after] | f"Target {k}" >> beam.Map(_instead, result.name)
-                results[name or result.name] = done
+                instead = beam.Map(_instead, result.name).with_output_types(str)
+                results[name or result.name] = known[after] | f"Target {k}" >> instead
         _ = known[-1] | "End" >> beam.Map(end, self.session)
         return results
 
@@ -213,7 +221,7 @@ def _unused(name: str, names: Iterable[str]) -> str:
 
 
 def _number(known: States, session: Session, value: Value) -> Any:
-    return evaluate(value, resolve_numbers(known, [value], session.journal))
+    return as_element(evaluate(value, resolve_numbers(known, [value], session.journal)))
 
 
 def check_numbers(plan: Plan, has_journal: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_type_hints
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.runner import PipelineResult
+from apache_beam.typehints import Tuple
 
 from beam_volumes.base.text import printable
 from beam_volumes.runs import Journal
@@ -86,6 +87,8 @@ class Failed(NamedTuple):
     message: str
 
 
+#: Elements that went well, and those that failed.
+_Counts: Any = Tuple[int, int]
 #: Of an element, where it is: volume, box and stage.
 Where = Callable[[Any], tuple[str, str, str]]
 
@@ -109,6 +112,11 @@ class Excepting:
         handling = copy.copy(self)
         handling.threshold = threshold
         return handling
+
+    def type_check_outputs(self, out: Any) -> None:
+        """Check the type of what went well; failures have their own."""
+        good = next(iter(out.values())) if isinstance(out, dict) else out
+        super().type_check_outputs(good[0] if isinstance(good, tuple) else good)  # type: ignore[misc]
 
     def tried(
         self,
@@ -143,7 +151,7 @@ class Excepting:
         counts = [
             some
             | f"{label}: {name} in no window" >> in_global_window()
-            | f"{label}: {name}" >> beam.Map(lambda _, one: one, one)
+            | f"{label}: {name}" >> beam.Map(lambda _, one: one, one).with_output_types(_Counts)
             for name, some, one in (("good", good, (1, 0)), ("bad", bad, (0, 1)))
         ]
         _ = (

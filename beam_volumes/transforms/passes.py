@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Dict, Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
@@ -38,6 +38,12 @@ _SPREAD = 10_000
 _BATCH = 4 << 20
 
 States = dict[str, Any]
+#: The numbers known so far, as an element.
+_Known: Any = Dict[str, Any]
+#: A piece of the state of a reduction, under its name: token, number and piece.
+_State: Any = Tuple[str, Tuple[str, int, Any]]
+#: A shard of a table that is written, or a batch of its rows.
+_Shard: Any = Tuple[Tuple[int, ...], Any]
 
 
 def input_names(plan: Plan) -> list[str]:
@@ -115,7 +121,7 @@ def build(
     wait = {} if side is None else {"ready": side}
     passes = session.plan.passes
     some = range(len(passes)) if some is None else some
-    prepare = beam.Map(_prepare, session, some.start, **wait)
+    prepare = beam.Map(_prepare, session, some.start, **wait).with_output_types(_Known)
     known = [pipeline | "Begin" >> beam.Impulse() | "Prepare" >> prepare]
     answers: Collections = {}
     found: Collections = {}
@@ -217,9 +223,11 @@ class _Pass(beam.PTransform):
             session, index, p.program.barriers, flows, takes, known
         )
         states = swept["states"]
+        states.element_type = _State
         if reductions := merging.reductions_of(session.plan, index):
             states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
-        known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
+        finish = beam.Map(_finish, session, index, states=AsIter(states))
+        known = known | "Finish" >> finish.with_output_types(_Known)
         if not flows:
             return known, {}, {}
         answers: Collections = {}
@@ -232,9 +240,11 @@ class _Pass(beam.PTransform):
             if "answers" in came:
                 answers[token] = came["answers"]
             if "numbers" in came:
-                numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
+                of = beam.Map(_of, token).with_output_types(Tuple[str, _Known])
+                numbers.append(came["numbers"] | f"Numbers {n}" >> of)
             if "rows" in came:
-                written.append(came["rows"] | f"Written {n}" >> beam.Filter(_is_whole))
+                is_whole = beam.Filter(_is_whole).with_output_types(_Shard)
+                written.append(came["rows"] | f"Written {n}" >> is_whole)
                 rows[token] = came["rows"]
         found = {
             name: AsIter(
@@ -243,7 +253,7 @@ class _Pass(beam.PTransform):
             for name, some in (("numbers", numbers), ("written", written))
             if some
         }
-        finish = beam.Map(_finish_merge, session, index, **found)
+        finish = beam.Map(_finish_merge, session, index, **found).with_output_types(_Known)
         return known | "Finish merge" >> finish, answers, rows
 
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:

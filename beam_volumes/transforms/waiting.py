@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsIter, PBegin
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import GlobalWindows
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Dict, List, Tuple
 
 
 def in_global_window() -> beam.PTransform:
@@ -56,21 +56,23 @@ class WaitOn(beam.PTransform):
     As `CoGroupByKey`, with keys of a type that is known: other SDKs' runners compare the coders of keys
     before and after a group by key, and Beam forgets the type between.
 
-    ``key``, type: of the keys.
+    ``key``, type: of the keys; ``value``: of the values.
     """
 
-    def __init__(self, key: Any):
+    def __init__(self, key: Any, value: Any = Any):
         super().__init__()
-        self.key = key
+        self.key, self.value = key, value
 
     def expand(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
-        kind = Tuple[self.key, Tuple[str, Any]]
+        kind = Tuple[self.key, Tuple[str, self.value]]
         named = [
             some | f"Name {name}" >> beam.Map(_named, name).with_output_types(kind)
             for name, some in given.items()
         ]
+        found = Tuple[self.key, Dict[str, List[self.value]]]
+        by_name = beam.Map(_by_name, [*given]).with_output_types(found)
         flat = tuple(named) | "All" >> beam.Flatten().with_output_types(kind)
-        return flat | "Group" >> beam.GroupByKey() | "By name" >> beam.Map(_by_name, [*given])
+        return flat | "Group" >> beam.GroupByKey() | "By name" >> by_name
 
 
 def _named(pair: tuple[Any, Any], name: str) -> tuple[Any, tuple[str, Any]]:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints.row_type import RowTypeConstraint
 
 from beam_volumes.base.text import filled
 
@@ -49,11 +48,6 @@ def with_parameters_of(
 def given_or(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are not None, and ``others`` in place of those that are not there."""
     return {**others, **{name: value for name, value in options.items() if value is not None}}
-
-
-def row_of_kinds(kinds: Mapping[str, Any]) -> RowTypeConstraint:
-    """The type of rows whose fields are of these types."""
-    return RowTypeConstraint.from_fields(list(kinds.items()))
 
 
 def numbers_of(name: str, value: Any) -> Iterator[tuple[str, float]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from beam_volumes import transforms
 from beam_volumes.across.tables import default_properties
@@ -16,11 +15,11 @@ from beam_volumes.recipes.build import Steps, build, expressions, mapping_of
 from beam_volumes.recipes.document import load, placed
 from beam_volumes.recipes.recipe import checked_recipe, recipe_from
 from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.transforms.rows import row_of_kinds
 from beam_volumes.yaml.parameters import (
     ErrorOutput,
     given_or,
     numbers_of,
-    row_of_kinds,
     with_parameters_of,
 )
 
@@ -321,29 +320,14 @@ class RegionTable(beam.PTransform):
         self.table = transforms.RegionTable(cut, measured, properties, **options)
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
-        columns = self.table.survey.no_rows(self.table.grid.shape)
-        kinds = {_field(name): _KINDS[column.dtype.kind] for name, column in columns.items()}
-        rows = beam.FlatMap(_rows).with_output_types(row_of_kinds(kinds))
-        return slabs | "Table" >> self.table | "Rows" >> rows
-
-
-#: The types of rows' fields, by the kind of numpy's dtype.
-_KINDS = {"b": bool, "i": int, "u": int, "f": float}
-
-
-def _field(column: str) -> str:
-    return column.replace("-", "_")
-
-
-def _rows(batch: dict[str, np.ndarray]) -> Iterator[beam.Row]:
-    names = [_field(name) for name in batch]
-    for values in zip(*(column.tolist() for column in batch.values()), strict=True):
-        yield beam.Row(**dict(zip(names, values, strict=True)))
+        return slabs | "Table" >> self.table
 
 
 @with_parameters_of(transforms.WriteSlabs, but=("path", "like"))
 class WriteSlabs(beam.PTransform):
-    """Write slabs.
+    """Write slabs: a row with the ``path`` of each output, once all its slabs are written.
+
+    `ReadAll` takes such rows.
 
     Parameters
     ----------
@@ -367,8 +351,9 @@ class WriteSlabs(beam.PTransform):
     >>> _ = bv.compute(em.to("em.zarr"), runner=None)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     slabs = p | ReadSlabs("em.zarr", depth=2)
-    ...     _ = slabs | WriteSlabs("copy.zarr", chunks=[2, 3, 4]) | beam.Map(print)
-    Row(z=0, y=0, x=0, volume='')
+    ...     written = slabs | WriteSlabs("copy.zarr", chunks=[2, 3, 4])
+    ...     _ = written | beam.Map(lambda row: print(bv.open(row.path).shape))
+    (2, 3, 4)
     """
 
     def __init__(
@@ -383,12 +368,10 @@ class WriteSlabs(beam.PTransform):
         self.write = self.errors.asked(transforms.WriteSlabs(place, **options))
 
     def expand(self, slabs: beam.PCollection) -> Any:
-        kinds = {"z": int, "y": int, "x": int, "volume": str}
-        rows = beam.Map(lambda key: beam.Row(**key._asdict())).with_output_types(
-            row_of_kinds(kinds)
-        )
+        kind = row_of_kinds({"path": str})
+        rows = beam.Map(lambda path: beam.Row(path=path)).with_output_types(kind)
         out = slabs | "Write" >> self.write
-        return self.errors.outputs(out, "written", lambda keys: keys | "Rows" >> rows)
+        return self.errors.outputs(out, "written", lambda paths: paths | "Rows" >> rows)
 
 
 class _Place:

@@ -14,11 +14,11 @@ from beam_volumes.recipes.build import Steps, mapping_of
 from beam_volumes.recipes.each import Targets, input_of
 from beam_volumes.recipes.recipe import recipe_from
 from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.transforms.rows import row_of_kinds
 from beam_volumes.yaml.parameters import (
     ErrorOutput,
     given_or,
     numbers_of,
-    row_of_kinds,
     with_parameters_of,
 )
 from beam_volumes.yaml.slabs import volume_of

@@ -24,6 +24,7 @@ from beam_volumes.kernels import cache
 from beam_volumes.plan.cost import memory
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import parse_recipe
+from tests.transforms.fusion import recording
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
@@ -125,8 +126,9 @@ NEEDS = {"view": "neuroglancer napari", "networks": "onnx onnxruntime"}
 
 
 @pytest.mark.parametrize("page", sorted(p.stem for p in (ROOT / "docs/how-to").glob("*.md")))
-def test_how_to(page, page_inputs):
+def test_how_to(page, page_inputs, monkeypatch):
     """Each page runs by itself, from its first line of Python to the last."""
+    stored = recording(monkeypatch)
     for package in NEEDS.get(page, "").split():
         pytest.importorskip(package)
     if page == "networks":
@@ -138,6 +140,8 @@ def test_how_to(page, page_inputs):
         exec(compile(text, page, "exec"), known)
     if page in RESULTS:
         RESULTS[page](known)
+    # No runner stores voxels between the steps of these pipelines.
+    assert not set().union(*stored) and (page != "beam-pipeline" or len(stored) > 7)
 
 
 def test_make():

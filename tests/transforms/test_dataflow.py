@@ -188,7 +188,7 @@ def test_nothing_that_is_shuffled_can_be_voxels(job, steps):
         },
         "Answered": {slab},
         "Survey": {"kv(pickled_python, bytes)"},
-        "Merge": {"kv(pickled_python, pickled_python)"},
+        "Merge": {"kv(string_utf8, tuple(string_utf8, varint, pickled_python))"},
     }
 
 
@@ -251,9 +251,10 @@ def test_every_transform_makes_a_job(bucket, unet_file):
             (given,) = s.inputs.values()
             name = re.sub(r".*/(Spread/|Group ).*", r"\1", s.unique_name)
             carried.setdefault(name, set()).add(coder_of(components, given))
+    planned = "tuple(string_utf8, pickled_python, varint)"
     spread = "kv(varint, tuple({}, nullable(pickled_python), pickled_python))"
     assert carried == {
-        "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", "pickled_python")},
+        "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", planned)},
         "Group ": {"kv(pickled_python, bytes)"},
         "SlabScan/GroupByKey": {"kv(pickled_python, bytes)"},
         "MeasureSlabs/Merge/GroupByKey": {"kv(pickled_python, pickled_python)"},
@@ -261,7 +262,14 @@ def test_every_transform_makes_a_job(bucket, unet_file):
         "MeasureSlabs/Count/GroupByKey": {"kv(tuple(varint), varint)"},
         # Where a slab that somebody has made meets the ids of its labels.
         "LabelSlabs/Relabel/Meet/Group": {"kv(pickled_python, kv(string_utf8, pickled_python))"},
-        "RelabelSlabs/Meet/Group": {"kv(pickled_python, kv(string_utf8, pickled_python))"},
+        "RelabelSlabs/Meet/Group": {"kv(pickled_python, kv(string_utf8, bytes))"},
+        # The boxes of slabs that are written, to be counted.
+        **{
+            f"{name}/Are there/CombineGlobally(CountCombineFn)/CombinePerKey/GroupByKey": {
+                "kv(pickled_python, pickled_python)"
+            }
+            for name in ("WriteSlabs", "Apart")
+        },
     }
 
 

@@ -53,9 +53,9 @@ def many_labels(shape=(16, 128, 128)):
     return count.reshape(shape).astype("u4")
 
 
-def note(batch, path):
+def note(rows, path):
     with open(path, "a") as file:
-        file.write(f"{len(batch['label'])}\n")
+        file.write(f"{len(rows)}\n")
 
 
 def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
@@ -65,7 +65,8 @@ def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
     table = bv.regionprops_table(*volumes)
     with beam.Pipeline(FnApiRunner()) as p:
         compute = bv.Compute(table.to(tmp_path / "table.parquet"), table, slab=(4, 128, 128))
-        _ = (p | compute)[table.barrier.name] | beam.Map(note, tmp_path / "counts")
+        rows = (p | compute)[table.barrier.name]
+        _ = rows | beam.BatchElements(1000, 5000) | beam.Map(note, tmp_path / "counts")
     assert sum(map(int, (tmp_path / "counts").read_text().split())) == labels.max()
     written = pq.read_table(tmp_path / "table.parquet")
     assert np.array_equal(written["label"], np.arange(1, labels.max() + 1))
@@ -78,7 +79,8 @@ def test_the_steps_of_ones_own_pipeline_send_no_large_rows(tmp_path, sizes):
     labels = many_labels()
     read = bv.ReadSlabs(stored(tmp_path, labels, "labels.zarr"), depth=8, halo=[(0, 1)] * 3)
     with beam.Pipeline(FnApiRunner()) as p:
-        _ = p | read | bv.RegionTable(read) | beam.Map(note, tmp_path / "counts")
+        rows = p | read | bv.RegionTable(read)
+        _ = rows | beam.BatchElements(1000, 5000) | beam.Map(note, tmp_path / "counts")
     assert sum(map(int, (tmp_path / "counts").read_text().split())) == labels.max()
     assert max(sizes) < MAXIMUM
 

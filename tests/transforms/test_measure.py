@@ -23,7 +23,7 @@ FUNCTIONS = {
 
 def bits(number):
     """What arrays are compared by, which `assert_that` cannot."""
-    array = np.asarray(number)
+    array = np.asarray(number if np.ndim(number) else np.asarray(number).item())
     return array.dtype.str, array.shape, array.tobytes()
 
 
@@ -52,10 +52,8 @@ def test_numbers_and_tables_are_those_of_the_volume(tmp_path):
             small,
             table=lambda v: bv.regionprops_table(v, em, properties=["area", "intensity_mean"]),
         )
-        batches = table["table"] | "Rows" >> beam.Map(
-            lambda r: {k: v.tolist() for k, v in r.items()}
-        )
-        assert_that(batches, equal_to([rows.to_pydict()]), "rows")
+        dicts = table["table"] | "Rows" >> beam.Map(beam.Row.as_dict)
+        assert_that(dicts, equal_to(rows.to_pylist()), "rows")
 
 
 def test_slabs_that_are_missing_or_there_twice(tmp_path):

@@ -17,16 +17,18 @@ NAMES = ("area", "bbox", "centroid", "intensity_max", "intensity_mean", "inertia
 
 
 def check(labels, em, names, spacing):
-    """A step that compares all batches with scikit-image, and faces with those counted here."""
+    """A step that compares all rows with scikit-image, and faces with those counted here."""
 
-    def compare(batches):
-        batches = sorted(batches, key=lambda b: b["label"][0])
-        got = {n: np.concatenate([b[n] for b in batches]) for n in batches[0]}
+    def compare(rows):
+        rows = sorted(rows, key=lambda row: row.label)
+        fields = getattr(rows[0], "_fields", None) or [*rows[0].as_dict()]
+        got = {n: np.array([getattr(row, n) for row in rows]) for n in fields}
         want = measure.regionprops_table(
             labels, em.astype(float), ("label", *NAMES), spacing=spacing
         )
         for name, column in want.items():
-            np.testing.assert_allclose(got[name], column, rtol=1e-9, atol=1e-9, err_msg=name)
+            field = name.replace("-", "_")
+            np.testing.assert_allclose(got[field], column, rtol=1e-9, atol=1e-9, err_msg=name)
         if "surface_area_faces" in names:
             padded = np.pad(labels, 1)
             for k, n in enumerate(got["label"]):

@@ -15,7 +15,7 @@ from typing import Any
 import apache_beam as beam
 import imagecodecs
 import numpy as np
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Dict, Tuple, Union, with_input_types, with_output_types
 
 from beam_volumes.across.components import (
     Labelling,
@@ -37,7 +37,7 @@ from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
-from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
 from beam_volumes.transforms.waiting import WaitOn, in_global_window
@@ -65,6 +65,14 @@ class SummaryCoder(beam.coders.Coder):
 beam.coders.registry.register_coder(SlabSummary, SummaryCoder)
 
 
+#: A slab, and its components.
+_Summary: Any = Tuple[SlabKey, SlabSummary]
+#: A slab, and a piece of the answer to it.
+_Answer: Any = Tuple[SlabKey, bytes]
+
+
+@with_input_types(GivenSlab)
+@with_output_types(_Summary)
 @documented
 class LabelComponents(beam.PTransform):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
@@ -144,7 +152,7 @@ class LabelComponents(beam.PTransform):
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
         label = beam.Map(_summarise, self.grid, self.labelling, self.measures)
-        return slabs | "Summarise" >> label.with_output_types(Tuple[SlabKey, SlabSummary])
+        return slabs | "Summarise" >> label.with_output_types(_Summary)
 
 
 def grid_of(slabs: ReadSlabs | SlabGrid | LabelComponents | Grid) -> Grid:
@@ -205,6 +213,7 @@ def _summarise(
     return slab.key, summary
 
 
+@with_input_types(_Summary)
 class MergeEquivalences(beam.PTransform):
     """Merge the components of all slabs: a PCollection of `LabelComponents` to a dict of two.
 
@@ -306,7 +315,9 @@ class MergeEquivalences(beam.PTransform):
             )
         # In no window: components of a volume are merged, or not.
         given = summaries | "In no window" >> in_global_window()
-        return run_keyed(given, self.flow, self.grid, ready)
+        merged = run_keyed(given, self.flow, self.grid, ready)
+        merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
+        return merged
 
 
 def run_keyed(
@@ -320,7 +331,7 @@ def run_keyed(
     take = {"answers": under_keys(grid)}
     first = FirstRound(flow, functools.partial(of or _indexed, grid=grid), take)
     ports = given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
-    ports["answers"].element_type = Tuple[SlabKey, bytes]
+    ports["answers"].element_type = _Answer
     return ports
 
 
@@ -354,6 +365,8 @@ class _Loads(beam.CombineFn):
         return int(self.load.finish(accumulator))
 
 
+@with_input_types(answers=_Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])
+@with_output_types(KeyedSlab)
 class RelabelSlabs(beam.PTransform):
     """Label each slab again, with final ids: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
 
@@ -436,6 +449,9 @@ class RelabelSlabs(beam.PTransform):
                 f"each; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs"
             )
 
+    def type_check_inputs(self, given: Any) -> None:
+        super().type_check_inputs(given if isinstance(given, dict) else {"answers": given})
+
     def expand(self, given: beam.PCollection | dict[str, beam.PCollection]) -> beam.PCollection:
         given = given if isinstance(given, dict) else {"answers": given}
         if "answers" not in given or not given.keys() <= {"answers", "mapping", "slabs"}:
@@ -455,7 +471,8 @@ class RelabelSlabs(beam.PTransform):
         relabel = beam.Map(
             _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
         ).with_output_types(KeyedSlab)
-        return meet | "Meet" >> WaitOn(SlabKey) | "Relabel" >> relabel
+        values = Union[bytes, Slab] if "slabs" in given else bytes
+        return meet | "Meet" >> WaitOn(SlabKey, values) | "Relabel" >> relabel
 
     def _looked_up(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
         grid = self.found.grid
@@ -467,7 +484,7 @@ class RelabelSlabs(beam.PTransform):
         parts = mapping | "Mapping" >> FirstRound(flow, _part_of, take)
         both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
         found = both | "Look up" >> RunFlow(flow, take=take)
-        found["answers"].element_type = Tuple[SlabKey, bytes]
+        found["answers"].element_type = _Answer
         return found["answers"]
 
 

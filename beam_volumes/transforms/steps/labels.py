@@ -6,10 +6,12 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_volumes.base.geometry import Grid
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.transforms.slab import GivenSlab, KeyedSlab
 from beam_volumes.transforms.steps.components import (
     LabelComponents,
     MergeEquivalences,
@@ -19,6 +21,8 @@ from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.slabs import ReadSlabs
 
 
+@with_input_types(GivenSlab)
+@with_output_types(KeyedSlab)
 @documented
 class LabelSlabs(beam.PTransform):
     """Label the components of slabs across their borders: ``(SlabKey, Slab)`` to slabs of labels.

@@ -11,7 +11,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Tuple, with_input_types
 
 from beam_volumes.across.rounds.flow import Key, Round
 from beam_volumes.base.geometry import Box, Grid, Halo
@@ -31,7 +31,8 @@ from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.compute import check_numbers
 from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
-from beam_volumes.transforms.slab import Slab, SlabKey, slab_of
+from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
+from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
@@ -46,6 +47,7 @@ MISSING = "missing"
 _BLOCK, _NAMED = 1000, 5
 
 
+@with_input_types(GivenSlab)
 class MeasureSlabs(beam.PTransform):
     """Measure slabs: numbers and tables of the whole volume, from ``(SlabKey, Slab)`` of any origin.
 
@@ -70,8 +72,8 @@ class MeasureSlabs(beam.PTransform):
     Returns
     -------
     dict of PCollection
-        By name: of a number it, of a table batches of its rows, dicts of numpy columns. With
-        ``partial`` there is ``"missing"`` too: the boxes of the slabs that did not come, as text.
+        By name: a number, or the rows of a table, as `RegionTable` has them. With ``partial`` there is
+        ``"missing"`` too: the boxes of the slabs that did not come, as text.
 
     Raises
     ------
@@ -152,8 +154,10 @@ class MeasureSlabs(beam.PTransform):
                 f"MeasureSlabs: {names} can be told of whole volumes alone: leave out partial=True; "
                 "WatchSlices(missing='fill') makes slabs whole"
             )
-        self.results = dict(zip(made, plan.results, strict=True))
-        self.tables = {name: t.barrier.token for name, t in made.items() if isinstance(t, Table)}
+        self.results: dict[str, Any] = dict(zip(made, plan.results, strict=True))
+        tables = {name: t.barrier for name, t in made.items() if isinstance(t, Table)}
+        self.tables = {name: b.token for name, b in tables.items()}
+        self.columns = {name: b.survey.no_rows(b.shape) for name, b in tables.items()}
 
     def expand(self, slabs: beam.PCollection) -> dict[str, beam.PCollection]:
         p, grid = self.measuring.p, self.grid
@@ -176,7 +180,8 @@ class MeasureSlabs(beam.PTransform):
             came = sent | f"Survey {n}" >> RunFlow(flow, None, takes[token])
             if "numbers" in came:
                 parts.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_number, token))
-            results |= {name: came["rows"] for name, t in self.tables.items() if t == token}
+            for name in (name for name, t in self.tables.items() if t == token):
+                results[name] = came["rows"] | f"Rows of {name}" >> rows_of(self.columns[name])
         names = [name for name in self.results if name not in self.tables]
         finish = beam.ParDo(_Finish(self.measuring, self.results, names, self.partial))
         done = (
@@ -185,7 +190,10 @@ class MeasureSlabs(beam.PTransform):
             | "Together" >> beam.GroupByKey()
             | "Finish" >> finish.with_outputs(*names, MISSING)
         )
-        results |= {name: done[name] for name in names}
+        for name in names:
+            done[name].element_type = type_of_number(self.results[name])
+            results[name] = done[name]
+        done[MISSING].element_type = str
         return results | ({MISSING: done[MISSING]} if self.partial else {})
 
     def _missing(self, came: beam.PCollection, pipeline: beam.Pipeline) -> beam.PCollection:
@@ -452,7 +460,7 @@ class _Finish(beam.DoFn):
         for k in sorted(lacking):
             yield TaggedOutput(MISSING, str(grid.box(k)))
         for name, value in self.values.items():
-            yield TaggedOutput(name, evaluate(value, known))
+            yield TaggedOutput(name, as_element(evaluate(value, known)))
 
     def _parameters(self, token: str, known: dict[str, Any]) -> tuple[Any, ...]:
         (fold,) = (f for f in self.measuring.p.program.folds if f.token == token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +16,24 @@ from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.cut.in_place import Named, check_in_place
 from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.place import kvstore_spec, url
 from beam_volumes.transforms.slab import Slab
+from beam_volumes.transforms.steps.read_all import inputs_of
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.waiting import WaitOn, in_global_window
 
-#: Of a volume: shape, dtype and space.
-Kind = tuple[Triple, str, Space]
-#: The name of a volume, and its kind.
+#: What all slabs of an output share: the volume's shape, dtype, space and name.
+Kind = tuple[Triple, str, Space, str]
+#: The name of an output, and its kind.
 Kinds: Any = Tuple[str, Tuple[Any, ...]]
-#: The name of a volume, and where a box of it starts and stops.
+#: The name of an output, and where a box of it starts and stops.
 Boxes: Any = Tuple[str, Tuple[int, ...], Tuple[int, ...]]
+#: Options of `Volume.to` that decide where an output's metadata are.
+_PLACING = ("format", "zarr_version", "ome_version")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +45,29 @@ class Outputs:
     partial: bool
     run_id: str  #: Under which outputs are made.
     options: Mapping[str, Any]  #: Of `Volume.to`.
+    replaces: str | None = None  #: The run in the place of the one output, before this one.
+
+    def name_of(self, volume: str) -> str:
+        """The name of a volume's output: the volume's if each has its own, otherwise empty."""
+        return volume if callable(self.path) else ""
 
     def target(self, like: Volume, volume: str = "") -> Target:
-        """What is written for a volume.
+        """Return the output for a volume.
 
-        Raises ValueError: If it cannot be.
+        Raises ValueError: If it cannot be written.
         """
+        return self._target(like, volume, self.options)
+
+    def place(self) -> Sink:
+        """Return the one output, with the shape and dtype of a single byte: they are not known yet."""
+        kind: Kind = ((1, 1, 1), "|u1", Space(), "")
+        placing = {name: value for name, value in self.options.items() if name in _PLACING}
+        sink: Sink = self._target(_like(kind), "", placing).sink
+        return sink
+
+    def _target(self, like: Volume, volume: str, options: Mapping[str, Any]) -> Target:
         path = self.path(volume) if callable(self.path) else self.path
-        target: Target = like.to(path, **self.options)
+        target: Target = like.to(path, **options)
         sink = target.sink
         if not sink.portable:
             raise ValueError(f"{sink.name} is memory of this process; give a path")
@@ -65,28 +86,58 @@ class Outputs:
         """What is noted in an output until all slabs are written; None if some may be missing."""
         return None if self.partial else {"start": sink.name, "by": "pipeline"}
 
-    def made(self, volume: str, kind: Kind) -> tuple[str, Sink]:
-        """Make the output of a volume; again by the same run it is there already."""
-        shape, dtype, space = kind
-        block = BlockSource.of(np.empty((0, 0, 0), dtype), Box((0, 0, 0), (0, 0, 0)), shape, space)
-        sink = self.target(Volume(SourceNode.of(block), space), volume).sink
-        replaces = sink.begun_run()
+    def sink_of(self, kind: Kind) -> Sink:
+        """Return the output for slabs of a kind."""
+        sink: Sink = self.target(_like(kind), kind[-1]).sink
+        return sink
+
+    def made(self, kind: Kind, inputs: Sequence[Named] = ()) -> Sink:
+        """Return the output for slabs of a kind; the first slab in each process makes it.
+
+        ``inputs``: what steps before read, as far as the pipeline knows it.
+        Raises ValueError: If this process has written slabs of another kind to it, or it is an input.
+        """
+        name = f"made {self.run_id} {self.name_of(kind[-1])}"
+        first, sink = opened(name, lambda: (kind, self._made(kind, inputs)))
+        one_kind([first, kind])
+        return sink  # type: ignore[no-any-return]
+
+    def _made(self, kind: Kind, inputs: Sequence[Named]) -> Sink:
+        sink, volume = self.sink_of(kind), kind[-1]
+        # A process that has not opened the volume only knows its name, which may be its path.
+        own = [(sink.name, sink.extents)] if is_path_of(volume, sink) else []
+        check_in_place([*inputs, *(inputs_of(volume) or own)], [sink])
+        replaces = sink.begun_run() if callable(self.path) else self.replaces
         sink.create(
             self.run_id,
             overwrite=self.overwrite,
             replaces=None if replaces == self.run_id else replaces,
             unfinished=self.unfinished(sink),
         )
-        return volume, sink
+        return sink
 
 
-def kind_of(slab: Slab) -> tuple[str, Kind]:
-    """The name of a slab's volume, and its kind."""
-    return slab.volume, (slab.shape, slab.data.dtype.str, slab.space)
+def is_path_of(volume: str, sink: Sink) -> bool:
+    """Whether the name of a volume is the path of an output."""
+    try:
+        return bool(volume) and url(kvstore_spec(volume)).rstrip("/") == sink.name.rstrip("/")
+    except ValueError:
+        return False
+
+
+def _like(kind: Kind) -> Volume:
+    shape, dtype, space, _ = kind
+    block = BlockSource.of(np.empty((0, 0, 0), dtype), Box((0, 0, 0), (0, 0, 0)), shape, space)
+    return Volume(SourceNode.of(block), space)
+
+
+def kind_of(slab: Slab) -> Kind:
+    """What a slab shares with all slabs of its output."""
+    return slab.shape, slab.data.dtype.str, slab.space, slab.volume
 
 
 def one_kind(kinds: Iterable[Kind]) -> Kind:
-    """The kind that all slabs of a volume have.
+    """Return the kind that all slabs of an output have.
 
     Raises ValueError: If they differ.
     """
@@ -95,35 +146,44 @@ def one_kind(kinds: Iterable[Kind]) -> Kind:
         if kind not in found:
             found.append(kind)
     if len(found) > 1:
-        (shape, dtype, _), (other, another, _) = found[:2]
+        one, other = map(_described, found[:2])
         raise ValueError(
-            f"slabs of one output are of volumes that differ: {shape} of {np.dtype(dtype)}, and {other} of "
-            f"{np.dtype(another)}; give WriteSlabs a function of the volume's name as path"
+            f"slabs of one output are of volumes that differ: {one}, and {other}; give WriteSlabs a "
+            "function of the volume's name as path"
         )
     return found[0]
 
 
-class CheckEach(beam.PTransform):
-    """Fail if boxes are not all of their outputs: PCollections of (volume, start, stop) and (volume, sink).
+def _described(kind: Kind) -> str:
+    shape, dtype, _, volume = kind
+    return f"{volume or 'one'} of {shape} {np.dtype(dtype)}"
 
-    Gives the names of volumes whose outputs are whole.
+
+_Corners: Any = Tuple[str, Tuple[Tuple[int, ...], Tuple[int, ...]]]
+
+
+class CheckEach(beam.PTransform):
+    """Fail if boxes are not all of their outputs: PCollections of (name, start, stop) and (name, sink).
+
+    Gives what ``finish`` makes of the sink of each whole output.
     """
 
-    def __init__(self, finish: Callable[[Sink], None] | None = None):
+    def __init__(self, finish: Callable[[Sink], str]):
         super().__init__()
         self.finish = finish
 
-    def expand(self, given: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+    def expand(self, given: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection[str]:
         boxes, sinks = given
         filled = (
             boxes
             | "Together" >> in_global_window()
             | "Each once" >> beam.Distinct()
-            | "By volume" >> beam.Map(lambda b: (b[0], (b[1], b[2])))
+            | "By output" >> beam.Map(lambda b: (b[0], (b[1], b[2]))).with_output_types(_Corners)
             | "Fill" >> beam.CombinePerKey(Filled())
         )
         meet = {"filled": filled, "sinks": sinks} | "Meet" >> WaitOn(str)
-        return meet | "Check" >> beam.MapTuple(_check, self.finish)
+        check = beam.FlatMap(_check, self.finish).with_output_types(str)
+        return meet | "Check" >> check
 
 
 @dataclass(frozen=True)
@@ -170,9 +230,10 @@ class Filled(beam.CombineFn):
         return accumulator
 
 
-def _check(
-    volume: str, found: Mapping[str, Any], finish: Callable[[Sink], None] | None = None
-) -> str:
+def _check(output: tuple[str, Mapping[str, Any]], finish: Callable[[Sink], str]) -> Iterator[str]:
+    _, found = output
+    if not found["sinks"]:  # no slab of it could be written
+        return
     (sink,), fills = found["sinks"], list(found["filled"])
     fill, whole = sum(fills, Fill()), math.prod(sink.shape)
     if fill.overlaps:
@@ -185,6 +246,4 @@ def _check(
             f"{sink.name} is not complete: {whole - fill.voxels:,} of {whole:,} voxels were in no slab, and "
             "read as 0; give WriteSlabs all slabs, or partial=True to write those there are"
         )
-    if finish is not None:
-        finish(sink)
-    return volume
+    yield finish(sink)

@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo
 from beam_volumes.base.space import Space
@@ -19,7 +20,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.networks.predict import predict
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
-from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -31,6 +32,8 @@ from beam_volumes.transforms.steps.render import (
 from beam_volumes.transforms.steps.slabs import ReadSlabs, function_name, place_of
 
 
+@with_input_types(GivenSlab)
+@with_output_types(KeyedSlab)
 class Predict(Excepting, beam.PTransform):
     """Run a network over slabs: ``(SlabKey, Slab)`` to slabs of one channel of its result.
 

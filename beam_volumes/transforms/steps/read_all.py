@@ -9,10 +9,13 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Tuple, Union, with_input_types, with_output_types
 
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.options import options
 from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.cut.in_place import Named, inputs_below
+from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.storage.places.outside import allowing
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
@@ -25,10 +28,23 @@ from beam_volumes.transforms.steps.slabs import (
     source_names,
 )
 
-#: Volumes that a worker keeps open.
-_KEPT = 8
+#: Volumes that a worker keeps open, and of how many it knows the inputs.
+_KEPT, _KNOWN = 8, 1000
+#: The inputs of volumes that this process has opened, by the volume's name.
+_inputs: dict[str, tuple[Named, ...]] = {}
 
 
+def inputs_of(volume: str) -> tuple[Named, ...]:
+    """Return the inputs of a volume, if this process has opened it."""
+    return _inputs.get(volume, ())
+
+
+#: A volume's name, what to open, and the number of its slabs, or of one of them.
+_Planned: Any = Tuple[str, Any, int]
+
+
+@with_input_types(Union[str, os.PathLike, Tuple[str, Any]])
+@with_output_types(KeyedSlab)
 class ReadAll(Excepting, beam.PTransform):
     """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)`` of all.
 
@@ -90,14 +106,15 @@ class ReadAll(Excepting, beam.PTransform):
 
     def expand(self, elements: beam.PCollection) -> Any:
         # What cannot be opened is told as one element, before there are slabs of it.
-        out = self.tried(elements, "Plan", partial(_planned, opened=self.opened), Any, _what)
+        out = self.tried(elements, "Plan", partial(_planned, opened=self.opened), _Planned, _what)
         plans, told = out if isinstance(out, tuple) else (out, None)
-        spread = plans | "Slabs" >> beam.FlatMap(_slabs) | "Spread" >> beam.Reshuffle()
+        slabs = plans | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Planned)
+        spread = slabs | "Spread" >> beam.Reshuffle()
         out = self.tried(spread, "Read", partial(_read, opened=self.opened), KeyedSlab, _where)
         if told is None:
             return out
-        slabs, bad = out
-        return slabs, (told, bad) | "Bad" >> beam.Flatten()
+        good, bad = out
+        return good, (told, bad) | "Bad" >> beam.Flatten()
 
     def display_data(self) -> dict[str, Any]:
         return {
@@ -124,6 +141,9 @@ class Opened:
             while len(self.kept) >= _KEPT:
                 self.kept.pop(next(iter(self.kept)), None)
             self.kept[name] = ReadSlabs(volume, *self.how)
+            _inputs[name] = inputs_below(Levels([volume.node], []))
+            while len(_inputs) > _KNOWN:
+                _inputs.pop(next(iter(_inputs)), None)
         return self.kept[name]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.typehints import Tuple, Union, with_input_types, with_output_types
 
 from beam_volumes.across.rounds.flow import Key
 from beam_volumes.across.rounds.scans import scan_flow
@@ -20,6 +21,8 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs
 from beam_volumes.transforms.waiting import in_global_window
 
 
+@with_input_types(Tuple[Union[SlabKey, Tuple[int, ...]], Any])
+@with_output_types(Tuple[SlabKey, Any])
 class SlabScan(beam.PTransform):
     """Combine the states of all slabs before each: ``(SlabKey, state)`` to another such PCollection.
 
@@ -92,7 +95,8 @@ class SlabScan(beam.PTransform):
         )
 
     def expand(self, states: beam.PCollection) -> beam.PCollection:
-        carry = beam.Map(_carry, 2 if self.backward else 1)
+        which = 2 if self.backward else 1
+        carry = beam.Map(_carry, which).with_output_types(Tuple[SlabKey, Any])
         given = states | "In no window" >> in_global_window()
         answers = run_keyed(given, self.flow, self.grid, of=_scanned)["answers"]
         return answers | beam.GroupByKey() | "Carry" >> carry

@@ -13,6 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.text import format_bytes
@@ -22,7 +23,7 @@ from beam_volumes.plan.cut.compile import ancestors
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.passes import slab_ranges
-from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import HaloLike, as_halo, halo_of, remedy, slab_grid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -35,6 +36,7 @@ from beam_volumes.transforms.steps.render import (
 from beam_volumes.transforms.waiting import beginning
 
 
+@with_output_types(KeyedSlab)
 @dataclass(eq=False)
 class ReadSlabs(Excepting, beam.PTransform):
     """Read a volume, or compute an expression, as slabs: a PCollection of ``(SlabKey, Slab)``.
@@ -156,6 +158,8 @@ def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo, name: str = ""
     return Slab(core, halo_of(core, box), voxels, grid.shape, volume.space, name)
 
 
+@with_input_types(GivenSlab)
+@with_output_types(KeyedSlab)
 @dataclass(eq=False)
 class ApplyStages(Excepting, beam.PTransform):
     """Apply pointwise and neighbourhood functions to slabs: ``(SlabKey, Slab)`` to another one.

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.typehints import with_input_types
 
 from beam_volumes.across import tables
 from beam_volumes.across.components import region_of
@@ -20,7 +21,8 @@ from beam_volumes.ops.parameters.checks import voxel_sizes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
-from beam_volumes.transforms.slab import Slab, slab_of
+from beam_volumes.transforms.rows import rows_of
+from beam_volumes.transforms.slab import GivenSlab, Slab, slab_of
 from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import render
@@ -28,12 +30,13 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
 from beam_volumes.transforms.waiting import in_global_window
 
 
+@with_input_types(GivenSlab)
 @documented
 class RegionTable(beam.PTransform):
-    """Measure the regions of slabs of labels: ``(SlabKey, Slab)`` to batches of rows.
+    """Measure the regions of slabs of labels: ``(SlabKey, Slab)`` to a row for each region.
 
-    A batch is a dict of numpy columns, ``label`` first and sorted by it. Each label is in one
-    batch, of at most 4 MiB, and labels of two batches do not interleave.
+    Rows are `apache_beam.Row` with a schema. Fields have the names of the columns of `regionprops_table`,
+    with ``_`` for ``-``: ``label``, ``area``, ``centroid_0``. Rows come in no order.
 
     Parameters
     ----------
@@ -71,9 +74,9 @@ class RegionTable(beam.PTransform):
     >>> read = bv.ReadSlabs(labels, depth=2, halo=((0, 1), (0, 1), (0, 1)))
     >>> table = bv.RegionTable(read, labels * 2, ["area", "intensity_mean"])
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | read | table
-    ...     _ = rows | beam.Map(lambda batch: print({k: v.tolist() for k, v in batch.items()}))
-    {'label': [4, 7], 'area': [2.0, 3.0], 'intensity_mean': [8.0, 14.0]}
+    ...     _ = p | read | table | beam.Map(print)
+    Row(label=4, area=2.0, intensity_mean=8.0)
+    Row(label=7, area=3.0, intensity_mean=14.0)
     """
 
     def __init__(
@@ -116,13 +119,14 @@ class RegionTable(beam.PTransform):
             "RegionTable",
         )
 
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[dict[str, Any]]:
+    def expand(self, slabs: beam.PCollection[Any]) -> beam.PCollection[beam.Row]:
         measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
         flow = self.survey.flow(self.grid)
         # Neither what a slab adds nor a shard is an element: either may be large.
         all_slabs = slabs | "In no window" >> in_global_window()
         parts = all_slabs | "Measure" >> FirstRound(flow, measure)
-        return (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
+        batches = (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
+        return batches | "Rows" >> rows_of(self.survey.no_rows(self.grid.shape))
 
 
 def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -6,14 +6,13 @@ import functools
 import re
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsDict
 from apache_beam.transforms.display import DisplayDataItem
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Tuple, with_input_types, with_output_types
 
 from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.graph.volume import Volume
@@ -27,7 +26,7 @@ from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.complete import CheckComplete
 from beam_volumes.transforms.compute import Compute
 from beam_volumes.transforms.failures import Excepting, Failed
-from beam_volumes.transforms.slab import Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.outputs import (
     Boxes,
     CheckEach,
@@ -41,10 +40,13 @@ from beam_volumes.transforms.steps.slabs import function_name, place_of
 from beam_volumes.transforms.waiting import in_global_window
 
 
+@with_input_types(GivenSlab)
+@with_output_types(str)
 class WriteSlabs(Excepting, beam.PTransform):
-    """Write slabs to an output, or to one for each volume: ``(SlabKey, Slab)`` to the keys of those written.
+    """Write slabs to an output, or to one for each volume: ``(SlabKey, Slab)`` to the paths of the outputs.
 
-    An output is made once, before its first slab is written. Slabs are whole write units (chunks, or
+    The path of an output is emitted once, when all its slabs are written: `ReadAll` takes it. An output is
+    made once, before its first slab is written. Slabs are whole write units (chunks, or
     shards), so that none is written twice or read, and a retry writes the same again.
 
     Parameters
@@ -55,9 +57,9 @@ class WriteSlabs(Excepting, beam.PTransform):
         anything with ``format``. A function gives the path for each volume, by the ``volume``
         of its slabs' keys.
     like : Volume, optional
-        An expression of the shape, dtype and space that the slabs have. The output is made by the
-        pipeline's first step then, and whatever is wrong with it is said when the transform is made.
-        By default all is taken from the slabs, and nothing is written before all of them have come.
+        An expression of the shape, dtype and space that the slabs have. The output is then made by the
+        pipeline's first step, and its options are checked when the transform is made. By default the
+        first slab of a volume determines them, and its worker makes the output.
     overwrite : bool, default: False
         Whether to replace an output that exists; otherwise it is an error.
     partial : bool, default: False
@@ -109,68 +111,88 @@ class WriteSlabs(Excepting, beam.PTransform):
         super().__init__()
         self.outputs = Outputs(path, overwrite, partial, uuid.uuid4().hex, options)
         self.partial = partial
+        #: The output, if it is known now.
         self.sink: Sink | None = None
+        #: The one output, of which perhaps only the place is known.
+        self.place: Sink | None = None
         if like is not None and not callable(path):
             target = self.outputs.target(like)
-            self.sink = target.sink
+            self.sink = self.place = target.sink
             check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
-            self.replaces = self.sink.begun_run()
         elif like is not None:
             raise ValueError(
                 "WriteSlabs: path is a function, which gives each volume an output of its own, and "
                 "like= is one volume; leave it out"
             )
+        elif not callable(path):
+            self.place = self.outputs.place()
+        if self.place is not None:
+            self.outputs = replace(self.outputs, replaces=self.place.begun_run())
 
-    def expand(self, slabs: beam.PCollection) -> Any:
-        if self.sink is None:
-            return self._one_for_each(slabs)
+    def expand(self, slabs: beam.PCollection[Any]) -> Any:
         steps = list(_steps_before(slabs))
-        check_in_place(_read_by(steps), [self.sink])
-        sink, run_id = self.sink, self.outputs.run_id
-        unfinished = self.outputs.unfinished(sink)
-        make = _Make(sink, run_id, self.outputs.overwrite, self.replaces, unfinished)
+        inputs = _read_by(steps)
+        if self.place is not None:
+            check_in_place(inputs, [self.place])
+        if self.sink is None:
+            return self._by_kind(slabs, inputs)
+        sink, outputs = self.sink, self.outputs
+        make = _Make(sink, outputs)
         # It is there also where no slab ever comes. Whoever writes one sees to it too, instead of waiting for
         # this step by a side input: Flink cannot keep those in the checkpoints of a streaming job.
         _ = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> beam.Map(make)
-        out = self.tried(slabs, "Write", _write_made, _Written, _where, make=make)
-        written, told = out if isinstance(out, tuple) else (out, None)
-        if not self.partial:
-            boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
-            if told is not None:
-                bad = told | "Told" >> beam.Map(_box_of).with_output_types(Box)
-                boxes = (boxes, bad) | "All" >> beam.Flatten()
-            grid = next(_grids_of(steps, self.sink.shape), None)
-            whole = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
-            _ = whole | "Finish" >> beam.Map(lambda _: _finish(sink, run_id))
-        keys = written | "Keys" >> beam.Keys().with_output_types(SlabKey)
-        return keys if told is None else (keys, told)
+        out = self.tried(slabs, "Write", _write_made, Box, _where, make=make)
+        boxes, told = out if isinstance(out, tuple) else (out, None)
+        if told is not None:
+            bad = told | "Told" >> beam.Map(_box_of).with_output_types(Box)
+            boxes = (boxes, bad) | "All" >> beam.Flatten()
+        if self.partial:
+            count = beam.combiners.Count.Globally()
+            whole = (
+                boxes
+                | "In no window" >> in_global_window()
+                | "Are there" >> (count if slabs.is_bounded else count.without_defaults())
+            )
+        else:
+            grid = next(_grids_of(steps, sink.shape), None)
+            whole = boxes | "Complete" >> CheckComplete(sink.name, sink.grid, grid)
+        finish = beam.Map(lambda _: _finish(sink, outputs.run_id)).with_output_types(str)
+        paths = whole | "Finish" >> finish
+        return paths if told is None else (paths, told)
 
-    def _one_for_each(self, slabs: beam.PCollection) -> Any:
-        sinks = (
-            slabs
-            | "In no window" >> in_global_window()
-            | "Volumes" >> beam.Map(_kind).with_output_types(Kinds)
-            | "One of each" >> beam.CombinePerKey(one_kind)
-            | "Make" >> beam.MapTuple(self.outputs.made)
-        )
-        how = {"sinks": AsDict(sinks), "made": self.outputs.run_id}
+    def _by_kind(self, slabs: beam.PCollection[Any], inputs: list[Named]) -> Any:
+        """Write to outputs of which the slabs know the shape and dtype.
+
+        No step waits for the outputs: a runner would store all slabs meanwhile.
+        """
+        outputs = self.outputs
+        how = {"outputs": outputs, "inputs": inputs}
         out = self.tried(slabs, "Write", _write_one, _Written, _where, **how)
         written, told = out if isinstance(out, tuple) else (out, None)
-        if not self.partial:
-            boxes = written | "Boxes" >> beam.MapTuple(_of_volume).with_output_types(Boxes)
+        sinks = (
+            written
+            | "Kinds" >> beam.Map(_kind).with_output_types(Kinds)
+            | "In no window" >> in_global_window()
+            | "One of each" >> beam.CombinePerKey(one_kind)
+            | "Outputs" >> beam.Map(_sink_of, outputs).with_output_types(Tuple[str, Sink])
+        )
+        finish = functools.partial(_finish, run_id=outputs.run_id)
+        if self.partial:
+            done = beam.Map(lambda output: finish(output[1])).with_output_types(str)
+            paths = sinks | "Finish" >> done
+        else:
+            boxes = written | "Boxes" >> beam.Map(_corners).with_output_types(Boxes)
             if told is not None:
-                bad = told | "Told" >> beam.Map(_told_of).with_output_types(Boxes)
+                bad = told | "Told" >> beam.Map(_told_of, outputs).with_output_types(Boxes)
                 boxes = (boxes, bad) | "All" >> beam.Flatten()
-            finish = functools.partial(_finish, run_id=self.outputs.run_id)
-            _ = (boxes, sinks) | "Complete" >> CheckEach(finish)
-        keys = written | "Keys" >> beam.Keys().with_output_types(SlabKey)
-        return keys if told is None else (keys, told)
+            paths = (boxes, sinks) | "Complete" >> CheckEach(finish)
+        return paths if told is None else (paths, told)
 
     def display_data(self) -> dict[str, Any]:
-        path = self.outputs.path
-        name = self.sink.name if self.sink is not None else function_name(path)
+        place = self.place
+        name = function_name(self.outputs.path) if place is None else place.name
         return {
-            "output": DisplayDataItem(name if self.sink or callable(path) else str(path)),
+            "output": DisplayDataItem(name),
             "overwrite": DisplayDataItem(self.outputs.overwrite),
             "partial": DisplayDataItem(self.partial),
         }
@@ -214,61 +236,70 @@ class _Make:
     """Makes an output ready, in each process once: whoever comes after the first finds it made."""
 
     sink: Sink
-    run_id: str
-    overwrite: bool
-    replaces: str | None
-    unfinished: Mapping[str, Any] | None
+    outputs: Outputs
 
     def __call__(self, _: Any = None) -> None:
-        opened(f"made {self.sink.name} {self.run_id}", self._made)
+        opened(f"made {self.sink.name} {self.outputs.run_id}", self._made)
 
     def _made(self) -> bool:
-        self.sink.create(self.run_id, self.overwrite, self.replaces, self.unfinished)
+        o, sink = self.outputs, self.sink
+        sink.create(o.run_id, o.overwrite, o.replaces, o.unfinished(sink))
         return True
 
 
-def _write_made(pair: Any, make: _Make) -> tuple[SlabKey, Box]:
+def _write_made(pair: tuple[SlabKey, Slab], make: _Make) -> Box:
     make()
-    return _write(pair, make.sink, make.run_id)
+    return _write(pair, make.sink, make.outputs.run_id)
 
 
-def _finish(sink: Sink, run_id: str) -> None:
+def _finish(sink: Sink, run_id: str) -> str:
     sink.finish(run_id)
     sink.note_ended(run_id)
+    return sink.name
 
 
-#: The key of a slab, and its core.
-_Written: Any = Tuple[SlabKey, Box]
+#: Of a slab that is written: the name of its output, its core, and what all slabs of the output share.
+_Written: Any = Tuple[str, Box, Tuple[Any, ...]]
 
 
-def _write(pair: Any, sink: Sink, made: str) -> tuple[SlabKey, Box]:
+def _write(pair: Any, sink: Sink, made: str) -> Box:
     slab = slab_of(pair, "WriteSlabs")
     with pipeline_metrics.timed(slab.core.size):
         write_slab(slab, sink, made)
     pipeline_metrics.wrote(slab.voxels.nbytes)
     pipeline_metrics.writes([sink.name])
-    return slab.key, slab.core
+    return slab.core
 
 
-def _write_one(pair: Any, sinks: Mapping[str, Sink], made: str) -> tuple[SlabKey, Box]:
-    return _write(pair, sinks[slab_of(pair, "WriteSlabs").volume], made)
+def _write_one(
+    pair: tuple[SlabKey, Slab], outputs: Outputs, inputs: list[Named]
+) -> tuple[str, Box, Kind]:
+    kind = kind_of(slab_of(pair, "WriteSlabs"))
+    sink = outputs.made(kind, inputs)
+    return outputs.name_of(kind[-1]), _write(pair, sink, outputs.run_id), kind
+
+
+def _sink_of(output: tuple[str, Kind], outputs: Outputs) -> tuple[str, Sink]:
+    name, kind = output
+    return name, outputs.sink_of(kind)
 
 
 def _where(pair: Any) -> tuple[str, str, str]:
     return (*place_of(pair), "write")
 
 
-def _kind(pair: Any) -> tuple[str, Kind]:
-    return kind_of(slab_of(pair, "WriteSlabs"))
+def _kind(written: tuple[str, Box, Kind]) -> tuple[str, Kind]:
+    return written[0], written[2]
 
 
-def _of_volume(key: SlabKey, core: Box) -> tuple[str, Triple, Triple]:
-    return key.volume, core.start, core.stop
+def _corners(written: tuple[str, Box, Kind]) -> tuple[str, Triple, Triple]:
+    name, core, _ = written
+    return name, core.start, core.stop
 
 
-def _told_of(bad: Failed) -> tuple[str, Triple, Triple]:
+def _told_of(bad: Failed, outputs: Outputs) -> tuple[str, Triple, Triple]:
     box = _box_of(bad)
-    return bad.volume, box.start, box.stop
+    return outputs.name_of(bad.volume), box.start, box.stop
 
 
 def _box_of(bad: Failed) -> Box:
@@ -277,7 +308,7 @@ def _box_of(bad: Failed) -> Box:
     return Box((int(a), int(b), int(c)), (int(d), int(e), int(f)))
 
 
-def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
+def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> None:
     """Write a slab's core into an output that is made, by the run ``made`` if that is given."""
     key = slab.key
     voxels = slab.voxels
@@ -307,4 +338,3 @@ def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
             f"slab {key}: {sink.name} is gone, or another run's by now: nothing more is written to it"
         )
     write_units(sink.open(), slab.core, voxels).result()
-    return slab.key
