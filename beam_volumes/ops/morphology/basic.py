@@ -73,9 +73,11 @@ def binary_erosion(
     >>> np.asarray(bv.binary_erosion(bv.open(np.ones((1, 5), bool)), np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
-    return _binary(
-        volume, "binary_erosion", False, structure, iterations, mask, border_value, origin, axes
+    border = _border(border_value, "binary_erosion", 1)
+    around = Footprint.of_structure(
+        as_volume(volume), "binary_erosion", structure, origin, axes, border
     )
+    return _binary(volume, around, False, iterations, mask)
 
 
 @documented_like(binary_erosion)
@@ -113,9 +115,11 @@ def binary_dilation(
     >>> np.asarray(bv.binary_dilation(seed, np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
-    return _binary(
-        volume, "binary_dilation", True, structure, iterations, mask, border_value, origin, axes
+    border = _border(border_value, "binary_dilation", 0)
+    around = Footprint.of_structure(
+        as_volume(volume), "binary_dilation", structure, origin, axes, border
     )
+    return _binary(volume, around, True, iterations, mask)
 
 
 @parameters_of(binary_erosion)
@@ -180,18 +184,18 @@ def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     return binary_erosion(binary_dilation(volume, *element, **options), *element, **options)
 
 
+def _border(value: int | str, name: str, ignored: int) -> float:
+    """Return the value beyond the edges; ``ignored`` changes no voxel inside."""
+    found = ignored if value == "ignore" else value
+    if found not in (0, 1):
+        raise ValueError(f'{name}: border_value={value!r}; use 0, 1 or "ignore"')
+    return float(found)
+
+
 def _binary(
-    volume: Volume,
-    name: str,
-    dilation: bool,
-    structure: Any,
-    iterations: int,
-    mask: Volume | None,
-    border_value: int | str,
-    origin: Any,
-    axes: Any,
+    volume: Volume, around: Footprint, dilation: bool, iterations: int, mask: Volume | None
 ) -> Volume:
-    volume = as_volume(volume)
+    volume, name = as_volume(volume), around.name
     if par.is_whole(iterations) and iterations < 1:
         instead = (
             "bv.binary_propagation(volume, mask=...) dilates until nothing changes"
@@ -206,12 +210,7 @@ def _binary(
         raise ValueError(
             f"{name}: iterations={iterations} exceeds {MAX_ITERATIONS}; use a larger structure"
         )
-    if border_value == "ignore":
-        border_value = 0 if dilation else 1
-    if border_value not in (0, 1):
-        raise ValueError(f'{name}: border_value={border_value!r}; use 0, 1 or "ignore"')
-    element = Footprint.of_structure(volume, name, structure, origin, axes, float(border_value))
-    stage = kernel_choice.binary(element.mirrored() if dilation else element, dilation)
+    stage = kernel_choice.binary(around.mirrored() if dilation else around, dilation)
     result = volume if volume.dtype == bool else volume != 0
     for _ in range(times):
         changed = stage_of(result, stage)
@@ -277,9 +276,10 @@ def grey_erosion(
     >>> np.asarray(bv.grey_erosion(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """
-    return _grey(
-        volume, "grey_erosion", False, size, footprint, structure, mode, cval, origin, axes
+    around = Footprint.of(
+        as_volume(volume), "grey_erosion", size, footprint, origin, axes, mode, cval, structure
     )
+    return _grey(volume, around, False)
 
 
 @documented_like(grey_erosion)
@@ -316,9 +316,10 @@ def grey_dilation(
     >>> np.asarray(bv.grey_dilation(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 5, 9, 9, 9]])
     """
-    return _grey(
-        volume, "grey_dilation", True, size, footprint, structure, mode, cval, origin, axes
+    around = Footprint.of(
+        as_volume(volume), "grey_dilation", size, footprint, origin, axes, mode, cval, structure
     )
+    return _grey(volume, around, True)
 
 
 @parameters_of(grey_erosion)
@@ -375,19 +376,7 @@ def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     return grey_erosion(grey_dilation(volume, *element, **options), *element, **options)
 
 
-def _grey(
-    volume: Volume,
-    name: str,
-    dilation: bool,
-    size: Any,
-    footprint: Any,
-    structure: Any,
-    mode: Any,
-    cval: float,
-    origin: Any,
-    axes: Any,
-) -> Volume:
+def _grey(volume: Volume, around: Footprint, dilation: bool) -> Volume:
     volume = as_volume(volume)
-    element = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval, structure)
-    element = element.mirrored() if dilation else element
-    return stage_in(volume.dtype, volume, kernel_choice.grey(element, volume.dtype, dilation))
+    around = around.mirrored() if dilation else around
+    return stage_in(volume.dtype, volume, kernel_choice.grey(around, volume.dtype, dilation))
