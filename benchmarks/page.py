@@ -66,10 +66,11 @@ def measured(op: str, quick: bool) -> dict[str, Any]:
             rows = json.loads((place / "chains").read_text())
             found["chains"] = {row.pop("chain"): row for row in rows if row["chain"] in CHAINS}
         if names := list(dict.fromkeys(name for name, _ in ACROSS if op in name)):
+            once = ["--runs", "1"] if quick else []
             for k, name in enumerate(names):
                 sizes = ["256"] if quick else [str(side) for row, side in ACROSS if row == name]
                 found_at = str(place / f"across{k}")
-                script("across.py", "--op", name, "--json", found_at, "--sizes", *sizes)
+                script("across.py", "--op", name, "--json", found_at, *once, "--sizes", *sizes)
                 for row in json.loads((place / f"across{k}").read_text()):
                     if row["operation"] == name:
                         found["across"][f"{row.pop('operation')}, {row.pop('side')}"] = row
