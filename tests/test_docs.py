@@ -6,10 +6,12 @@ import functools
 import graphlib
 import importlib
 import inspect
+import io
 import re
 import runpy
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import apache_beam
@@ -113,6 +115,29 @@ def test_phrases_to_avoid_in_public_docstrings():
             )
             found += [f"{name}: {phrase}" for phrase in phrases(text)]
     assert len(found) <= LEFT["public docstrings"], found
+
+
+def prose(file):
+    """The docstrings, messages and comments of a module."""
+    text = file.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+@pytest.mark.parametrize("folder", ["beam_volumes", "benchmarks", "docs", "examples", "templates"])
+def test_phrases_to_avoid_in_sources(folder):
+    """Docstrings, comments and messages, of private functions, too."""
+    found = [
+        f"{file.relative_to(ROOT)}: {phrase}"
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for text in prose(file)
+        for phrase in phrases(text)
+    ]
+    assert len(found) <= LEFT.get(folder, 0), found
 
 
 def test_phrases_to_avoid_are_found():

@@ -34,6 +34,20 @@ def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
     assert known["rows"].num_rows == known["count"] == len(np.unique(bv.open("cells.ome.zarr"))) - 1
 
 
+def test_pages_show_voxels_of_stored_volumes(site, tmp_path):
+    (tmp_path / "page.py").write_text(
+        '"""A volume\n\nIt is stored."""\n\nimport numpy as np\n\nimport beam_volumes as bv\n\n'
+        "stored = bv.open(np.arange(480, dtype='u1').reshape(6, 8, 10)).to('v.zarr')\n"
+        "bv.compute(stored)\n# %%\nbv.open('v.zarr')\n"
+    )
+    site("run_pages")["_write"](tmp_path / "page.py", tmp_path, ".")
+    volume = bv.compute(
+        bv.open(np.arange(480, dtype="u1").reshape(6, 8, 10)).to(tmp_path / "v.zarr")
+    )
+    (picture,) = re.findall(r"base64,([^\"']+)", volume._repr_html_())
+    assert picture in (tmp_path / "page.md").read_text()
+
+
 def test_pictures_are_of_functions_that_are_there(site):
     assert site("function_pictures")["PICTURES"].keys() <= EXPORTS.keys()
 

@@ -145,8 +145,11 @@ def _write(path: Path, pages: Path, root: str) -> Page:
 
     The page ends with links to the functions that it calls. They lie in the folder `root` of the site.
     """
-    cells = list(run(path))
-    text = "\n\n".join(map(_markdown, cells))
+    cells, texts = [], []
+    for cell in run(path):  # a stored volume is read for its picture, while its folder is there
+        cells.append(cell)
+        texts.append(_markdown(cell))
+    text = "\n\n".join(texts)
     names = sorted({*re.findall(r"\bbv\.(\w+)\(", text)} & EXPORTS.keys())
     links = (f"[`{n}`]({root}/functions/{n}.md)" for n in names if EXPORTS[n].startswith(".ops."))
     (pages / f"{path.stem}.md").write_text(f"{text}\n\n**Functions**: {', '.join(links)}.\n")
