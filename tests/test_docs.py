@@ -77,9 +77,10 @@ PHRASES = {
     r"nobody|whoever|whatever": "name the actor",
     r"but for": "use 'except'",
 }
-#: How many of them are left in pages and docstrings that are still to be rewritten: lower these numbers only.
+#: How many of them are left in docstrings, comments and messages that are still to be rewritten: lower these numbers only.
 LEFT = {
-    "public docstrings": 334,
+    "public docstrings": 69,
+    "beam_volumes": 1383,
 }
 
 
