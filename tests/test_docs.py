@@ -77,7 +77,7 @@ PHRASES = {
     r"nobody|whoever|whatever": "name the actor",
     r"but for": "use 'except'",
 }
-#: How many of them are left in docstrings, comments and messages that are still to be rewritten: lower these numbers only.
+#: How many are left in docstrings, comments and messages: lower these numbers only.
 LEFT = {
     "public docstrings": 69,
     "beam_volumes": 1383,
