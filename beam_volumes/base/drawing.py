@@ -34,7 +34,6 @@ class Drawing:
     def box(
         self, x: float, y: float, w: float, h: float, fill: str, line: str = LINE, tooltip: str = ""
     ) -> None:
-        """Add a box, with an optional tooltip."""
         inside = f"<title>{escape(tooltip)}</title>" if tooltip else ""
         self.parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="3" fill="{fill}" '
@@ -58,7 +57,6 @@ class Drawing:
         )
 
     def curve(self, x0: float, y0: float, x1: float, y1: float, line: str = SOFT) -> None:
-        """Add a curve from left to right."""
         m = (x0 + x1) / 2
         self.parts.append(
             f'<path d="M{x0:g},{y0:g} C{m:g},{y0:g} {m:g},{y1:g} {x1:g},{y1:g}" fill="none" '
@@ -68,7 +66,6 @@ class Drawing:
     def line(
         self, points: Iterable[tuple[float, float]], line: str = INK, dashed: bool = False
     ) -> None:
-        """Add a line through points."""
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         at = " ".join(f"{x:.5g},{y:.5g}" for x, y in points)
         self.parts.append(
@@ -76,7 +73,6 @@ class Drawing:
         )
 
     def svg(self) -> str:
-        """Return the image as SVG."""
         body = "\n".join(self.parts)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" '

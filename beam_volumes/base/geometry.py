@@ -112,7 +112,6 @@ class Grid:
         return Box(start, stop)  # type: ignore[arg-type]
 
     def ranges(self, axis: int) -> list[Range]:
-        """The ranges of all cells along an axis."""
         n, step = self.shape[axis], self.step[axis]
         return [(a, min(n, a + step)) for a in range(0, n, step)]
 
@@ -213,7 +212,6 @@ def source_range(
 def source_ranges(
     spans: Sequence[Range], halo: tuple[int, int], size: int, mode: str
 ) -> list[Range]:
-    """`source_range` for several spans."""
     found = []
     for start, stop in spans:
         first, last = start - halo[0], stop + halo[1]

@@ -71,7 +71,6 @@ class Space:
 
     @property
     def has_channels(self) -> bool:
-        """Whether there is an axis of channels."""
         return "c" in self.leading
 
     @property

@@ -74,7 +74,6 @@ def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _widest_space(operands: Sequence[Any]) -> Space | None:
-    """The space of the volume with most axes."""
     spaces = [o.space for o in operands if isinstance(o, Volume)]
     return max(spaces, key=lambda s: len(s.all_axes), default=None)
 

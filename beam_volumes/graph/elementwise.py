@@ -45,7 +45,6 @@ _BLOCK = 1 << 16
 
 
 def block_rows(rows: int, cols: int) -> int:
-    """The number of rows of a block."""
     return min(rows, max(1, _BLOCK // max(1, cols)))
 
 

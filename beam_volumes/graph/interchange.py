@@ -38,7 +38,6 @@ class Blocks:
 
 
 def to_dask(volume: VolumeCore, chunks: Any = "auto") -> Any:
-    """See `Volume.to_dask`."""
     try:
         import dask.array as da
     except ImportError:
@@ -78,7 +77,6 @@ def _is_local(item: Any) -> bool:
 
 
 def to_xarray(volume: VolumeCore, chunks: Any = "auto") -> Any:
-    """See `Volume.to_xarray`."""
     try:
         import xarray
     except ImportError:

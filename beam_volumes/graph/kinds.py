@@ -202,7 +202,6 @@ def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
 
 
 def kinds_of(function: FunctionType) -> dict[str, Kind]:
-    """The kinds of a function's parameters."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: kind_of(str(p.annotation), function.__globals__) for p in parameters}
 

@@ -321,7 +321,6 @@ class BarrierValue(Value):
 
 
 def number_token(barrier: str, number: str) -> str:
-    """The token of a number of a barrier."""
     return f"{barrier}.{number}"
 
 

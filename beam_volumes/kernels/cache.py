@@ -305,7 +305,6 @@ class KernelCache(_Cache):
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the payload of a file; None if the file is missing or damaged."""
     try:
         data = path.read_bytes()
         if time.time() - path.stat().st_mtime > _MARK_AFTER:

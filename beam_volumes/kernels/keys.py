@@ -29,7 +29,6 @@ def to_keys(row, keys):
 
 
 def from_keys(keys, row):
-    """The inverse of `to_keys`."""
     raise NotImplementedError("only inside compiled code")
 
 

@@ -119,7 +119,6 @@ def _reduced_large(x):
 
 @kernel
 def _wide(a, b):
-    """The upper and lower halves of the product of two uint64."""
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half

@@ -168,7 +168,6 @@ def _largest_of_three(tables, a, b, c, to, size):
 
 @row_kernel
 def _find(tables, bases, parts, starts, results, at, like, is_max):
-    """Compute the rows of a result."""
     first, left, rows, cols, pitch = at
     for y in range(rows):
         for i in range(MAX_PARTS):

@@ -16,7 +16,6 @@ from beam_volumes.kernels.rows import (
 
 @row_kernel
 def _sort_three(a, b, c, low, middle, high):
-    """Sort three rows voxel by voxel."""
     for x in range(low.size):
         p, q, r = a[x], b[x], c[x]
         l, h = p if p < q else q, q if p < q else p

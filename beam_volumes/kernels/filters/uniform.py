@@ -38,7 +38,6 @@ def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
 
 @row_kernel
 def _tile(src, out, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
-    """The first rows of all slices."""
     lines, firsts, left = src
     width = over_zy.size
     for k in range(out.firsts.size):

@@ -116,7 +116,6 @@ def _discover(labels, shape, below, under, core):
 
 @row_kernel
 def _add_row(row, other, p, q, axis, into):
-    """Add the faces between two neighbouring rows of labels with values ``p`` and ``q``."""
     keys, place, valued, rule, only_extremes, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)

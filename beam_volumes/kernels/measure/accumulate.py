@@ -31,12 +31,10 @@ class KeyBits(NamedTuple):
 
 
 def unsigned(dtype: np.dtype) -> np.dtype:
-    """The unsigned integer dtype of the same size."""
     return np.dtype(f"u{np.dtype(dtype).itemsize}")
 
 
 def key_bits(dtype: np.dtype) -> KeyBits:
-    """The `KeyBits` of bool, an integer or a float dtype."""
     dtype = np.dtype(dtype)
     u = unsigned(dtype).type
     bits = 8 * dtype.itemsize
@@ -174,7 +172,6 @@ def _count(bits, pitch, rows, cols, mask, mask_pitch, key_of):
 
 
 def count(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[int, int]:
-    """Numbers of finite and of non-finite voxels."""
     bits, pitch = flat_bits(src)
     flat, mask_pitch = flat_mask(mask, src.shape)
     return _count(bits, pitch, *src.shape, flat, mask_pitch, key_bits(src.dtype))

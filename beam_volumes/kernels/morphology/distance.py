@@ -253,7 +253,6 @@ def copy(src, out):
 
 @kernel
 def _lower(row, other, step):
-    """Lower ``row`` to ``other + step``."""
     for x in range(row.size):
         v = row.dtype.type(other[x] + step)
         r = row[x]
@@ -262,7 +261,6 @@ def _lower(row, other, step):
 
 @kernel
 def lower_by_four(row, a, b, near, c, d, next):
-    """Lower ``row`` to ``a + near``, ``b + near``, ``c + next`` and ``d + next``."""
     for x in range(row.size):
         u = a[x] if a[x] < b[x] else b[x]
         v = c[x] if c[x] < d[x] else d[x]

@@ -60,7 +60,6 @@ def reduced(
 
 
 def _numbered(item: Volume, name: str, axis: Any) -> Any:
-    """Convert names of axes to numbers."""
     if axis is None or isinstance(axis, int):
         return axis
     several = [axis] if isinstance(axis, str) else list(axis)

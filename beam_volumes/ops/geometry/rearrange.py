@@ -288,7 +288,6 @@ def countable(grid: Sequence[int], what: str) -> None:
 
 
 def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
-    """Parse voxels before and after along z, y, x."""
     given = np.asarray(pad_width)
     try:
         pairs = np.broadcast_to(given, (len(volume.space.axes), 2))

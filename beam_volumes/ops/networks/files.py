@@ -76,7 +76,6 @@ def check_one_input(function: str, path: str, names: list[str]) -> None:
 
 
 def read_file(place: str) -> bytes:
-    """The bytes of a file at a path or URL."""
     spec = kvstore_spec(place)
     folder, _, file = str(spec["path"]).rpartition("/")
     data = Place.of({**spec, "path": f"{folder}/"}).read(file)

@@ -68,7 +68,6 @@ _DTYPES = {
 
 
 def onnx_file(path: str, function: str, device: str) -> OnnxFile:
-    """Open and check a file."""
     place = absolute(path)
     data = read_file(place)
     weights = weights_of(data, place)
@@ -94,7 +93,6 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
 
 
 def _digest_of(data: bytes, weights: tuple[str, ...]) -> str:
-    """The digest of a model and of all its files of weights."""
     own = sha256(data)
     return sha256(" ".join([own, *map(file_sha256, weights)]).encode()) if weights else own
 
@@ -201,7 +199,6 @@ def _dtype_of(given: Any) -> np.dtype:
 
 
 def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
-    """A session of ONNX Runtime with a number of threads."""
     try:
         import onnxruntime
     except ImportError:

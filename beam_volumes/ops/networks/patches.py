@@ -46,7 +46,6 @@ class Patches:
 
     @cached_property
     def counts(self) -> Triple:
-        """Number of patches along each axis."""
         z, y, x = (
             max(1, -(-(n - made) // step) + 1)
             for n, made, step in zip(self.grid, self.made, self.step, strict=True)

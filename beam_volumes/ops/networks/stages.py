@@ -122,7 +122,6 @@ class Predict(Regrid):
 
     @property
     def made(self) -> int:
-        """Number of channels of the result."""
         return len(self.dtype.names or "1")
 
     def begin(self, box: Box) -> Work:
@@ -215,7 +214,6 @@ class _Runs:
 
 
 def is_finite(voxels: np.ndarray) -> bool:
-    """Whether all voxels are finite."""
     return bool(np.isfinite(voxels.min()) and np.isfinite(voxels.max()))
 
 
@@ -317,6 +315,5 @@ class _Blended(_Runs):
 
 
 def fields(voxels: np.ndarray) -> list[np.ndarray]:
-    """The channels of an array."""
     names = voxels.dtype.names
     return [voxels] if names is None else [voxels[name] for name in names]

@@ -51,7 +51,6 @@ class TorchFile(FileModel):
 
 
 def torch_file(path: str, function: str, device: str) -> TorchFile:
-    """Open and check a file."""
     place = absolute(path)
     data = read_file(place)
     torch = _torch(place)

@@ -20,11 +20,9 @@ class Turn:
     back: tuple[bool, ...] = (False, False, False)  #: The reversed axes of the turned one.
 
     def turned(self, batch: np.ndarray) -> np.ndarray:
-        """Turn patches with the axes batch, c, z, y, x."""
         return np.flip(batch.transpose(0, 1, *(a + 2 for a in self.axes)), self._backwards)
 
     def undone(self, batch: np.ndarray) -> np.ndarray:
-        """Turn patches back."""
         return np.flip(batch, self._backwards).transpose(
             0, 1, *(self.axes.index(a) + 2 for a in range(3))
         )
@@ -129,7 +127,6 @@ class Turns:
         return call
 
     def _add(self, total: np.ndarray, made: np.ndarray, turn: Turn) -> None:
-        """Add the results of a turn, each to its channel."""
         if not self.offsets:
             total += made
             return

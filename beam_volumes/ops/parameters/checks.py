@@ -254,7 +254,6 @@ def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndar
 
 
 def whole_number(value: Any, what: str, name: str, minimum: int = 1) -> int:
-    """An integer that is at least ``minimum``."""
     if not is_whole(value) or value < minimum:
         raise ValueError(f"{name}: {what}={value!r} is not a whole number from {minimum} on")
     return int(value)
@@ -269,7 +268,6 @@ def positive(value: float, what: str, name: str) -> float:
 
 
 def bins_of(value: Any, what: str, name: str) -> int:
-    """A number of bins."""
     number = whole_number(value, what, name)
     if number > MAX_BINS:
         raise ValueError(f"{name}: {what}={value}: there may be {MAX_BINS} bins at most")
@@ -279,7 +277,6 @@ def bins_of(value: Any, what: str, name: str) -> int:
 def whole_numbers(
     value: Any, chosen: Sequence[int], default: int, name: str, minimum: int, function: str = ""
 ) -> list[int]:
-    """Whole numbers along z, y, x."""
     if getattr(value, "ndim", 0) > 1:
         raise ValueError(
             f"{_of(function)}{name} is an array of shape {value.shape}; {name}= is a number, or one for each "

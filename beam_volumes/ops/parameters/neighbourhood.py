@@ -131,7 +131,6 @@ class Footprint:
 
     @property
     def count(self) -> int:
-        """The number of voxels."""
         return int(np.count_nonzero(self.inside))
 
     @property
