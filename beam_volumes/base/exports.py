@@ -46,7 +46,7 @@ def above(what: str) -> Any:
     return import_module(_ABOVE[what], _PACKAGE)
 
 
-def pictured(item: Any) -> str | None:
+def html_of(item: Any) -> str | None:
     """Return the HTML of a volume, plan or table for notebooks; None if it cannot be drawn."""
     try:
         html: str = above("notebook").html(item)

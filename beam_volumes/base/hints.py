@@ -183,7 +183,7 @@ INSTEAD = {
             *("acos", "asin", "atan", "atan2", "pow"),
         )
     },
-    # what reaches no further than a known number of voxels
+    # neighbourhoods of a known size
     "scharr": _BLOCK.format("skimage.filters.scharr", 1),
     "farid": _BLOCK.format("skimage.filters.farid", 2),
     **dict.fromkeys(
@@ -191,7 +191,7 @@ INSTEAD = {
         "bv.convolve(v, weights, mode='constant') is that, with mode='same'",
     ),
     "correlate2d": "bv.correlate(v, weights, mode='constant') is that, with mode='same'",
-    # what needs more than a neighbourhood, or is not there
+    # beyond neighbourhoods, or not offered
     "canny": _PARTS.format("bv.gaussian_gradient_magnitude and bv.apply_hysteresis_threshold"),
     **dict.fromkeys(
         ("blob_log", "blob_dog", "blob_doh"),

@@ -194,7 +194,7 @@ class Space:
         if size is not None:
             first = first.resized(size, counted=not self.knows_size)
             second = second.resized(size, counted=not other.knows_size)
-        if self.knows_origin and other.knows_origin and not _meet(first, second):
+        if self.knows_origin and other.knows_origin and not _on_one_grid(first, second):
             raise DifferentSpaces(
                 "origin", _sizes(self, self.origin, ", "), _sizes(other, other.origin, ", ")
             )
@@ -254,7 +254,7 @@ def _same(a: float, b: float, scale: float = 0.0) -> bool:
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b), scale)
 
 
-def _meet(first: Space, second: Space) -> bool:
+def _on_one_grid(first: Space, second: Space) -> bool:
     """Whether two volumes of equal voxel size have the same origin or are slices of one grid."""
     size = first.voxel_size or (1.0, 1.0, 1.0)
 

@@ -99,7 +99,7 @@ def elementwise_volume(
         _last_axes_volume(o, widest) if isinstance(o, Scalar) and o.shape else o for o in operands
     ]
     given = [o for o in operands if isinstance(o, Volume)]
-    volumes = together(given) or given
+    volumes = broadcast(given) or given
     like = next((v for v in volumes if v.space.has_channels), volumes[0])
     for v in volumes:
         check_alike(name, like, v)
@@ -161,7 +161,7 @@ def aligned_volume(array: Any, like: Space | None) -> Volume:
     )
 
 
-def together(volumes: Sequence[Volume]) -> list[Volume] | None:
+def broadcast(volumes: Sequence[Volume]) -> list[Volume] | None:
     """Broadcast volumes to one grid; None if their shapes do not match.
 
     Channels and points in time are not repeated.

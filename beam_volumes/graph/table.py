@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above, pictured
+from beam_volumes.base.exports import above, html_of
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.protocols import computed
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -273,7 +273,7 @@ class Table(dict[str, np.ndarray]):
         return f"<lazy table {self.barrier.name}: {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str | None:
-        return pictured(self)
+        return html_of(self)
 
     def to(self, path: Any, *, format: str | None = None) -> TableTarget:
         """Set the path to write the table to; `compute` writes it.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.exports import above, pictured
+from beam_volumes.base.exports import above, html_of
 from beam_volumes.base.text import filled, format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
 from beam_volumes.graph.core import cast, rounded
@@ -99,7 +99,7 @@ class Volume(ArrayMethods, LazyOperators):
         return Scalar(BarrierValue.of(node.barrier, "count", np.dtype(np.int64)))
 
     def _repr_html_(self) -> str | None:
-        return pictured(self)
+        return html_of(self)
 
     def with_space(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.base.exports import pictured
+from beam_volumes.base.exports import html_of
 from beam_volumes.base.geometry import NO_HALO
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import (
@@ -411,7 +411,7 @@ class Plan:
         return svg
 
     def _repr_html_(self) -> str | None:
-        return pictured(self)
+        return html_of(self)
 
 
 #: By what the names of channels differ.

@@ -45,7 +45,7 @@ def reason_against(function: Callable[..., Any], extra: tuple[Any, ...]) -> str 
         return _line_of(str(error)) or type(error).__name__
     given = call.nopython_signatures[-1].return_type
     real = isinstance(given, types.Number | types.Boolean) and not isinstance(given, types.Complex)
-    return None if real else f"it gives {given}, not a number"
+    return None if real else f"it returns {given} instead of a number"
 
 
 def _line_of(message: str) -> str:

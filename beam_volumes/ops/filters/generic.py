@@ -13,7 +13,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.filters import generic as kernels
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import accumulator
-from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in
+from beam_volumes.ops.parameters.building import kernel_input, stage_in, with_exact_constant
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import identity
@@ -102,7 +102,7 @@ def generic_filter(
             f"{filter_name}: numba cannot compile the function {called!r}: {reason}; "
             "change it, or use map_overlap, which takes any function of blocks"
         )
-    source = holding(kernel_input(volume), around.padding, np.dtype(np.float64))
+    source = with_exact_constant(kernel_input(volume), around.padding, np.dtype(np.float64))
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     stage = stages.GenericFootprint(
         name or called,

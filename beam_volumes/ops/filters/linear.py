@@ -14,7 +14,13 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.exp_log import gaussian_weights
 from beam_volumes.ops.filters import kernel_choice, stages
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in, stage_of, triple
+from beam_volumes.ops.parameters.building import (
+    kernel_input,
+    stage_in,
+    stage_of,
+    triple,
+    with_exact_constant,
+)
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding
@@ -60,7 +66,7 @@ def separable(
     """
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     padding = Padding(modes, float(cval))
-    source = holding(kernel_input(volume), padding, compute)
+    source = with_exact_constant(kernel_input(volume), padding, compute)
     # One stage for all passes, except with a constant edge: scipy pads the result of each pass.
     constant = any("constant" in m for m in modes) and cval != 0
     groups = [[p] for p in passes] if constant else [list(passes)]
@@ -332,5 +338,5 @@ def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
     assert around.numbers is not None
     weights = _weights_in(compute, around.numbers[around.inside], around.name)
     fields = around.fields(result, around.padding)
-    source = holding(kernel_input(volume), around.padding, compute)
+    source = with_exact_constant(kernel_input(volume), around.padding, compute)
     return stage_in(wanted, source, stages.CorrelateNd(*fields, around.members, weights))

@@ -70,7 +70,7 @@ def pad(
     array([[3, 2, 1, 2, 3],
            [3, 2, 1, 2, 3]], dtype=uint8)
     """
-    v = not_empty(as_volume(volume), "pad")
+    v = refuse_empty(as_volume(volume), "pad")
     before, after = _widths(v, pad_width)
     if mode not in _PADDED:
         why = ""
@@ -274,14 +274,14 @@ def by_axes(
     )
 
 
-def not_empty(volume: Volume, name: str) -> Volume:
+def refuse_empty(volume: Volume, name: str) -> Volume:
     """Return a volume, unless it has no voxels."""
     if not volume.size:
         raise ValueError(f"{name}: the volume of shape {volume.shape} has no voxels")
     return volume
 
 
-def countable(grid: Sequence[int], what: str) -> None:
+def check_indexable(grid: Sequence[int], what: str) -> None:
     """Refuse a result that is too large for indices."""
     if math.prod(grid) >= 2**62:
         raise ValueError(f"{what} makes the volume too large to index its voxels")
@@ -302,5 +302,5 @@ def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
     for axis, (b, a) in zip(volume.space.visible, pairs.tolist(), strict=True):
         before[axis], after[axis] = b, a
     grid = [n + b + a for n, b, a in zip(volume.grid_shape, before, after, strict=True)]
-    countable(grid, f"pad: pad_width={pad_width!r}")
+    check_indexable(grid, f"pad: pad_width={pad_width!r}")
     return before, after

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
+from beam_volumes.ops.geometry.rearrange import by_axes, check_indexable, refuse_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, kernel_input, triple
@@ -70,7 +70,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     >>> np.asarray(small), small.voxel_size, small.origin
     (array([[3, 6]], dtype=uint8), (20.0, 20.0), (5.0, 5.0))
     """
-    v = not_empty(as_volume(volume), "downsample")
+    v = refuse_empty(as_volume(volume), "downsample")
     by = triple(par.whole_numbers(factors, v.space.visible, 1, "factors", 1))
     shape = v.grid_shape
     grid = triple([-(-n // f) for n, f in zip(shape, by, strict=True)])
@@ -178,7 +178,7 @@ def upsample(
     z, y, x = (1 / f for f in by)
     first = ((z - 1) / 2, (y - 1) / 2, (x - 1) / 2)
     grid = [n * f for n, f in zip(shape, by, strict=True)]
-    countable(grid, f"upsample: factors={factors!r}")
+    check_indexable(grid, f"upsample: factors={factors!r}")
     if like is not None:
         edges = as_volume(like).grid_shape
         if any(edge > n for edge, n in zip(edges, grid, strict=True)):
@@ -316,7 +316,7 @@ def zoom(
     grid = [round(n * float(z)) for n, z in zip(shape, by, strict=True)]
     if 0 in grid:
         raise ValueError(f"zoom: zoom={zoom!r} leaves no voxels of the shape {v.shape}")
-    countable(grid, f"zoom: zoom={zoom!r}")
+    check_indexable(grid, f"zoom: zoom={zoom!r}")
     where, outside = _one_mode(mode, "zoom"), constant_in(v.dtype, cval, "cval", "zoom")
     half = 0.5 if grid_mode else 0.0
     scales, along = [], []
@@ -498,7 +498,7 @@ def _affine(
                 f"{name}: output_shape={output_shape!r} has {len(given)} entries for {len(v.space.axes)} axes"
             )
         grid = par.whole_numbers(given, visible, 1, "output_shape", 1)
-        countable(grid, f"{name}: output_shape={output_shape!r}")
+        check_indexable(grid, f"{name}: output_shape={output_shape!r}")
     source = kernel_input(v)
     taps = np.array([1 + order if a in visible else 1 for a in range(3)])
     how = full, add, taps, _one_mode(mode, name), constant_in(v.dtype, cval, "cval", name)
@@ -539,7 +539,7 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 
 def _of_order(volume: Volume, order: int, name: str) -> Volume:
     """Return the volume, if it supports an order of interpolation."""
-    v = not_empty(as_volume(volume), name)
+    v = refuse_empty(as_volume(volume), name)
     if isinstance(order, bool) or order not in (0, 1):
         raise ValueError(
             f"{name}: order={order!r} is not offered: splines of higher orders reach through the whole "

@@ -14,7 +14,7 @@ from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.intensity import noise as kernels
-from beam_volumes.ops.geometry.rearrange import not_empty
+from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.measure.reductions import min as least
 from beam_volumes.ops.parameters import checks as par
@@ -126,7 +126,7 @@ def random_noise(
     array([[0. , 0.5, 0.5, 1. ]])
     """
     name = "random_noise"
-    volume = not_empty(as_volume(volume), name)
+    volume = refuse_empty(as_volume(volume), name)
     given = {
         "mean": mean, "var": var, "local_vars": local_vars, "amount": amount,
         "salt_vs_pepper": salt_vs_pepper, "peak": peak, "low": low, "high": high,

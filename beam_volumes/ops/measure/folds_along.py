@@ -296,7 +296,7 @@ class MomentsAlong(Along):
         states = zip(counts, totals, squares, strict=True)
         if self.dtype.kind != "f":
             for total in (min(totals), max(totals)):
-                self.whole.finish((0, total, 0), ())  # refuses what does not fit
+                self.whole.finish((0, total, 0), ())  # refuses sums that do not fit
             return np.array(totals, self.dtype).reshape(cells.shape)
         above, below = zip(*map(self.whole.ratio, states), strict=True)
         return quotients(above, below, self.dtype, self.whole.root).reshape(cells.shape)

@@ -22,7 +22,7 @@ def kernel_input(volume: Volume) -> Volume:
     return volume.astype(kernel_dtype(volume.dtype))
 
 
-def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
+def with_exact_constant(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
     """The volume, converted to ``dtype`` if its own cannot hold the constant beyond the edges."""
     constant = any("constant" in m for m in padding.modes)
     return volume.astype(dtype) if constant and not holds(volume.dtype, padding.cval) else volume
