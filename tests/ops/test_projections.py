@@ -230,7 +230,7 @@ def test_lines_without_voxels():
     for name in ("min", "max", "mean", "std"):
         assert np.isnan(np.asarray(getattr(bv, name)(bv.open(x), **how))).tolist() == [0, 1, 0]
     assert np.asarray(bv.sum(bv.open(x), **how))[1] == 0
-    with pytest.raises(ValueError, match="min of no voxels in 1 places"):
+    with pytest.raises(ValueError, match="min of no voxels in 1 elements"):
         bv.compute(bv.min(bv.open(x.astype("u1")), **how), runner=None)
     assert np.isnan(np.asarray(bv.std(bv.open(x[:1]), "z", ddof=1))).all()
     empty = bv.open(np.zeros((0, 4, 5), "u2"))
