@@ -1,4 +1,4 @@
-"""Adding levels to a volume that is stored in one size: a run like others, and a change of the metadata."""
+"""Add levels to a volume that is stored in one size: a run, and a change of the metadata."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ from beam_volumes.storage.sources.pyramid import METHODS
 
 @dataclass(frozen=True)
 class Adding:
-    """What is particular to a run that adds levels; the run is noted with it."""
+    """The volume of a run that adds levels; stored as the run's note."""
 
     added: Added
 
     @property
     def names(self) -> list[str]:
-        """Names of the results."""
         return [""] * len(self.added.sinks)
 
     def done(self) -> None:
-        """List the levels in the volume's metadata, once all of them are there."""
+        """List the levels in the volume's metadata, when all of them exist."""
         self.added.register()
 
     @property
     def targets(self) -> list[Target]:
-        """The targets of the run."""
         made = [of_source(self.added.source)]
         how = METHODS[self.added.pyramid.method]
         for factors in self.added.pyramid.factors:
@@ -47,12 +45,12 @@ class Adding:
 
     @property
     def journal(self) -> Spec:
-        """Where the run keeps its journal: next to the volume, apart from the volume's own run."""
+        """The place of the journal: next to the volume, separate from the volume's own run."""
         return journal_of(self.added.name)
 
 
 def journal_of(path: str) -> Spec:
-    """Say where the run that adds levels to a volume keeps its journal."""
+    """Return the place of the journal of a run that adds levels to a volume."""
     return sibling(kvstore_spec(path), ".levels.run")
 
 
@@ -74,30 +72,31 @@ def add_levels(
 ) -> tuple[Volume, ...]:
     """Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size.
 
-    The volume stays as it is. Levels are written below it, in chunks, shards and a codec like its own.
-    Its metadata list them when all are there, by one change.
+    Use it for volumes of other programs, or that were written without levels. The volume does not change.
+    Levels are written below it, with the same chunks, shards and codec. Its metadata list them when all
+    exist, by one change.
 
     Parameters
     ----------
     path : str or os.PathLike
         The volume: a path, or a ``s3://`` or ``gs://`` URL.
     levels : int or str, default: "auto"
-        How many levels there are to be, the volume itself included. ``"auto"`` halves the axes with the
-        smallest voxels until voxels are about as long along all axes, then all, until a level has 256
-        voxels or less along each axis.
+        The number of levels, including the volume itself. ``"auto"`` halves the axes with the smallest
+        voxels until voxels are nearly isotropic, then all axes, until a level has 256 voxels or less along
+        each axis.
     method : {"mean", "mode", "nearest", "max", "min", "median"}, optional
-        How each level is made of the one before; by default the mode for labels and masks, the mean for
-        all else.
+        How each level is computed from the previous one. The default is the mode for labels and masks,
+        otherwise the mean.
     factors : int, sequence of int, or a sequence of these, optional
-        How many voxels become one, of all axes or of each, for all levels or for each level after the
-        first.
+        How many voxels become one, for all axes or for each, and for all levels or for each level after
+        the first.
     %(memory)s
     %(workers)s
     %(runner)s
     %(resume)s
-        Levels that are listed in the metadata already are no error then.
+        Levels that are already listed in the metadata are accepted then.
     overwrite : bool, default: False
-        Whether to replace what lies where levels go and is not listed in the metadata.
+        Whether to replace existing files of levels that are not listed in the metadata.
     progress : bool or callable, optional
         Whether to show progress on standard error, or a function that is called with it.
 
@@ -109,21 +108,21 @@ def add_levels(
     Raises
     ------
     ValueError
-        If there is no such volume, it has levels already, its axes are in another order than t, c, z, y, x,
-        or an option is out of its range. Nothing was started then.
+        If there is no such volume, it already has levels, its axes are not in the order t, c, z, y, x, or an
+        option is out of range. Nothing is started then.
     FileExistsError
-        If something lies where a level goes, and neither ``resume`` nor ``overwrite`` is asked for.
+        If files of a level exist, and neither ``resume`` nor ``overwrite`` is requested.
 
     See Also
     --------
-    downsample : makes the same voxels.
+    downsample : computes the same voxels.
     Volume.to : writes a volume with levels from the start.
 
     Notes
     -----
-    The volume is read once, and levels from memory as far as slabs go. The journal of the run is the folder
-    ``.levels.run`` next to the volume. A level of precomputed is a volume of its own in a folder below;
-    the volume's ``info`` names its scale.
+    The volume is read once. Levels are computed from slabs in memory as far as possible. The journal of the
+    run is the folder ``.levels.run`` next to the volume. A level of a precomputed volume is a separate
+    volume in a folder below; the ``info`` lists its scale.
 
     References
     ----------
@@ -150,7 +149,7 @@ def add_levels(
 def prepared(
     path: str | os.PathLike[str], levels: int | str, method: str | None, factors: Any, resume: bool
 ) -> Adding | None:
-    """Say what is to be done; None if it is done, and ``resume`` asks for no more."""
+    """Return the run to do; None if all levels exist and ``resume`` is requested."""
     try:
         return Adding(added_to(path, levels, method, factors))
     except HasLevels:
@@ -160,7 +159,7 @@ def prepared(
 
 
 def levels_of(path: str | os.PathLike[str]) -> tuple[Volume, ...]:
-    """Open the coarser levels that are there, the finest first."""
+    """Open the existing coarser levels, the finest first."""
     from beam_volumes.storage.inputs.opening import asked_at
 
     place, formats = asked_at(os.fspath(path))

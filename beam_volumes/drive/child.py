@@ -1,4 +1,4 @@
-"""The process that `supervise` starts: calls one function and reports how it ended."""
+"""The process that `supervise` starts: it calls one function and reports how it ended."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 
 import cloudpickle
 
-#: What Beam's thread that waits for a worker process raises when that ends badly.
+#: The exception of Beam's thread that waits for a worker process, if that fails.
 _WORKER_ENDED = re.compile(r"Worker subprocess exited with return code (-?\d+)")
-#: Beam's thread that reads a worker's messages; it raises when they break off.
+#: Beam's thread that reads a worker's messages; it raises an exception when they end.
 _WORKER_READER = "beam_control_read"
-#: What the pipeline raises if it was waiting for data of that worker; mostly it waits for ever.
+#: The exception of a pipeline that was waiting for the worker's data; usually it waits for ever.
 _WORKER_DATA_ENDED = "Channel closed prematurely"
 
 
 class _Channel:
-    """The way back to the parent, for any thread."""
+    """The connection to the parent, for any thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -39,14 +39,14 @@ class _Channel:
 def main() -> None:
     """Entry point: arguments are the number of the open channel and the parent's process id."""
     connection = Connection(int(sys.argv[1]))
-    os.set_inheritable(connection.fileno(), False)  # or workers would hold it open
+    os.set_inheritable(connection.fileno(), False)  # otherwise workers would keep it open
     run(connection, int(sys.argv[2]))
 
 
 def run(connection: Connection, parent: int) -> None:
-    """Call the function that comes over a connection, report its result there, and end this process.
+    """Call the function that is sent over a connection, report its result, and end this process.
 
-    ``parent`` is the id of the process that started this one, and must outlive it.
+    ``parent`` is the id of the parent process; this one ends with it.
     """
     payload = connection.recv_bytes()
     threading.Thread(target=_die_with_parent, args=(connection, parent), daemon=True).start()
@@ -62,19 +62,19 @@ def run(connection: Connection, parent: int) -> None:
         channel.send("result", result)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # no waiting for threads that wait for dead workers
+    os._exit(0)  # do not wait for threads that wait for dead workers
 
 
 def _die_with_parent(connection: Connection, parent: int) -> None:
-    # The caller sends nothing after the payload: what can be read is the end of the channel. Its
-    # other end may have been forked into a process that goes on, hence the look at the parent.
+    # The caller sends nothing after the payload: readable data mean that the channel is closed. A
+    # forked process may keep its other end open, so the parent is checked, too.
     while os.getppid() == parent and not wait([connection], 0.5):
         pass
     os.killpg(0, signal.SIGKILL)
 
 
 def _report_workers(channel: _Channel) -> None:
-    """Report to the parent what Beam's own threads raise when a worker dies."""
+    """Report to the parent exceptions of Beam's threads when a worker dies."""
     default = threading.excepthook
 
     def hook(args: Any) -> None:
@@ -90,7 +90,7 @@ def _report_workers(channel: _Channel) -> None:
 
 
 def pickled(error: BaseException) -> bytes:
-    """The exception and its traceback in words; if it does not pickle, a builtin base of it."""
+    """Pickle an exception with its traceback, as a builtin base if it does not pickle."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     makers: list[Callable[[], BaseException]] = [lambda: error.with_traceback(None)]
     makers += [partial(b, str(error)) for b in type(error).__mro__ if b.__module__ == "builtins"]
@@ -98,7 +98,7 @@ def pickled(error: BaseException) -> bytes:
         try:
             data = cloudpickle.dumps((make(), trace))
             cloudpickle.loads(data)
-        except Exception:  # what an exception does when it is pickled is its own affair
+        except Exception:  # pickling an exception may raise anything
             continue
         return data
     return cloudpickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), trace))

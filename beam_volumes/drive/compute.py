@@ -1,4 +1,4 @@
-"""`compute`: plan, check, run on the chosen runner, and hand back results."""
+"""`compute`: plan, check, run on the chosen runner, and return results."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 _LOG = logging.getLogger(__name__)
 
 #: The message for a job that was only described.
-DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
-
+DESCRIBED = "the job is described, as the options request; nothing was run or written"
 
 #: The default runner of runs that are not small.
 _PIPELINE = "FnApiRunner"
@@ -58,16 +57,17 @@ _PIPELINE = "FnApiRunner"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The results of a run, and what it took."""
+    """The results of a run with its plan and measurements."""
 
-    #: For each target an array, a number, or the written volume; None where the job was only described.
+    #: For each target an array, a number, or the written volume; None if the job was only
+    #: described.
     results: tuple[Any, ...]
     plan: Plan
-    #: From the journal, if the run kept one.
+    #: From the journal, if the run has one.
     summary: Summary | None
     #: From the start of the run to the last byte.
     seconds: float
-    #: False where options ask the runner for a description of the job: nothing was run.
+    #: False if the job was only described.
     ran: bool = True
 
 
@@ -96,8 +96,8 @@ def compute(
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in
-        memory. A list of them is as good as each by itself.
+        ``volume.to(path)`` and ``table.to(path)`` are written; others are returned in memory. A list is
+        accepted, too.
     %(memory)s
     %(workers)s
     %(machines)s
@@ -105,42 +105,41 @@ def compute(
     %(resume)s
     %(overwrite)s
     progress : bool or callable, optional
-        Whether to show progress on standard error. By default a bar is shown on a terminal and in
-        notebooks, for runs of more than a second, and elsewhere a line for each pass, for runs of more
-        than five. Or a function that is called with it.
+        Whether to show progress on standard error, or a function that is called with it. By default a bar
+        is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
+        shown for each pass, for runs of more than five seconds.
     %(slab)s
     %(window)s
     %(threads)s
     %(journal)s
     keep_journal : bool, default: True
-        Whether the journal stays when the run has ended well. `verify` needs it.
+        Whether to keep the journal when the run has ended successfully. `verify` needs it.
     %(accelerator)s
     %(max_retries)s
 
     Returns
     -------
     object or tuple
-        For each target the written `Volume`, a numpy array or number, the path of a table that
-        was written, or the rows of one that was not: a dict of columns that pandas, polars and
-        ``dict()`` take, with the methods of `pyarrow.Table`. A tuple if there are several. None where
-        ``options`` ask Dataflow's runner for a description of the job (``dry_run``,
-        ``template_location``): nothing is run then.
+        For each target the written `Volume`, a numpy array or number, the path of a written table, or the
+        rows of another table: a dict of columns for pandas, polars and ``dict()``, with the methods of
+        `pyarrow.Table`. Several targets give a tuple. None if ``options`` let Dataflow's runner only
+        describe the job (``dry_run``, ``template_location``); nothing is run then.
 
     Raises
     ------
     %(run_errors)s
     WorkerDied
-        If a worker process was killed. The message names the slabs that were begun last.
+        If a worker process was killed. The message names the slabs that were started last.
 
     See Also
     --------
-    plan : what a run would take, without running it.
+    plan : predicts the memory, I/O and time of a run, without running it.
     Compute : the same as a step of a Beam pipeline.
 
     Notes
     -----
-    All targets are computed together: they share passes over the inputs. Memory stays below
-    ``memory``; results that come back as arrays have `options.max_inmemory` as their limit.
+    All targets are computed together: they share passes over the inputs. Memory stays below ``memory``, in
+    addition to returned arrays, which are limited by `options.max_inmemory`.
 
     Examples
     --------
@@ -154,7 +153,7 @@ def compute(
     try:
         outcome = run(wanted, asked)
     except KeyboardInterrupt as error:
-        # The traceback helps no user; the last line shows how to go on.
+        # The traceback does not help users; the last line shows how to continue.
         raise error.with_traceback(None) from None
     return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
 
@@ -167,10 +166,10 @@ def run(
     recipe: Any = None,
     on_plan: Callable[[Plan], None] | None = None,
 ) -> Outcome:
-    """As `compute`, with the plan and what the run took; `resume` will give the ``note``.
+    """Compute targets as `compute` does, and return the plan and measurements, too.
 
-    ``recipe`` is part of the outputs' provenance.
-    ``on_plan`` is called with the plan before anything is looked at or begun.
+    `resume` returns the ``note``. ``recipe`` is part of the outputs' provenance. ``on_plan`` is
+    called with the plan before anything is checked or started.
     """
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
@@ -191,32 +190,16 @@ def run(
 
 
 def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
-    """Return the plan that `run` makes of the same."""
+    """Return the plan of `run` for the same arguments."""
     return _prepared(targets, options)[2]
 
 
 def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
-    """Continue a run by its folder alone.
+    """Continue a run, given its first output, its ``.run`` folder, or its journal.
 
-    Parameters
-    ----------
-    run : path
-        The output it writes first, its ``.run`` folder, or its journal's place.
-    options : RunOptions
-        Machine, runner and progress: memory and workers are the run's own by
-        default, and so is the runner ``AS_BEGUN``.
-
-    Returns
-    -------
-    Outcome and object, or None
-        And the ``note`` that `run` was given. None if the run has ended.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no run.
-    ValueError
-        It cannot be continued: the message gives the reason.
+    ``options`` define machine, runner and progress: by default memory, workers and the runner
+    ``AS_BEGUN`` are the run's. Returns the outcome and the ``note`` of `run`; None if the run has
+    ended. Raises FileNotFoundError if there is no run, and ValueError if it cannot be continued.
     """
     stopped = from_folder(run)
     if stopped is None:
@@ -229,7 +212,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
 
 
 def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
-    """Return what runs targets, the options as it has them, and the plan for it."""
+    """Return the function that runs targets, the completed options, and the plan."""
     if options.runner is None or options.runner == AUTO:
         check_crowds(workers=options.workers, threads=options.threads)
     if options.runner != AUTO:
@@ -244,13 +227,13 @@ def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, Ru
 
 
 def _driven(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
-    """As `_prepared`, where it is known what runs targets."""
+    """Return the same as `_prepared` for a given runner."""
     drive, options = _driver(options)
     return drive, options, _planned(targets, options)
 
 
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
-    """Return what runs sessions, and the options with its processes and what each takes before any voxel."""
+    """Return the function that runs sessions, and the options with processes and base memory."""
     if options.runner is None:
         return run_local, replace(options, processes=1, base=None)
     if isinstance(options.runner, str) and is_local(options.runner) and not options.beam_options:
@@ -261,13 +244,13 @@ def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 
 def _start_ahead(options: RunOptions) -> None:
-    """Have the process of a local pipeline import Beam while this one prepares the run."""
+    """Let the process of a local pipeline import Beam while this one prepares the run."""
     if options.runner is not None and is_local(options.runner):
         start_ahead()
 
 
 def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
-    # A run is continued from its folder, which has its results too.
+    # A run is resumed from its folder, which also has its results.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     kept = written or options.journal is not None
     return make_plan(
@@ -297,7 +280,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
         watches.append(Watch(followed, _works(planned), shown or (lambda _: None)))
         return watches[-1]
 
-    kept = session.journal is not None  # its records are added up, shown or not
+    kept = session.journal is not None  # its records are summed up in any case
     try:
         session.make_scratch()
         with continuation_shown(session, options):
@@ -316,7 +299,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
         elif options.base == LOCAL_PIPELINE:
             note_compiled(planned.kernels)
     finally:
-        if session.journal is None:  # a run to be resumed keeps what lies between its passes
+        if session.journal is None:  # a run that can be resumed keeps its intermediate data
             session.end()
     seconds = time.perf_counter() - began
     summary = None
@@ -340,7 +323,7 @@ def _works(plan: Plan) -> list[Work]:
 
 
 def _yields(plan: Plan, p: Pass) -> str:
-    """Name the results of a pass in a word or two."""
+    """Name the results of a pass in a few words."""
     if p.point is not None:
         return ", ".join(dict.fromkeys(_yields(p.point, q) for q in p.point.passes))
     outputs = p.program.outputs
@@ -375,5 +358,5 @@ def _array(dtype: np.dtype, sink: Any) -> np.ndarray:
 
 
 def in_process(item: Volume | Table | Scalar) -> Any:
-    """Compute for ``np.asarray``, ``float`` and the like: in this process, without pipeline and journal."""
+    """Compute for ``np.asarray``, ``float`` and similar functions, in this process."""
     return compute(item, runner=None, progress=False)

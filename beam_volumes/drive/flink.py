@@ -1,4 +1,4 @@
-"""Jobs on Flink: as many as its optimizer needs for a run, and ended when they are cancelled."""
+"""Jobs on Flink: a run is split for Flink's optimizer, and jobs are ended when it is cancelled."""
 
 from __future__ import annotations
 
@@ -15,42 +15,33 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOpt
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.runner import PipelineResult
 
-#: A job of thirteen million ways starts within seconds; one of 10^11 had not after nine minutes.
-_MAX_WAYS = 10**8
-#: States in which a job has given back its slots.
+#: A job with thirteen million paths starts within seconds; one with 10^11 had not after nine
+#: minutes.
+_MAX_PATHS = 10**8
+#: States of a job that has released its slots.
 _ENDED = {"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
-#: Seconds that Flink may take to end a job.
-_PATIENCE = 60.0
+#: Seconds to wait until Flink has ended a job.
+_MAX_WAIT = 60.0
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
-    """The pipelines of a run, to be run one after the other: as few as Flink's optimizer takes.
+    """Yield the pipelines of a run, to be run in order: as few as Flink's optimizer can handle.
 
-    It follows every way through the steps of a job, and the steps of a merge double the number again and
-    again: some merges that build on each other have more than it could follow in years.
-
-    Parameters
-    ----------
-    passes : int
-    pipeline_of : callable
-        Makes the pipeline of some passes; those before have ended.
-
-    Raises
-    ------
-    ValueError
-        A single pass has too many.
+    It follows every path through the steps of a job, and each step of a merge doubles their number:
+    merges that depend on each other can have more than it could follow in years. ``pipeline_of``
+    makes the pipeline of some passes. Raises ValueError if a single pass has too many paths.
     """
     start = 0
     while True:
         stop = passes
-        while (count := ways(pipeline := pipeline_of(range(start, stop)))) > _MAX_WAYS:
+        while (count := count_paths(pipeline := pipeline_of(range(start, stop)))) > _MAX_PATHS:
             stop -= 1
             if stop <= start:
                 raise ValueError(
-                    f"FlinkRunner would not start the job of pass {start + 1}: its optimizer follows each "
-                    f"of {count:.0e} ways through its steps, and more than {_MAX_WAYS:.0e} are refused. "
-                    "Compute the tables that others rest on by themselves, with a path, and the rest from "
-                    "what they hold; or take runner='DirectRunner'"
+                    f"FlinkRunner cannot start the job of pass {start + 1}: its optimizer would follow "
+                    f"{count:.0e} paths through its steps, more than {_MAX_PATHS:.0e}. Compute tables that "
+                    "other results depend on in a separate run, with a path, and the rest from their "
+                    "files; or use runner='DirectRunner'"
                 )
         yield pipeline
         if stop == passes:
@@ -58,8 +49,7 @@ def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator
         start = stop
 
 
-def ways(pipeline: beam.Pipeline) -> int:
-    """How many ways lead through a pipeline, from where it begins to where it ends."""
+def count_paths(pipeline: beam.Pipeline) -> int:
     leading: dict[Any, int] = {}
     open_ends: dict[Any, int] = {}
 
@@ -77,7 +67,7 @@ def ways(pipeline: beam.Pipeline) -> int:
 
 
 def rest_address(options: PipelineOptions) -> str | None:
-    """The address of a cluster's REST server, if options name one.
+    """Return the address of a cluster's REST server, if options name one.
 
     Examples
     --------
@@ -93,7 +83,7 @@ def rest_address(options: PipelineOptions) -> str | None:
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """A job on a cluster, by its name: Beam's job server cancels its own part of it, and Flink goes on."""
+    """A job on a cluster, found by name: Beam's job server cancels only its own part of a job."""
 
     result: PipelineResult
     rest: str
@@ -102,32 +92,29 @@ class FlinkJob:
     def cancel(self) -> None:
         """Cancel the job, and wait until Flink has ended it.
 
-        Raises
-        ------
-        RuntimeError
-            If Flink has not, or does not answer. The message has the request that ends the job.
+        Raises RuntimeError, with the request that ends the job, if Flink has not or does not answer.
         """
-        with suppress(Exception):  # what counts is whether Flink has ended it
+        with suppress(Exception):  # only the state in Flink matters
             self.result.cancel()
-        deadline = time.monotonic() + _PATIENCE
-        asked: set[str] = set()
+        deadline = time.monotonic() + _MAX_WAIT
+        requested: set[str] = set()
         try:
             while jobs := self.running():
-                for job in jobs - asked:
+                for job in jobs - requested:
                     self._request(f"jobs/{job}?mode=cancel", "PATCH")
-                asked |= jobs
+                requested |= jobs
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"not ended after {_PATIENCE:.0f} s")
+                    raise TimeoutError(f"not ended after {_MAX_WAIT:.0f} s")
                 time.sleep(0.2)
         except (OSError, ValueError) as error:
-            job = next(iter(asked), "ID")
+            job = next(iter(requested), "ID")
             raise RuntimeError(
                 f"Flink may still run the job {self.name}: {error}; end it with: curl -X PATCH "
                 f"'{self.rest}/jobs/{job}?mode=cancel'"
             ) from error
 
     def running(self) -> set[str]:
-        """The ids of the jobs of this name that have not ended."""
+        """Return the ids of the jobs of this name that have not ended."""
         jobs = json.loads(self._request("jobs/overview"))["jobs"]
         return {j["jid"] for j in jobs if j["name"] == self.name and j["state"] not in _ENDED}
 

@@ -1,9 +1,9 @@
-"""Processes that start with Apache Beam imported: forked from a server process that has imported it once.
+"""Start processes with Apache Beam imported, by forking a server process.
 
-Importing Beam takes seconds of processor time. The server imports it, opens nothing and starts no thread of
-Python: TensorStore and gRPC must not be forked once they have been used. Each process that uses this module
-has a server of its own, which ends with it. This module itself does not import Beam, so that a server can be
-started before its caller imports it.
+Importing Beam takes seconds of CPU time. The server imports it once, opens nothing and starts no
+Python thread: TensorStore and gRPC must not be forked after use. Each process that uses this module
+has its own server, which ends with it. This module does not import Beam, so a server can be started
+before its caller imports Beam.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-#: Fork is safe here, and a file descriptor can be handed to another process.
+#: Linux: fork is safe, and file descriptors can be sent to other processes.
 SUPPORTED = sys.platform == "linux"
-#: Variables that nothing reads while it is imported. They are handed to each process that is forked;
-#: where any other variable has changed, a new server takes the place of the old one.
+#: Environment variables that imports do not read. They are sent to each forked process. If another
+#: variable has changed, a new server replaces the old one.
 _ANY_TIME = frozenset({"PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "_"})
-#: Seconds between two checks of whether the caller still runs.
+#: Seconds between two checks that the caller still runs.
 _INTERVAL = 0.5
 _MESSAGE_BYTES = 1 << 16
-#: What is reported of a forked process: its id, and later its exit status.
+#: Messages about a forked process: its id, and later its exit status.
 _BEGUN, _ENDED = "begun", "ended"
 
 
 class Unavailable(Exception):
-    """No process can be forked from a server: start one in another way."""
+    """No process can be forked from a server; start it in another way."""
 
 
 class ForkedProcess:
-    """A process that a server has forked, with the methods of `subprocess.Popen` that are needed of it.
+    """A process forked by a server, with the methods of `subprocess.Popen` that are needed.
 
-    It is at the head of a session of its own. Its id is not given to another process before `wait`.
+    It leads its own session. Its id is not reused before `wait`.
     """
 
     def __init__(self, control: socket.socket, server: _Server) -> None:
@@ -52,19 +52,19 @@ class ForkedProcess:
         kind, number = self._receive()
         if kind != _BEGUN:
             control.close()
-            raise Unavailable("the server, or the process that it forked, ended at once")
+            raise Unavailable("the server, or the process that it forked, ended immediately")
         self.pid = number
 
     def poll(self) -> int | None:
         """Return the exit status, negative if a signal ended the process; None while it runs."""
         if self.returncode is None and wait([self._control], 0):
             kind, status = self._receive()
-            # Without a server no status is known: its processes end with it.
+            # Without the server the status is unknown: its processes end with it.
             self.returncode = status if kind == _ENDED else self._server.wait()
         return self.returncode
 
     def wait(self) -> None:
-        """End the process if it still runs, and wait for that."""
+        """Kill the process if it still runs, and wait for its end."""
         with self._control, contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
             while self._control.recv(_MESSAGE_BYTES):
@@ -79,7 +79,7 @@ class ForkedProcess:
 
 
 class _Server:
-    """A server process, as its caller has it."""
+    """A server process, seen from its caller."""
 
     def __init__(self) -> None:
         self.inherited = _inherited()
@@ -96,7 +96,7 @@ class _Server:
             )
 
     def fork(self, channel: int, output: int) -> ForkedProcess:
-        """Fork a process that takes a function from ``channel``, as `child.run` does."""
+        """Fork a process that receives a function from ``channel``, as `child.run` does."""
         variables = {name: os.environ[name] for name in _ANY_TIME if name in os.environ}
         with contextlib.ExitStack() as opened:
             try:
@@ -107,63 +107,52 @@ class _Server:
                 files = [channel, output, folder, theirs.fileno()]
                 socket.send_fds(self._requests, [json.dumps(variables).encode()], files)
             except OSError as error:
-                raise Unavailable(f"the server takes no request: {error}") from error
+                raise Unavailable(f"the server accepts no request: {error}") from error
         return ForkedProcess(ours, self)
 
     def ended(self) -> bool:
-        """Whether the server process has ended."""
         return self._process.poll() is not None
 
     def wait(self) -> int:
-        """Wait for the end of the server process; return its exit status."""
         return self._process.wait()
 
     def retire(self) -> None:
-        """Have the server end with the last process that it has forked."""
+        """Let the server end with its last forked process."""
         self._requests.close()
 
     def kill(self) -> None:
-        """End the server, and with it all processes that it has forked."""
+        """End the server and all processes that it has forked."""
         self._requests.close()
         self._process.kill()
         self._process.wait()
 
     def forget(self) -> None:
-        """Give up the server in a process that was forked from its caller."""
+        """Drop the server in a process that was forked from its caller."""
         self._requests.close()
         self._process.returncode = 0
 
 
 _lock = threading.Lock()
 _server: _Server | None = None
-#: Servers that take no more requests, until they have ended.
+#: Servers that accept no more requests, until they have ended.
 _retired: list[_Server] = []
 
 
 def start_ahead() -> None:
-    """Start the server, if there is none, and do not wait until it has imported Beam."""
+    """Start the server, if there is none, without waiting until it has imported Beam."""
     if SUPPORTED:
         with _lock, contextlib.suppress(OSError):
             _current()
 
 
 def fork(channel: int, output: int) -> ForkedProcess:
-    """Start a process that has Beam imported, as if it were started by this one.
+    """Start a process with Beam imported, as if it were started by this one.
 
-    Parameters
-    ----------
-    channel : int
-        The file descriptor of a connection, over which it takes the function that it calls.
-    output : int
-        The file descriptor of its standard output and error.
-
-    Raises
-    ------
-    Unavailable
-        There is no server here.
+    ``channel`` is the file descriptor of the connection that sends the function to call, and
+    ``output`` that for standard output and error. Raises `Unavailable` if there is no server.
     """
     if not SUPPORTED:
-        raise Unavailable("processes are forked on Linux only")
+        raise Unavailable("processes are only forked on Linux")
     try:
         with _lock:
             server = _current()
@@ -173,7 +162,7 @@ def fork(channel: int, output: int) -> ForkedProcess:
 
 
 def _current() -> _Server:
-    """Return a server whose processes are as if they were started here and now."""
+    """Return a server with the properties that a process started now would inherit."""
     global _server, _retired
     _retired = [server for server in _retired if not server.ended()]
     if _server is not None and (_server.ended() or _server.inherited != _inherited()):
@@ -186,7 +175,7 @@ def _current() -> _Server:
 
 
 def _inherited() -> Any:
-    """Return what a process inherits from the one that starts it and keeps; the folder is changed later."""
+    """Return what a process inherits from the one that starts it, except its folder."""
     import resource
 
     status = Path("/proc/self/status").read_text()
@@ -206,8 +195,8 @@ def _inherited() -> Any:
 def command_of(module: str) -> list[str]:
     """Return the command that calls a module's ``main``, to be started with `environment`.
 
-    For ``-m`` and ``-c`` Python looks for modules in the current directory first. The command takes it out
-    before it imports anything, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
+    For ``-m`` and ``-c`` Python searches modules in the current directory first. The command
+    removes it before it imports anything, since Python before 3.11 ignores ``PYTHONSAFEPATH``.
     """
     program = (
         f"import sys; sys.path = [p for p in sys.path if p]; from {module} import main; main()"
@@ -216,13 +205,13 @@ def command_of(module: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Let a child, and the workers it starts, import what this process can, and nothing else."""
+    """Return variables that let a child and its workers import the same modules as this process."""
     path = [os.path.abspath(p) for p in sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 
 def _kill_all() -> None:
-    """End the servers of this process, which ends itself."""
+    """End the servers of this process at its exit."""
     for server in (*_retired, *filter(None, (_server,))):
         server.kill()
 
@@ -244,7 +233,7 @@ if SUPPORTED:
 
 
 def main() -> None:
-    """Fork a process for each request; arguments are the number of the socket and the caller's process id."""
+    """Fork a process for each request; arguments are the socket and the caller's process id."""
     requests, caller = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     requests.set_inheritable(False)
     del sys.argv[1:]
@@ -258,11 +247,11 @@ def main() -> None:
 
     load_compiler()
     gc.collect()
-    gc.freeze()  # what is collected later shares no page with the server any more
+    gc.freeze()  # so later collections do not copy shared pages
     server = os.getpid()
     channel = _serve(requests, caller)
-    # Only a forked process comes here.
-    np.random.seed()  # or all of them would draw the same numbers
+    # Only a forked process gets here.
+    np.random.seed()  # otherwise all would draw the same numbers
     child.run(Connection(channel), server)
 
 
@@ -274,24 +263,24 @@ def _serve(requests: socket.socket, caller: int) -> int:
     signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
     children: dict[socket.socket, int] = {}
     ended: set[int] = set()
-    asked = True  # whether more requests may come
-    while (asked or children) and os.getppid() == caller:
-        listening = [bell, *children, *([requests] if asked else [])]
+    is_open = True  # whether more requests may come
+    while (is_open or children) and os.getppid() == caller:
+        listening = [bell, *children, *([requests] if is_open else [])]
         for ready in wait(listening, _INTERVAL):
             assert isinstance(ready, socket.socket)
             if ready is bell:
                 bell.recv(_MESSAGE_BYTES)
-            elif ready is not requests:  # closed by the caller, which writes nothing to it
+            elif ready is not requests:  # closed by the caller, which never writes to it
                 ended.discard(children[ready])
                 _end(children.pop(ready), ready)
             else:
                 flags = socket.MSG_CMSG_CLOEXEC
                 message, files, *_ = socket.recv_fds(requests, _MESSAGE_BYTES, 4, flags)
                 if not message:
-                    asked = False
+                    is_open = False
                     continue
                 control = socket.socket(fileno=files.pop())
-                with warnings.catch_warnings():  # of threads of OpenBLAS, which is ready for it
+                with warnings.catch_warnings():  # OpenBLAS's threads survive a fork
                     warnings.simplefilter("ignore")
                     pid = os.fork()
                 if pid == 0:
@@ -312,7 +301,7 @@ def _serve(requests: socket.socket, caller: int) -> int:
 
 
 def _begin(variables: dict[str, str], control: socket.socket, *files: int) -> int:
-    """Make a forked process what one that is started anew would be."""
+    """Give a forked process the state of a newly started one."""
     channel, output, folder = files
     os.setsid()
     os.fchdir(folder)
@@ -323,7 +312,7 @@ def _begin(variables: dict[str, str], control: socket.socket, *files: int) -> in
     for name in _ANY_TIME:
         os.environ.pop(name, None)
     os.environ.update(variables)
-    with control, contextlib.suppress(OSError):  # a caller that is gone is noticed later
+    with control, contextlib.suppress(OSError):  # a caller that has ended is noticed later
         control.send(f"{_BEGUN} {os.getpid()}".encode())
     return channel
 
@@ -340,8 +329,8 @@ def _has_ended(pid: int, control: socket.socket) -> bool:
 
 
 def _end(pid: int, control: socket.socket) -> None:
-    """Kill a process and its group, wait for its end, and tell the caller by hanging up."""
-    for kill in (os.kill, os.killpg):  # it may not yet be at the head of a group
+    """Kill a process and its group, wait for its end, and close the connection to the caller."""
+    for kill in (os.kill, os.killpg):  # it may not lead its group yet
         with contextlib.suppress(OSError):
             kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

@@ -1,4 +1,4 @@
-"""One line that shows how to continue a run, printed where it is stopped."""
+"""Show how to continue a run when it is stopped."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.places.ownership import UNFINISHED
 from beam_volumes.storage.places.place import url
 
-#: Seconds in which a run that gets SIGTERM stops its threads and removes what it has begun. A thread that
-#: compiles a kernel takes longer, and cannot be stopped.
+#: Seconds for a run that receives SIGTERM to stop its threads and to remove temporary files. A
+#: thread that compiles a kernel takes longer and cannot be stopped.
 GRACE = 5.0
 
 
 class _Terminated(BaseException):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 @contextmanager
 def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
-    """While the context lasts, stopping the run shows how to continue it.
+    """Show how to continue the run if it is stopped in this context.
 
-    Ctrl-C raises KeyboardInterrupt with it. SIGTERM has it printed on standard error, and ends the process as
-    ever, after `GRACE` seconds at the latest; a program that handles SIGTERM in its own way is not disturbed.
+    The KeyboardInterrupt of Ctrl-C contains it. After SIGTERM it is printed on standard error, and
+    the process ends within `GRACE` seconds; programs that handle SIGTERM themselves are not
+    affected.
     """
 
     def terminated() -> None:
@@ -60,15 +61,15 @@ def continuation_shown(session: Session, options: RunOptions) -> Iterator[None]:
         raise
     except _Terminated:
         terminated()
-        raise  # never, unless somebody blocks the signal
+        raise  # only if the signal is blocked
 
 
 @contextmanager
 def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
-    """Have SIGTERM raise here, unless the program handles it, so that the run is cleaned up.
+    """Raise an exception at SIGTERM, unless the program handles it, so that the run is cleaned up.
 
-    ``in_time`` runs in another thread meanwhile: the exception is lost where it is raised in a finalizer, and
-    waits for threads that compile. A second SIGTERM ends the process at once.
+    ``in_time`` runs in another thread meanwhile: the exception is lost in finalizers, and delayed
+    by threads that compile. A second SIGTERM ends the process immediately.
     """
 
     def stop(*_: Any) -> None:
@@ -88,13 +89,13 @@ def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
 
 
 def continuation(session: Session, options: RunOptions) -> str:
-    """How to continue a run that was stopped just now, and which outputs it has replaced."""
+    """Describe how to continue a stopped run, and which outputs it has replaced."""
     lost: list[str] = []
     for sink in {repr(s.extents): s for s in session.plan.outputs}.values():
         with suppress(OSError, ValueError):
             if (sink.state().get(UNFINISHED) or {}).get("replaced"):
                 lost.append(url(sink.kvstore).rstrip("/"))
-    gone = f"; what was in {', '.join(lost)} before is gone" if lost else ""
+    gone = f"; the previous content of {', '.join(lost)} was deleted" if lost else ""
     return _continuing(session, options) + gone
 
 
@@ -104,18 +105,18 @@ def _continuing(session: Session, options: RunOptions) -> str:
         with suppress(OSError, ValueError):
             manifest = Journal.load(journal.spec)
     if journal is None or manifest is None or manifest.run_id != journal.run_id:
-        return "nothing is kept of it, run it again"
+        return "nothing of it is stored: run it again"
     if manifest.closed:
-        return "run it again with resume=True to go on"
+        return "run it again with resume=True to continue"
     place = journal.url
     outputs = session.plan.outputs
     if outputs and journal_place(session.plan, None) == journal.spec:
         place = url(outputs[0].kvstore).rstrip("/")
-    return f"go on with: beam-volumes resume {shlex.quote(place)}{_on(options.runner)}"
+    return f"continue it by: beam-volumes resume {shlex.quote(place)}{_on(options.runner)}"
 
 
 def _on(runner: Any) -> str:
-    """The option that names a runner, where a run would not be continued on it by itself."""
+    """Return the option for the runner, if it is not the default of resuming."""
     if runner is None:
         return ""
     return "" if is_local(runner) else f" --runner {shlex.quote(runner_name(runner))}"

@@ -1,8 +1,8 @@
-"""Running a session as a pipeline of any runner of Beam's, and the steps of one on this machine.
+"""Run sessions as pipelines on any of Beam's runners.
 
-On this machine the runner is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
-downloaded. It runs in a driver process (`drive.local_pipeline`). A session's numbers come back through its
-journal, on every runner; a run that writes nothing keeps one in a temporary place for the purpose.
+On this machine the runner is FnApiRunner, by name: the meaning of ``DirectRunner`` depends on
+downloads. It runs in a driver process (`drive.local_pipeline`). On every runner, numbers are
+returned through the session's journal; a run without outputs has a temporary one.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from beam_volumes.transforms.waiting import refuse_threads
 
 
 def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
-    """What runs sessions on a runner, and the options with its processes and what those take.
+    """Return the function that runs sessions on a runner, and the completed options.
 
-    The runners ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
-    run as Beam runs them.
+    ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; Beam runs all
+    others.
     """
     with handlers_kept():
         return _launcher(options)
@@ -68,15 +68,15 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         return elsewhere, options.or_else(machines=_machines(given, options))
     check_crowds(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
-        raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
+        raise ValueError(f"options name the runner {named}; pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
     refuse_threads(given)
     if direct.direct_num_workers not in (1, options.workers):
         raise ValueError(
-            f"direct_num_workers={direct.direct_num_workers} and workers={options.workers} do not agree; "
-            f"say workers={direct.direct_num_workers} alone"
+            f"direct_num_workers={direct.direct_num_workers} and workers={options.workers} differ; "
+            f"only give workers={direct.direct_num_workers}"
         )
-    # None is a process for each slab in flight, however many the plan chooses.
+    # None means one process for each slab in flight, as chosen by the plan.
     processes = None if direct.direct_running_mode == "multi_processing" else 1
     return Here(given), replace(options, processes=processes, base=LOCAL_PIPELINE)
 
@@ -90,13 +90,11 @@ def _machines(given: PipelineOptions, options: RunOptions) -> int | None:
 
 
 def pipeline_options(options: Any) -> PipelineOptions:
-    """A copy of Beam's options, given in any form; this program's arguments are not read."""
+    """Return a copy of Beam's options, given in any form; this program's arguments are not read."""
     printed = io.StringIO()
     try:
-        with (
-            handlers_kept(),
-            contextlib.redirect_stderr(printed),
-        ):  # Beam ends the program where it does not understand
+        # Beam exits the program for invalid options.
+        with handlers_kept(), contextlib.redirect_stderr(printed):
             if options is None:
                 options = []
             if isinstance(options, Mapping):
@@ -105,10 +103,10 @@ def pipeline_options(options: Any) -> PipelineOptions:
                 options = PipelineOptions(list(options))
             if not isinstance(options, PipelineOptions):
                 raise TypeError(
-                    f"options={options!r}: give PipelineOptions, a list like "
+                    f"options={options!r} is not supported; give PipelineOptions, a list like "
                     "['--direct_running_mode=multi_processing'], or a dict"
                 )
-            options = copy.deepcopy(options)  # the caller's stay as they are
+            options = copy.deepcopy(options)  # do not change the caller's
             options.get_all_options()
     except SystemExit:
         message = printed.getvalue().strip().rpartition("error: ")[2]
@@ -118,7 +116,7 @@ def pipeline_options(options: Any) -> PipelineOptions:
 
 @contextlib.contextmanager
 def handlers_kept() -> Iterator[None]:
-    """Keep the program's log as it is: Beam sets one up wherever it makes options."""
+    """Restore the root logger's handlers: Beam adds one when it makes options."""
     root = logging.getLogger()
     before = root.handlers[:]
     try:
@@ -130,12 +128,9 @@ def handlers_kept() -> Iterator[None]:
 
 
 def check_places(plan: Plan, options: RunOptions) -> str | None:
-    """Refuse what the workers of a runner elsewhere cannot open.
+    """Refuse places that the workers of a remote runner cannot open.
 
-    Returns
-    -------
-    str or None
-        Where a run without a journal stores what is its own, if not on this machine.
+    Returns the place for a run's own files if it has no journal and it is not on this machine.
     """
     runner, journal = options.runner, options.journal
     cloud = pipeline_options(options.beam_options).view_as(GoogleCloudOptions)
@@ -146,19 +141,20 @@ def check_places(plan: Plan, options: RunOptions) -> str | None:
     return place
 
 
-#: Remedies where a runner cannot fetch something, by words of Beam's long message.
+#: Remedies if a runner cannot download a component, by words of Beam's message.
 _NOT_FETCHED = {
-    "prism binary": "PrismRunner needs the program prism, which Beam fetches from github.com, and could not: "
-    "give its path by the option --prism_location=PATH, or take runner='DirectRunner'",
-    "job server jar": "this runner needs a job server, which Beam fetches from repo.maven.apache.org, and "
-    "could not: give its path by the option --flink_job_server_jar=PATH, or take runner='DirectRunner'",
+    "prism binary": "PrismRunner needs the program prism, which Beam failed to download from github.com; "
+    "give its path by the option --prism_location=PATH, or use runner='DirectRunner'",
+    "job server jar": "this runner needs a job server, which Beam failed to download from "
+    "repo.maven.apache.org; give its path by the option --flink_job_server_jar=PATH, or use "
+    "runner='DirectRunner'",
 }
 
-#: What to do where Java's stack is too small for a job: it is read and written step within step.
+#: The remedy if Java's stack is too small for a job: nested steps are read recursively.
 _STACK = (
-    "Flink did not take in the job: so many steps follow one another that Java's stack was too small. "
-    "Give the JobManager more (env.java.opts.jobmanager: -Xss16m in Flink's configuration), and so the "
-    "job server (--job_server_jvm_properties=-Xss16m, if the runner starts it)"
+    "Flink did not accept the job: it has so many consecutive steps that Java's stack was too small. "
+    "Enlarge the stack of the JobManager (env.java.opts.jobmanager: -Xss16m in Flink's configuration) and "
+    "of the job server (--job_server_jvm_properties=-Xss16m, if the runner starts it)"
 )
 
 
@@ -168,9 +164,9 @@ class Elsewhere:
 
     runner: Any
     options: PipelineOptions
-    #: Whether the runner starts machines for the job, by the needs that its steps declare.
+    #: Whether the runner starts machines for the job, by the resource hints of its steps.
     hired: bool = False
-    #: What machines must have for passes that run a network.
+    #: The accelerator of machines for passes that run a network.
     accelerator: str | None = None
 
     def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:
@@ -186,7 +182,7 @@ class Elsewhere:
             journal.mark(ASKED)
             try:
                 needs = WorkerRequirements.of(reported, socket.gethostname())
-                if self.hired:  # machines come with the memory that steps ask for
+                if self.hired:  # machines get the memory of the resource hints
                     needs = replace(needs, memory=0)
                 run_pipeline(reported, runner, self.options, self.hired, needs, self.accelerator)
             except RuntimeError as error:
@@ -197,41 +193,34 @@ class Elsewhere:
                     raise RuntimeError(f"{_STACK}. {last_words(session, journal)}") from None
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
-                # The runner gave up, for one because a worker died.
+                # The runner gave up, for example because a worker died.
                 words = last_words(session, journal)
                 raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
             finally:
-                if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
+                if Journal.load(journal.spec) is None:  # no worker has started
                     journal.remove()
             return numbers(session.plan, journal)
 
     def _describes(self) -> bool:
-        """Whether the runner is asked to describe the job, and not to run it."""
+        """Whether the runner only describes the job."""
         given = self.options.get_all_options()
         return bool(given["dry_run"] or given["template_location"])
 
 
 def check_installed() -> None:
-    """Refuse to go on without what Dataflow's runner needs of Beam."""
+    """Refuse DataflowRunner if Beam's dependencies for it are missing."""
     try:
         import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
     except ImportError as error:
         raise ValueError(
-            f"DataflowRunner needs more than is installed ({error}): pip install 'beam-volumes[gcp]'"
+            f"DataflowRunner needs missing packages ({error}): pip install 'beam-volumes[gcp]'"
         ) from None
 
 
 def one_process(options: PipelineOptions) -> None:
-    """Have one worker process on a machine, as plans count, unless the options say otherwise.
+    """Start one worker process per machine, as plans assume, unless the options define it.
 
-    Dataflow starts one for each core. One with all cores has them work on the same slabs.
-
-    Examples
-    --------
-    >>> options = PipelineOptions([])
-    >>> one_process(options)
-    >>> options.view_as(DebugOptions).experiments
-    ['no_use_multiple_sdk_containers']
+    Dataflow's default is one per core. A single process uses all cores for the same slabs.
     """
     debug = options.view_as(DebugOptions)
     if debug.lookup_experiment("use_multiple_sdk_containers") is None:
@@ -241,23 +230,16 @@ def one_process(options: PipelineOptions) -> None:
 def describe(
     session: Session, runner: Any, options: PipelineOptions, accelerator: str | None = None
 ) -> None:
-    """Have a job described that others will start; nothing is read, written or waited for.
+    """Describe a job that others will start, without running it.
 
-    Raises
-    ------
-    ValueError
-        The job would give something back that no process receives.
+    Raises ValueError if the job would return results, as no process receives them.
     """
     plan = session.plan
     lost = [sink.name for sink in plan.results if sink in plan.intermediates]
     if lost or session.journal is None:
         raise ValueError(
-            "a job that is only described gives nothing back: give every volume and table a path"
-            + (
-                ""
-                if lost
-                else ", of which there must be one, or give journal=, to keep the numbers"
-            )
+            "a job that is only described returns nothing; give every volume and table a path"
+            + ("" if lost else " (at least one), or give journal= to keep the numbers")
         )
     pipeline = beam.Pipeline(runner=runner, options=options)
     with_secret = replace(session, secret=new_secret())
@@ -283,12 +265,12 @@ def run_pipeline(
     needs: WorkerRequirements | None = None,
     accelerator: str | None = None,
 ) -> None:
-    """Run a session's pipeline to its end, and raise what a step raised in a worker.
+    """Run a session's pipeline to its end, and raise a worker's exceptions.
 
-    With ``needs``, workers are asked first whether they meet them.
+    With ``needs``, workers are checked first.
     """
     journal = session.journal
-    assert journal is not None, "its numbers come back through one"
+    assert journal is not None, "numbers are returned through the journal"
     count = len(session.plan.passes)
     on_flink = runner_name(runner).lower().startswith("flink")
     name = options.view_as(GoogleCloudOptions).job_name
@@ -333,24 +315,24 @@ def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
         raise_original(error, session.secret)
         raise
     if state is not None and state != PipelineState.DONE:
-        raise RuntimeError(f"the pipeline ended in the state {state}; its runner's log says why")
+        raise RuntimeError(f"the pipeline ended in the state {state}; see its runner's log")
 
 
 def cancelled(result: Any) -> str:
-    """Cancel a job; return what continues if its runner cannot cancel it.
+    """Cancel a job; return a message, also if its runner cannot cancel it.
 
     Examples
     --------
     >>> from apache_beam.runners.runner import PipelineResult
     >>> print(cancelled(PipelineResult("RUNNING")))  # doctest: +ELLIPSIS
-    the job goes on: its runner did not cancel it (NotImplementedError). Stop it by ...
+    the job still runs: its runner did not cancel it (NotImplementedError). Stop it by ...
     """
     try:
         result.cancel()
-    except Exception as error:  # of any client that the runner has
+    except Exception as error:  # any exception of the runner's client
         reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
         return (
-            f"the job goes on: its runner did not cancel it ({reason}). Stop it by the runner's own means, "
-            "or let it end; a run begun with overwrite=True takes its place, and is not written over"
+            f"the job still runs: its runner did not cancel it ({reason}). Stop it by the runner's own "
+            "tools, or let it end; a new run with overwrite=True replaces it and is not overwritten by it"
         )
     return "the job is cancelled"

@@ -1,7 +1,8 @@
-"""Running a session as a pipeline on this machine, in a driver process of its own.
+"""Run a session as a pipeline on this machine, in a separate driver process.
 
-FnApiRunner waits for ever for a worker that was killed; the driver process is watched instead. The caller
-does not import Beam: the server that the driver process is forked from has done so (`drive.fork_server`).
+FnApiRunner waits for ever for a killed worker, so the driver process is supervised. The caller does
+not import Beam: the server that the driver process is forked from has done so
+(`drive.fork_server`).
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from beam_volumes.storage.places.place import join, kvstore_spec
 
 _LOG = logging.getLogger(__name__)
 
-#: Errors with a clear message: the log would not add to them.
+#: Errors with a clear message, for which the log is not needed.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
 
 
 def local_launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
-    """Return what `launch.launcher` does for FnApiRunner without options for Beam."""
+    """Return the result of `launch.launcher` for FnApiRunner without Beam options."""
     check_crowds(workers=options.workers, threads=options.threads)
     return Here(), replace(options, processes=1, base=LOCAL_PIPELINE)
 
 
 @dataclass(frozen=True)
 class Here:
-    """Runs sessions by FnApiRunner in a driver process, and looks after it; ``options`` are Beam's."""
+    """Runs sessions by FnApiRunner in a supervised driver process; ``options`` are Beam's."""
 
     options: Any = None
 
@@ -76,7 +77,7 @@ def _run_here(session: Session, options: Any) -> None:
 
 
 def last_words(session: Session, journal: Journal) -> str:
-    """The slabs that were being computed when a run broke off, and how to go on."""
+    """Return the slabs that were in progress when a run failed, and how to continue."""
     passes = session.plan.passes
     started = last_started(journal, [len(p.grid) for p in passes])
     slabs = ", ".join(f"pass {k + 1} slab {i} {passes[k].grid.box(i)}" for k, i in started)
@@ -89,15 +90,14 @@ def _tail(log: IO[bytes], secret: str) -> str:
     return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
 
 
-# Numbers on their way back.
+# numbers that are returned
 
 
 @contextlib.contextmanager
 def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Journal]]:
-    """The session to run in workers, whose errors can be read out of a text, and its journal.
+    """Yield the session for workers, with a secret that marks its errors, and its journal.
 
-    In that its numbers will be.
-    ``place`` is where a run that has no journal keeps one meanwhile: a folder that the workers reach.
+    ``place`` is a folder for the temporary journal of a run without one, accessible to workers.
     """
     session = replace(session, secret=new_secret())
     if session.journal is not None:
@@ -117,7 +117,7 @@ def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Jo
 
 
 def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
-    """What every pass has found."""
+    """Return the numbers of every pass."""
     known: dict[str, Any] = {}
     for p in plan.passes:
         if p.program.folds or p.program.surveys:

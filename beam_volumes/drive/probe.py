@@ -1,8 +1,9 @@
-"""Whether workers elsewhere can take part in a run, asked before any step of it reaches them.
+"""Check that remote workers can take part in a run, before its steps reach them.
 
-A worker that lacks this package can unpickle nothing of ours, and one of another Python no function that
-is pickled by value. So the `Probe` is pickled as the text of this module, to be run by `eval`. Hence this
-module imports nothing but what every worker of Beam has, until it knows that they agree.
+A worker without this package cannot unpickle its objects, and one with another Python version
+cannot unpickle functions by value. So the `Probe` is pickled as the text of this module, to be run
+by `eval`. This module may therefore only import modules that every worker of Beam has, until the
+versions agree.
 """
 
 from __future__ import annotations
@@ -21,25 +22,17 @@ from typing import Any
 
 import apache_beam as beam
 
-#: How many elements go to the workers: a runner gives them to as many workers as it has by then.
+#: Number of elements for workers: a runner distributes them to all available workers.
 _COPIES = 64
 
 Versions = dict[str, str]
 
 
 class Probe(beam.DoFn):
-    """Checks the worker that gets its first element, and emits for each as many as asked.
+    """Checks its worker at the first element, and emits ``copies`` elements for each.
 
-    Parameters
-    ----------
-    versions : dict
-        `versions` of the machine that asks.
-    needs : bytes
-        A pickled object with a method ``check`` that raises what is wrong with the worker. It is unpickled
-        once the versions agree.
-    secret : str
-        The run's, as `error_transport` has it in marks.
-    copies : int
+    ``versions`` are the driver's. ``needs`` is a pickled object with a method ``check``, which is
+    unpickled if the versions agree. ``secret`` marks errors of the run: see `error_transport`.
     """
 
     def __init__(self, versions: Versions, needs: bytes, secret: str, copies: int = 1):
@@ -48,7 +41,7 @@ class Probe(beam.DoFn):
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         arguments = (self.versions, self.needs, self.secret, self.copies)
-        # Workers pickle what they have unpickled: there the text is a variable.
+        # Workers pickle the unpickled object again: there the text is a variable.
         text = globals().get("text") or inspect.getsource(sys.modules[__name__])
         space = {"__name__": __name__, "text": text}
         return eval, (
@@ -56,7 +49,7 @@ class Probe(beam.DoFn):
         )
 
     def process(self, element: Any) -> Iterator[int]:
-        """Raise what is wrong, in such a way that it can be read out of a runner's text."""
+        """Raise errors in a form that can be parsed from a runner's text."""
         try:
             if not self.fit:
                 check(self.versions, self.needs)
@@ -75,13 +68,13 @@ def check(ours: Versions, needs: bytes) -> None:
         f"the worker on {socket.gethostname()} ({sys.executable}, process {os.getpid()}, "
         f"Python {sys.version.split()[0]})"
     )
-    remedy = "install there what is installed where the run was begun"
+    remedy = "install the packages of the machine that started the run there"
     try:
         theirs = versions()
         for name, version in ours.items():
             if theirs[name] != version:
                 raise OSError(
-                    f"{who} has {name} {theirs[name]}, and this run was begun with {version}; {remedy}"
+                    f"{who} has {name} {theirs[name]}, and this run was started with {version}; {remedy}"
                 )
         needed = pickle.loads(needs)
     except ImportError as error:
@@ -90,7 +83,7 @@ def check(ours: Versions, needs: bytes) -> None:
 
 
 def versions() -> Versions:
-    """Of what must agree for one process to work for another, as far as it must."""
+    """Return the parts of versions that must agree between processes."""
     found = {"Python": "{}.{}".format(*sys.version_info)}
     for name, digits in (("beam_volumes", None), ("apache_beam", 2), ("numpy", 1)):
         version: str = importlib.import_module(f"{name}.version").__version__
@@ -99,10 +92,10 @@ def versions() -> Versions:
 
 
 def probed(pipeline: beam.Pipeline, needs: Any, secret: str) -> beam.PCollection:
-    """Check workers: what waits for all elements of this runs only if all of them were found fit.
+    """Check workers: steps that wait for all elements only run if all workers passed.
 
-    The step after the shuffle runs on as many workers as the runner has. That before it keeps the
-    functions of the shuffle, which are pickled by value, from workers that cannot take them.
+    The step after the shuffle runs on all available workers. The step before it keeps the functions
+    of the shuffle, which are pickled by value, from workers that cannot unpickle them.
     """
     ours, pickled = versions(), pickle.dumps(needs)
     return (

@@ -1,4 +1,4 @@
-"""Names of runners, checked before anything is planned for one."""
+"""Names of runners, checked before planning."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from beam_volumes.base.text import nearest
 from beam_volumes.plan.run_options import runner_name
 
-#: The names, without "Runner", under which users know Beam's FnApiRunner on this machine.
+#: Users' names of Beam's FnApiRunner on this machine, without "Runner".
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
-#: What those are called by people who mean this machine.
+#: Wrong names for runners on this machine.
 _HERE = ("local", "here", "threads", "processes", "multiprocessing", "sync", "none", "in_process")
 
 
 def is_local(runner: Any) -> bool:
-    """Whether a runner, by name, class or instance, stands for FnApiRunner on this machine.
+    """Whether a runner, by name, class or instance, is FnApiRunner on this machine.
 
     Examples
     --------
@@ -25,14 +25,7 @@ def is_local(runner: Any) -> bool:
 
 
 def check_runner(runner: Any) -> None:
-    """Refuse the name of a runner that Beam has not; classes, instances and full names are left to Beam.
-
-    Raises
-    ------
-    ValueError
-        The message has the nearest name.
-    TypeError
-        It is neither a name nor a runner.
+    """Refuse unknown names of runners with the nearest name; Beam checks classes, instances and full names.
 
     Examples
     --------
@@ -50,8 +43,8 @@ def check_runner(runner: Any) -> None:
         if f"{runner.lower().removesuffix('runner')}runner" not in [k.lower() for k in known]:
             if runner.lower() in _HERE:
                 raise ValueError(
-                    f"runner={runner!r}: Beam has no such runner; None is this process without Beam, and "
-                    "'DirectRunner' a pipeline on this machine"
+                    f"runner={runner!r}: Beam has no such runner; give None for this process without Beam, "
+                    "or 'DirectRunner' for a pipeline on this machine"
                 )
             hint = nearest(f"{runner}Runner", known) or f"; known are {', '.join(known)}"
             raise ValueError(f"runner={runner!r}: Beam has no such runner{hint}")
@@ -59,5 +52,5 @@ def check_runner(runner: Any) -> None:
         isinstance(runner, type) and issubclass(runner, PipelineRunner)
     ):
         raise TypeError(
-            f"runner={runner!r} is neither the name of a runner, a runner of Beam's, nor None"
+            f"runner={runner!r} is not a runner; give the name of a runner, a runner of Beam, or None"
         )

@@ -1,8 +1,8 @@
-"""Running a function in a driver process of its own, so that a dead worker cannot hang the caller.
+"""Run a function in a separate driver process, so a dead worker cannot block the caller.
 
-Beam's FnApiRunner does not notice when one of its worker processes dies: it waits for ever.
-Here the pipeline runs in a child process, at the head of its own session, which reports how its
-workers ended. If anything goes wrong, the whole group is killed and the caller gets an error.
+Beam's FnApiRunner does not notice when a worker process dies, and waits for ever. Here the pipeline
+runs in a child process that leads its own session and reports how its workers ended. After a
+failure the whole group is killed and the caller gets an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Child = fork_server.ForkedProcess | subprocess.Popen[bytes]
 
 
 def call_supervised(function: Callable[[], Any], **options: Any) -> Any:
-    """`supervise` for a function that is not pickled yet; lambdas and closures will do."""
+    """Call `supervise` with a function that is not pickled yet, such as a lambda or closure."""
     return supervise(cloudpickle.dumps(function), **options)
 
 
@@ -42,41 +42,17 @@ def supervise(
     poll: float = 0.2,
     output: int | IO[Any] = 2,
 ) -> Any:
-    """Call a pickled function in a process of its own and return what it returns.
+    """Call a pickled function without arguments in a separate process and return its result.
 
-    Parameters
-    ----------
-    payload : bytes
-        A function without arguments, from `cloudpickle.dumps`.
-    watch : callable, optional
-        Asked for a text to end the message with when a process has died: what was being done, and
-        how to go on.
-    on_poll : callable, optional
-        Called every ``poll`` seconds while the function runs. An exception of it ends the run.
-    grace : float
-        Seconds the function may still take to end by itself once a worker has died.
-    poll : float
-        Seconds between two looks at the processes.
-    output : int or file, optional
-        Where the child's standard output and error both go; standard error by default. (Beam's
-        workers log a good deal there.)
+    If the caller is killed, the child and its workers end within a second. Raises `WorkerDied` if
+    the driver process or a worker was killed or crashed. Exceptions of the function keep their type
+    and message; their ``__cause__`` is the traceback of the driver process.
 
-    Returns
-    -------
-    object
-        The function's result.
-
-    Raises
-    ------
-    WorkerDied
-        If the driver process or one of its Beam workers was killed or crashed.
-    Exception
-        What the function raised, with its own type and message; its ``__cause__`` holds the
-        traceback of the driver process.
-
-    Notes
-    -----
-    When the caller is killed, the child and its workers kill themselves within a second.
+    - ``watch``: called when a process has died; returns the end of the message, such as how to
+      continue.
+    - ``on_poll``: called every ``poll`` seconds; an exception ends the run.
+    - ``grace``: seconds for the function to end by itself after a worker has died.
+    - ``output``: the child's standard output and error; by default standard error.
     """
     ours, theirs = Pipe()
     with ours:
@@ -89,20 +65,20 @@ def supervise(
 
 
 def start(function: Callable[[], Any], output: int = 2) -> tuple[Child, Connection]:
-    """Start a process that calls a function, and ends itself if the connection to it is closed.
+    """Start a process that calls a function, and exits if the connection to it is closed.
 
-    It is at the head of a session of its own, and has to be waited for.
+    It leads its own session, and has to be waited for.
     """
     ours, theirs = Pipe()
     with theirs:
         child = _start(theirs.fileno(), output)
-    with contextlib.suppress(OSError):  # a child that died at once is found by its exit status
+    with contextlib.suppress(OSError):  # the exit status shows an early end
         ours.send_bytes(cloudpickle.dumps(function))
     return child, ours
 
 
 def _start(channel: int, output: int) -> Child:
-    """Start a process that takes a function from ``channel``."""
+    """Start a process that receives a function from ``channel``."""
     try:
         return fork_server.fork(channel, output)
     except fork_server.Unavailable as error:
@@ -129,10 +105,10 @@ def _attend(
 ) -> Any:
     death: str | None = None
     deadline = float("inf")
-    with contextlib.suppress(OSError):  # a child that died at once is reported below
+    with contextlib.suppress(OSError):  # an early end is reported below
         channel.send_bytes(payload)
     while True:
-        ended = child.poll() is not None  # asked first: its last messages are still read
+        ended = child.poll() is not None  # checked first: its last messages are still read
         message = _receive(channel, 0.0 if ended else poll)
         if message is None and ended:
             assert child.returncode is not None
@@ -150,7 +126,7 @@ def _attend(
             if kind == "worker":
                 death = f"a worker process {_ending(int(data))}"
             elif kind == "silence":
-                death = death or "a worker process broke off"
+                death = death or "a worker process ended"
             deadline = min(deadline, time.monotonic() + grace)
         if time.monotonic() >= deadline:
             raise _died(death or "a worker process ended", watch)
@@ -162,13 +138,13 @@ def _receive(channel: Connection, timeout: float) -> tuple[str, bytes] | None:
     try:
         if channel.poll(timeout):
             return channel.recv_bytes().decode(), channel.recv_bytes()
-    except (EOFError, OSError):  # the child is gone: its exit status has the reason
+    except (EOFError, OSError):  # the child has ended: its exit status has the reason
         time.sleep(timeout)
     return None
 
 
 def kill_group(child: Child) -> None:
-    """Kill a process and those that it has started, and wait for its end."""
+    """Kill a process and its children, and wait for its end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -179,13 +155,13 @@ def _died(what: str, watch: Callable[[], str | None] | None) -> WorkerDied:
     if watch is not None:
         try:
             text = watch()
-        except Exception as error:  # the news must not be lost over a detail of it
-            text = f"(what was being done is not known: {error})"
+        except Exception as error:  # do not lose the error
+            text = f"(the last slabs are unknown: {error})"
     return WorkerDied(f"{what}. {text}" if text else what)
 
 
 def _ending(code: int) -> str:
-    """How a process ended, in words, from its exit status (or the shell's, 128 + signal)."""
+    """Describe how a process ended, from its exit status (or the shell's, 128 + signal)."""
     number = -code if code < 0 else code - 128
     if code < 0 or code > 128:
         with contextlib.suppress(ValueError):

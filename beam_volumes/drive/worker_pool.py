@@ -1,13 +1,14 @@
-"""A pool of worker processes for runners that look for one at an address (``EXTERNAL`` environments).
+"""A pool of worker processes for runners with ``EXTERNAL`` environments.
 
-Beam has one, ``apache_beam.runners.worker.worker_pool_main``. This differs where that one hangs or waits:
+It differs from Beam's ``apache_beam.runners.worker.worker_pool_main``:
 
-- Several TaskManagers may share a pool. Runners number their workers each by themselves, and Beam's pool
-  ends whichever worker was last started under a number, be it another's that is at work. Here workers end
-  when their runner hangs up, as they do by themselves, also if it was killed.
-- Workers may print. Beam's pool gives them a pipe that no process reads: a worker that fills it hangs.
-- Flink starts new workers for every stage, and importing takes each of them seconds. Here they are forked
-  from a process that has everything imported, and has opened nothing (`drive.fork_server`).
+- Several TaskManagers may share a pool. Runners number their workers separately. Beam's pool stops
+  the worker that was last started with a number, which may belong to another runner. Here workers
+  end when their runner disconnects, also if it was killed.
+- Workers may print. Beam's pool gives them a pipe that no process reads: a worker that fills it
+  blocks.
+- Flink starts new workers for every stage, and each needs seconds for imports. Here they are forked
+  from a process that has imported everything and opened nothing (`drive.fork_server`).
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from beam_volumes.drive.supervise import Child, kill_group, start
 
 
 class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Starts a worker process whenever a runner asks for one."""
+    """Starts a worker process when a runner requests one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers: list[tuple[Child, Connection]] = []
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        """Start a worker that takes its work from the runner who asked."""
+        """Start a worker that gets its work from the requesting runner."""
         self._end(lambda worker: worker.poll() is not None)
         try:
             worker = start(partial(_work, request.control_endpoint.url, request.worker_id))
@@ -45,11 +46,10 @@ class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Nothing: the worker of that number ends by itself, and another may have the same."""
+        """Do nothing: the worker ends by itself, and another may have the same number."""
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def close(self) -> None:
-        """End all workers."""
         self._end(lambda worker: True)
 
     def _end(self, which: Callable[[Child], bool]) -> None:
@@ -68,7 +68,7 @@ def _work(address: str, number: str) -> None:
 
 @contextmanager
 def serving(port: int, host: str = "localhost") -> Iterator[int]:
-    """A pool at a port (0 for any that is free), while the context lasts.
+    """Run a pool at a port (0 for any free one) while the context lasts.
 
     Examples
     --------
@@ -77,14 +77,16 @@ def serving(port: int, host: str = "localhost") -> Iterator[int]:
     True
     """
     pool = Pool()
-    # A worker stays connected for as long as it has work: pings keep such a channel open.
+    # A worker stays connected while it has work: pings keep the channel open.
     options = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0)]
     server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=options)
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
-        raise OSError(f"port {port} of {host} is taken or not ours to take ({error})") from None
+        raise OSError(
+            f"port {port} of {host} is in use or not permitted ({error}); choose another"
+        ) from None
     server.start()
     try:
         yield bound

@@ -125,7 +125,7 @@ def _samples(source: Source) -> Iterator[Box]:
     shape, unit = source.shape, source.read_unit
     if 0 in shape:
         return
-    if source.held or source.array is not None:  # rows of some slices
+    if source.in_memory or source.array is not None:  # rows of some slices
         unit = (1, min(shape[1], max(1, (1 << 20) // shape[2])), shape[2])
     elif max(math.prod(unit), source.decode_bytes) > _MAXIMUM:
         return

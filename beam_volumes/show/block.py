@@ -1,8 +1,7 @@
-"""A thinned copy of a stored volume in memory: slices of it, histograms and tables come from one read."""
+"""A subsampled copy of a stored volume in memory, read once for slices and histograms."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,36 +10,31 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.show.sampling import FEWEST, Section, along, coarser, fitting
-from beam_volumes.storage.sources.source import Source
+from beam_volumes.show.sampling import (
+    Section,
+    TooExpensive,
+    along,
+    coarser,
+    fitting,
+    read_at,
+    steps_of,
+)
 
-#: Channels that a copy has.
+#: Maximal number of channels.
 MAX_CHANNELS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Thinned:
-    """A volume at low resolution.
+class Subsampled:
+    """A volume at low resolution."""
 
-    Attributes
-    ----------
-    of : Volume
-        The volume, at its first point in time, with the channels that were read.
-    voxels : numpy.ndarray
-        One for each channel, then z, y, x.
-    step : tuple of int
-        Of the level that was read, one voxel in so many was.
-    level : int
-        Which level of a pyramid; 0 is the finest.
-    """
-
-    of: Volume
-    voxels: np.ndarray
-    step: Triple
-    level: int
+    of: Volume  #: The volume, at its first time point, with the channels that were read
+    voxels: np.ndarray  #: Channels, then z, y, x
+    step: Triple  #: Steps between the voxels that were read
+    level: int  #: The level of the pyramid; 0 is the finest
 
     def section(self, axis: int, k: int) -> Section:
-        """The slice ``k`` along an axis."""
+        """Return slice ``k`` along an axis."""
         plane = np.take(self.voxels, k, axis + 1)
         rows, columns = along(axis)
         whole = self.of.grid_shape
@@ -54,7 +48,7 @@ class Thinned:
 
     @property
     def how(self) -> str:
-        """What was read, in words."""
+        """A description of the resolution."""
         if set(self.step) == {1}:
             text = "every voxel"
         else:
@@ -62,8 +56,8 @@ class Thinned:
         return f"{text} of level {self.level} of its pyramid" if self.level else text
 
 
-def thinned(volume: Volume, most: int = 256, most_bytes: int = 2 << 30) -> Thinned | None:
-    """Read a stored volume thinned; None if that would take more than so many bytes of chunks."""
+def subsampled(volume: Volume, max_size: int = 256, max_bytes: int = 2 << 30) -> Subsampled | None:
+    """Read a stored volume subsampled; None if that needs more than ``max_bytes`` of chunks."""
     if volume.space.times:
         volume = at_points(volume, 0)
     if len(volume.nodes) > MAX_CHANNELS:
@@ -72,36 +66,14 @@ def thinned(volume: Volume, most: int = 256, most_bytes: int = 2 << 30) -> Thinn
     if len(sources) < len(volume.nodes) or 0 in volume.grid_shape:
         return None
     of = [[source, *coarser(source)] for source in sources]
-    level = fitting(of[0], most) if len({len(levels) for levels in of}) == 1 else 0
+    level = fitting(of[0], max_size) if len({len(levels) for levels in of}) == 1 else 0
     taken = [levels[level] for levels in of]
-    step = _step(taken[0], most, most_bytes // len(taken))
-    if step is None:
+    try:
+        z, y, x = steps_of(taken[0], (0, 1, 2), max_size, max_bytes // len(taken))
+    except TooExpensive:
         return None
     index = tuple(
-        slice(min(s // 2, n - 1), None, s) for s, n in zip(step, taken[0].shape, strict=True)
+        slice(min(s // 2, n - 1), None, s) for s, n in zip((z, y, x), taken[0].shape, strict=True)
     )
-    voxels = np.stack([_read(source, index) for source in taken])
-    return Thinned(volume, voxels, step, level)
-
-
-def _read(source: Source, index: tuple[slice, ...]) -> np.ndarray:
-    if source.array is not None:
-        return np.asarray(source.array[index])
-    return np.asarray(source.open()[index].read().result())
-
-
-def _step(source: Source, most: int, most_bytes: int) -> Triple | None:
-    """How a volume is thinned along z, y and x; None if it cannot be thinned enough."""
-    step = [max(1, -(-n // most)) for n in source.shape]
-
-    def touched(a: int) -> int:
-        n = source.shape[a]
-        return min(source.units_touched(a, (0, n)), -(-n // step[a]))
-
-    each = math.prod(source.read_unit) * source.dtype.itemsize * source.channels_per_chunk
-    while touched(0) * touched(1) * touched(2) * each > most_bytes:
-        a = max(range(3), key=lambda k: (touched(k), -step[k]))
-        if source.shape[a] // (2 * step[a]) < FEWEST:
-            return None
-        step[a] *= 2
-    return (step[0], step[1], step[2])
+    voxels = np.stack([read_at(source, index) for source in taken])
+    return Subsampled(volume, voxels, (z, y, x), level)

@@ -1,4 +1,4 @@
-"""Voxels as colours: intensities within a window of percentiles, labels each in its own colour."""
+"""Voxels as colours: intensities in a window of percentiles, labels by their number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from beam_volumes.graph.nodes import AcrossNode
 from beam_volumes.graph.volume import Volume
 
-#: What channels are shown in, where there are several: they add up.
+#: Colours of several channels, which are added.
 CHANNELS = ((0, 255, 0), (255, 0, 255), (0, 255, 255), (255, 255, 0), (255, 64, 64), (96, 96, 255))
-#: Voxels that are not finite.
+#: The colour of voxels that are not finite.
 NOT_FINITE = (176, 32, 32)
 _PRIMARY = ({"r", "red", "0"}, {"g", "green", "1"}, {"b", "blue", "2"})
 
@@ -19,9 +19,7 @@ Window = tuple[float, float]
 
 
 def is_labels(volume: Volume) -> bool:
-    """Whether voxels are names of regions rather than intensities.
-
-    So are results of `label`, and integers of 32 and 64 bits.
+    """Whether voxels are labels: results of `label`, and integers of 32 and 64 bits.
 
     Examples
     --------
@@ -43,7 +41,7 @@ def is_rgb(volume: Volume) -> bool:
 
 
 def window_of(planes: Iterable[np.ndarray], percentiles: Window) -> Window:
-    """The range of intensities that is shown from black to white.
+    """Return the window of intensities between two percentiles.
 
     Examples
     --------
@@ -59,13 +57,13 @@ def window_of(planes: Iterable[np.ndarray], percentiles: Window) -> Window:
     if found.dtype.kind == "b":
         return 0.0, 1.0
     low, high = np.percentile(found.astype(np.float64), percentiles)
-    if low == high:  # a few bright voxels on nothing, or voxels of one value
+    if low == high:  # a few bright voxels on a background, or a constant
         low, high = float(found.min()), float(found.max())
     return float(low), float(high)
 
 
 def grey(plane: np.ndarray, window: Window) -> np.ndarray:
-    """Intensities as bytes: below the window 0, above 255; of voxels of one value 128."""
+    """Return intensities as bytes: 0 below the window, 255 above; 128 for a constant."""
     low, high = window
     with np.errstate(all="ignore"):
         values = plane.astype(np.float64)
@@ -74,7 +72,7 @@ def grey(plane: np.ndarray, window: Window) -> np.ndarray:
 
 
 def coloured(labels: np.ndarray) -> np.ndarray:
-    """Labels in colours, the same for a label everywhere; 0 is black.
+    """Return labels as colours that only depend on the label; 0 is black.
 
     Examples
     --------
@@ -96,7 +94,7 @@ def coloured(labels: np.ndarray) -> np.ndarray:
 def painted(
     channels: np.ndarray, windows: Sequence[Window], labels: bool, rgb: bool = False
 ) -> np.ndarray:
-    """Planes of several channels as one picture of bytes: rows, columns, and red, green and blue."""
+    """Combine planes of several channels into an RGB picture of bytes."""
     if labels:
         return coloured(channels[0])
     if rgb:

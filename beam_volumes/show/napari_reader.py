@@ -1,6 +1,7 @@
-"""napari's reader: opens whatever `beam_volumes.open` does; planes are read as they are looked at.
+"""A reader for napari: opens everything that `beam_volumes.open` does.
 
-``beam_volumes/napari.yaml`` names it. napari itself is not imported.
+Planes are read when they are shown. ``beam_volumes/napari.yaml`` refers to it. napari itself is not
+imported.
 """
 
 from __future__ import annotations
@@ -20,24 +21,12 @@ from beam_volumes.show.colours import CHANNELS, is_labels, window_of
 from beam_volumes.show.sampling import coarser
 from beam_volumes.show.sections import sections
 
-#: What napari takes: voxels, what they are called and where they lie, and the kind of layer.
+#: A layer of napari: voxels, options such as name and position, and the kind of layer.
 Layer = tuple[Any, dict[str, Any], str]
 
 
 class Planes:
-    """A volume as an array of which parts are read or computed when they are indexed.
-
-    Parameters
-    ----------
-    volume : Volume
-        Without channels.
-
-    Examples
-    --------
-    >>> planes = Planes(bv.open(np.arange(24).reshape(2, 3, 4)))
-    >>> planes.shape, planes[1, :, ::2].tolist()
-    ((2, 3, 4), [[12, 14], [16, 18], [20, 22]])
-    """
+    """A volume without channels as an array that is read or computed when it is indexed."""
 
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
@@ -66,7 +55,7 @@ class Planes:
         if part.nbytes > options.max_inmemory:
             raise ValueError(
                 f"{part!r} is larger than options.max_inmemory, "
-                f"{format_bytes(options.max_inmemory)}: look at planes of it, or at a level of a pyramid"
+                f"{format_bytes(options.max_inmemory)}; look at planes of it, or at a level of a pyramid"
             )
         if not part.size:
             return np.empty(part.shape, part.dtype)
@@ -77,7 +66,7 @@ class Planes:
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[Layer]] | None:
-    """What reads a path for napari; None if nothing of ours is there."""
+    """Return the reader of a path for napari; None if it cannot be opened."""
     try:
         open_volume(_place(path))
     except (OSError, ValueError, TypeError):
@@ -86,7 +75,6 @@ def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[Layer]] | None
 
 
 def read(path: str | Sequence[str]) -> list[Layer]:
-    """The layers of what is at a path."""
     place = _place(path)
     name = place if isinstance(place, str) else place[0]
     return layers(open_volume(place), os.path.basename(name.rstrip("/")))
@@ -99,13 +87,7 @@ def _place(path: str | Sequence[str]) -> str | list[str]:
 
 
 def layers(volume: Volume, name: str) -> list[Layer]:
-    """A volume as layers of napari: one, or one for each channel; labels, or an image with its pyramid.
-
-    Parameters
-    ----------
-    volume : Volume
-        Also one that is still to be computed.
-    name : str
+    """Return a volume, stored or not, as layers of napari: one, or one for each channel.
 
     Examples
     --------
@@ -131,7 +113,7 @@ def layers(volume: Volume, name: str) -> list[Layer]:
 
 
 def _levels(volume: Volume) -> Any:
-    """A volume, or it and the levels of its pyramid."""
+    """Return a volume, or a list of it and the levels of its pyramid."""
     node = volume.nodes[0]
     levels = [] if not isinstance(node, SourceNode) or volume.space.times else coarser(node.source)
     if not levels:
@@ -141,7 +123,7 @@ def _levels(volume: Volume) -> Any:
 
 
 def _place_of(volume: Volume) -> dict[str, Any]:
-    """Scale, translation and units, along the volume's axes; time counts points."""
+    """Return scale, translation and units along the volume's axes; time counts points."""
     before = volume.ndim - len(volume.space.axes)
     size = volume.voxel_size or (1.0,) * len(volume.space.axes)
     return {
@@ -153,9 +135,8 @@ def _place_of(volume: Volume) -> dict[str, Any]:
 
 
 def _limits(volume: Volume) -> tuple[float, float]:
-    """What napari shows as black and as white."""
     try:
-        found = sections(volume, most=256, most_bytes=64 << 20)
+        found = sections(volume, max_size=256, max_bytes=64 << 20)
         low, high = window_of((s.voxels[0] for s in found.sections), (0.5, 99.5))
     except ValueError:
         low, high = 0.0, 1.0

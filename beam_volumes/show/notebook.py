@@ -1,4 +1,4 @@
-"""What notebooks show of a volume, a plan and a table. Nothing here computes, or reads much."""
+"""HTML of volumes, plans and tables for notebooks. It computes nothing and reads little."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.show.picture import picture, png_uri, windows_of
 from beam_volumes.show.sections import sections
 
-#: Pixels of a thumbnail, bytes that may be read for each of its sections.
+#: Size of a thumbnail in pixels, and bytes that may be read for each of its sections.
 SIZE, MAX_BYTES = 128, 4 << 20
 
 
 def html(item: Volume | Plan | Table) -> str:
-    """A volume, a plan or a table as HTML."""
+    """Return a volume, a plan or a table as HTML."""
     if isinstance(item, Plan):
         return of_plan(item)
     return of_table(item) if isinstance(item, Table) else of_volume(item)
 
 
 def facts(volume: Volume) -> dict[str, str]:
-    """What is known of a volume, in words."""
+    """Return the properties of a volume as texts."""
     sizes = zip(volume.axes, volume.shape, strict=True)
     found = {
         "axes": ", ".join(f"{axis} {n:,}" for axis, n in sizes),
@@ -57,15 +57,15 @@ def of_volume(volume: Volume) -> str:
 
 
 def _thumbnail(volume: Volume) -> str:
-    """A picture of what is stored at hand; none of what has to be computed, or fetched from a bucket."""
+    """Return a picture of a local stored volume, else an empty text."""
     sources = [n.source for n in volume.nodes if isinstance(n, SourceNode)]
     if len(sources) < len(volume.nodes) or any(s.stored.reader.remote for s in sources):
         return ""
     try:
-        found = sections(volume, most=SIZE, most_bytes=MAX_BYTES)
+        found = sections(volume, max_size=SIZE, max_bytes=MAX_BYTES)
         windows, labels = windows_of(found, (0.5, 99.5))
         image = picture(found, SIZE, windows, labels)
-    except Exception:  # whatever it is, the numbers are still worth showing
+    except Exception:  # show the properties in any case
         return ""
     return f'<img src="{png_uri(image)}" alt="three sections"/>' if found.sections else ""
 
@@ -84,7 +84,7 @@ def of_table(table: Table) -> str:
 
 
 def table_html(rows: Mapping[str, Any]) -> str:
-    """Names and what they are, as a table of two columns."""
+    """Return names and values as a table of two columns."""
     cells = (
         f'<tr><th style="text-align:left">{escape(name)}</th>'
         f'<td style="text-align:left">{escape(str(text))}</td></tr>'

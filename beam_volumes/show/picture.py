@@ -1,4 +1,4 @@
-"""Sections put beside each other as one picture, in the proportions of their voxels; PNG."""
+"""Sections combined into one picture, in the proportions of their voxels; PNG."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window
 from beam_volumes.show.sampling import Section, along
 from beam_volumes.show.sections import Sections
 
-#: Pixels between sections, and what is there.
+#: Pixels between sections, and their grey value.
 GAP, PAPER = 4, 236
-#: Pixels of the thinnest side of a section: a few slices of a large plane are still seen.
+#: Minimal size of a section in pixels, so that a few slices of a large plane are visible.
 THINNEST = 12
 
 
 def png(picture: np.ndarray) -> bytes:
-    """A picture of bytes as PNG."""
+    """Encode a picture of bytes as PNG."""
     import imagecodecs
 
     return bytes(imagecodecs.png_encode(np.ascontiguousarray(picture)))
 
 
 def png_uri(picture: np.ndarray) -> str:
-    """A picture as a link that holds it: for pages that need no other file."""
+    """Return a picture as a data URI, for pages without other files."""
     return f"data:image/png;base64,{base64.b64encode(png(picture)).decode()}"
 
 
 def windows_of(
     found: Sections, percentiles: Window, labels: bool | None = None
 ) -> tuple[list[Window], bool]:
-    """What is shown from black to white of each channel; and whether it is labels."""
+    """Return the window of each channel, and whether the volume is shown as labels."""
     as_labels = is_labels(found.of) if labels is None else labels
     if as_labels or not found.sections:
         return [], as_labels
@@ -45,7 +45,7 @@ def windows_of(
 
 
 def lengths_of(volume: Volume, section: Section) -> tuple[float, float]:
-    """How long rows and columns of a section are, in the volume's unit or in voxels."""
+    """Return the lengths of rows and columns of a section, in the volume's unit or in voxels."""
     size: Any = volume.space.voxel_size or (1.0, 1.0, 1.0)
     rows, columns = (
         (b - a) * abs(size[axis]) or 1.0
@@ -56,17 +56,17 @@ def lengths_of(volume: Volume, section: Section) -> tuple[float, float]:
 
 def picture(
     found: Sections,
-    most: int,
+    size: int,
     windows: Sequence[Window],
     labels: bool,
 ) -> np.ndarray:
-    """Sections as one picture: z in the corner, x to its right, y below.
+    """Combine sections into one picture: z in the corner, x to its right, y below.
 
-    ``most`` pixels is its longest section.
+    The longest section has ``size`` pixels.
     """
     if not found.sections:
         return np.full((THINNEST, THINNEST, 3), PAPER, np.uint8)
-    tiles = {s.axis: tile(found, s, most, windows, labels) for s in found.sections}
+    tiles = {s.axis: tile(found, s, size, windows, labels) for s in found.sections}
     if len(tiles) == 1:
         return next(iter(tiles.values()))
     sizes = {a: tile.shape[:2] for a, tile in tiles.items()}
@@ -95,12 +95,12 @@ def picture(
 
 
 def tile(
-    found: Sections, section: Section, most: int, windows: Sequence[Window], labels: bool
+    found: Sections, section: Section, size: int, windows: Sequence[Window], labels: bool
 ) -> np.ndarray:
-    """One section as a picture, as large as its part of all of them."""
+    """Return one section as a picture, scaled relative to the longest."""
     longest = max(max(lengths_of(found.of, s)) for s in found.sections)
     rows, columns = (
-        max(THINNEST, round(length / longest * most)) for length in lengths_of(found.of, section)
+        max(THINNEST, round(length / longest * size)) for length in lengths_of(found.of, section)
     )
     return resized(
         painted(section.voxels, windows, labels, is_rgb(found.of)), rows, columns, mixed=not labels
@@ -108,7 +108,7 @@ def tile(
 
 
 def resized(picture: np.ndarray, rows: int, columns: int, mixed: bool) -> np.ndarray:
-    """A picture of another size: larger by repeating pixels, smaller by means, or the middle ones.
+    """Resize a picture: enlarge by repeating pixels, reduce by means or by the middle pixel.
 
     Examples
     --------

@@ -16,12 +16,12 @@ from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
 
-#: What a picture can be at most: it is held several times while it is painted.
+#: Maximal size of a picture: several copies exist while it is painted.
 LARGEST = 8192
 
 
 class Preview:
-    """A picture of three sections, and what has to be known of it.
+    """A picture of three sections with its resolution and window.
 
     Notebooks show it; elsewhere `save` writes it.
 
@@ -30,9 +30,9 @@ class Preview:
     image : numpy.ndarray
         Rows, columns, and red, green and blue as bytes.
     note : str
-        Where the sections lie, at which resolution, and what part they show.
+        The positions of the sections, their resolution, and the part of the volume that they show.
     window : list of tuple of float
-        For each channel, the intensities that are shown as black and as white; empty for labels.
+        For each channel, the intensities that are shown as black and white; empty for labels.
 
     Examples
     --------
@@ -41,16 +41,16 @@ class Preview:
     <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.8>
     """
 
-    def __init__(self, found: Sections, most: int, percentiles: tuple[float, float], labels: Any):
+    def __init__(self, found: Sections, size: int, percentiles: tuple[float, float], labels: Any):
         self.window, self._labels = windows_of(found, percentiles, labels)
-        self.image = picture(found, most, self.window, self._labels)
+        self.image = picture(found, size, self.window, self._labels)
         self.note = title(found)
         axes = zip(found.of.axes, found.of.shape, strict=True)
         self._of = f"{' '.join(f'{a}={n}' for a, n in axes)}, {found.of.dtype}"
 
     @property
     def caption(self) -> str:
-        """The note, and what black and white mean."""
+        """The note, and the meaning of black and white."""
         if self._labels:
             return f"{self.note}; a colour for each label"
         shown = (f"black {low:.4g}, white {high:.4g}" for low, high in self.window[:1])
@@ -85,30 +85,29 @@ def preview(
     labels: bool | None = None,
     most_bytes: int = 512 << 20,
 ) -> Preview:
-    """Picture three sections of a volume, at low resolution and without a run.
+    """Show three sections of a volume, at low resolution and without a run.
 
-    A stored volume is read thinned: the level of its pyramid that is fine enough, or one voxel in so many,
-    so that few chunks are read. A volume that is still to be computed is computed at full resolution, in
-    whole planes or, where these take too much reading, in their middle. The note says which.
+    Use it to look at a large volume in seconds. Stored volumes are subsampled: a coarse level of the
+    pyramid or every n-th voxel is read. Volumes that are not computed yet are computed at full resolution,
+    in whole planes or, if these need too much reading, in their middle. The note reports which.
 
     Parameters
     ----------
     volume : Volume or numpy.ndarray
-        What to look at; up to 6 channels are shown, each in its own colour.
+        The volume to show, with up to 6 channels, each in its own colour.
     at : sequence of int, optional
-        The voxel where the sections meet, along z, y and x; the middle by default.
+        The voxel where the sections intersect, along z, y and x; the middle by default.
     t : int, default: 0
-        Which point in time.
+        The time point.
     size : int, default: 512
         Pixels of the longest section.
     percentiles : tuple of float, default: (0.5, 99.5)
-        Percentiles of the intensities that become black and white.
+        Percentiles of the intensities that are shown as black and white.
     labels : bool, optional
-        Whether voxels are labels, each in a colour of its own; by default of results of `label`, and of
+        Whether voxels are labels, each with its own colour; by default for results of `label`, and for
         integers of 32 and 64 bits.
     most_bytes : int, default: 536870912
-        Bytes of chunks that are read at most: for a section of a stored volume, or for all of an
-        expression.
+        Maximal bytes of chunks to read: for each section of a stored volume, or for all of an expression.
 
     Returns
     -------
@@ -118,13 +117,13 @@ def preview(
     Raises
     ------
     ValueError
-        If ``at`` lies outside, a parameter is out of its range, or no section can be had by reading so
-        little.
+        If ``at`` is outside the volume, a parameter is out of range, or every section needs more reading
+        than ``most_bytes``.
 
     Notes
     -----
-    Where numbers of a whole volume or labels are needed, and the volume is large, they are computed of the
-    middle alone. The note says so.
+    Numbers of a whole volume, and labels, are only computed for the middle if the volume is large. The note
+    reports this.
 
     Examples
     --------
@@ -136,12 +135,12 @@ def preview(
     """
     v = as_volume(volume)
     if not isinstance(size, int) or not 16 <= size <= LARGEST:
-        raise ValueError(f"size={size!r}: pixels from 16 to {LARGEST}")
+        raise ValueError(f"size={size!r} is out of range; give 16 to {LARGEST} pixels")
     whole_number(most_bytes, "most_bytes", "preview")
     low, high = percentiles
     if not 0 <= low < high <= 100:
         raise ValueError(
-            f"percentiles={percentiles!r}: two percentiles from 0 to 100, the lower first"
+            f"percentiles={percentiles!r} is not valid; give two percentiles from 0 to 100, the lower first"
         )
     return Preview(
         sections(v, _fractions(v, at), t, size, most_bytes), size, (float(low), float(high)), labels
@@ -149,7 +148,7 @@ def preview(
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
-    """Return a path where a picture may be written; an error if it does not end in .png."""
+    """Return the path of a picture; an error if it does not end in .png."""
     text = os.fspath(path)
     if not text.lower().endswith(".png"):
         raise ValueError(f"{text}: a preview is a PNG; give a path that ends in .png")
@@ -157,7 +156,7 @@ def checked_path(path: str | os.PathLike[str]) -> str:
 
 
 def _fractions(volume: Volume, at: Sequence[int] | None) -> tuple[float, ...]:
-    """Where sections meet, from 0 to 1 along z, y and x."""
+    """Return the intersection of sections, from 0 to 1 along z, y and x."""
     found = [0.5] * 3
     if at is None:
         return tuple(found)
@@ -165,7 +164,9 @@ def _fractions(volume: Volume, at: Sequence[int] | None) -> tuple[float, ...]:
     given = list(at)
     if len(given) != len(visible):
         axes = ", ".join(AXES[a] for a in visible)
-        raise ValueError(f"at={tuple(given)}: one voxel index for each of the axes {axes}")
+        raise ValueError(
+            f"at={tuple(given)} is not valid; give one voxel index for each of the axes {axes}"
+        )
     for a, k in zip(visible, given, strict=True):
         n = volume.grid_shape[a]
         if not 0 <= k < n:

@@ -1,4 +1,4 @@
-"""Sections of stored volumes at low resolution: few chunks are read, whatever the volume's size."""
+"""Sections of stored volumes at low resolution, with bounded reading for volumes of any size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.sources.source import Source
 
-#: Rows or columns of a section that are left at least when it is thinned to read less.
+#: Minimal number of rows or columns of a subsampled section.
 FEWEST = 24
 
 Range = tuple[int, int]
@@ -22,32 +22,20 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A plane of a volume, or a part of one.
+    """A plane of a volume, or a part of one."""
 
-    Attributes
-    ----------
-    axis : int
-        Which of z, y, x it is normal to.
-    at : int
-        Where along that axis, in voxels of the whole volume.
-    voxels : numpy.ndarray
-        One for each channel, then rows and columns along the other two axes.
-    spans : tuple of (int, int)
-        The range of rows and that of columns that it covers, in voxels of the whole volume.
-    """
-
-    axis: int
-    at: int
-    voxels: np.ndarray
-    spans: tuple[Range, Range]
+    axis: int  #: The axis of z, y, x that it is normal to
+    at: int  #: Position along that axis, in voxels of the whole volume
+    voxels: np.ndarray  #: Channels, then rows and columns along the other two axes
+    spans: tuple[Range, Range]  #: The ranges of rows and columns, in voxels of the whole volume
 
 
-class TooDear(ValueError):
-    """What is to be looked at would take more reading than is allowed."""
+class TooExpensive(ValueError):
+    """Looking at a volume would read more than the limit."""
 
 
 def along(axis: int) -> tuple[int, int]:
-    """The axes of a section's rows and columns.
+    """Return the axes of a section's rows and columns.
 
     Examples
     --------
@@ -58,9 +46,9 @@ def along(axis: int) -> tuple[int, int]:
 
 
 def coarser(source: Source) -> list[Source]:
-    """The levels of a pyramid that lie below a source, finest first, with the same part of the volume.
+    """Return the coarser levels of a source's pyramid with the same part of the volume.
 
-    None if there are no others, or the source is not as it was opened.
+    Empty without other levels, or if the source is a view. The finest comes first.
     """
     asked = dict(source.asked or {})
     path, points = asked.get("path_or_spec"), asked.pop("points", ())
@@ -82,13 +70,13 @@ def coarser(source: Source) -> list[Source]:
                 one = one.point(axis, at)
             box = _scaled(source, whole.shape, one.shape)
             found.append(one.crop(box))
-    except (ValueError, OSError):  # a damaged level is no reason to show nothing
+    except (ValueError, OSError):  # a damaged level must not prevent showing the volume
         return []
     return found
 
 
 def _scaled(source: Source, whole: Triple, level: Triple) -> Box:
-    """The part of a level that a source is of the finest one."""
+    """Return the part of a level that corresponds to a source's part of the finest one."""
     start, stop = [], []
     for a, n, o, m in zip(source.offset, source.shape, whole, level, strict=True):
         start.append(min(a * m // max(1, o), m))
@@ -96,43 +84,46 @@ def _scaled(source: Source, whole: Triple, level: Triple) -> Box:
     return Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
 
 
-def fitting(levels: Sequence[Source], most: int) -> int:
-    """The coarsest of these levels that still has ``most`` voxels along its longest axis."""
-    enough = [k for k, source in enumerate(levels) if max(source.shape) >= most]
+def fitting(levels: Sequence[Source], max_size: int) -> int:
+    """Return the coarsest level with at least ``max_size`` voxels along its longest axis."""
+    enough = [k for k, source in enumerate(levels) if max(source.shape) >= max_size]
     return enough[-1] if enough else 0
 
 
-def steps_of(source: Source, axis: int, most: int, most_bytes: int) -> tuple[int, int]:
-    """How a section is thinned along its rows and columns, so that it is small and soon read.
+def steps_of(source: Source, axes: Sequence[int], max_size: int, max_bytes: int) -> tuple[int, ...]:
+    """Return the steps along some axes that make a part of a volume small and quick to read.
 
-    Raises
-    ------
-    TooDear
-        Even thin ones need more than ``most_bytes`` of chunks.
+    Raises `TooExpensive` if even large steps need more than ``max_bytes`` of chunks.
     """
-    axes = along(axis)
-    steps = [max(1, -(-source.shape[a] // most)) for a in axes]
+    steps = [max(1, -(-source.shape[a] // max_size)) for a in axes]
 
     def touched(k: int) -> int:
         n, a = source.shape[axes[k]], axes[k]
         return min(source.units_touched(a, (0, n)), -(-n // steps[k]))
 
     each = math.prod(source.read_unit) * source.dtype.itemsize * source.channels_per_chunk
-    while touched(0) * touched(1) * each > most_bytes:
-        k = int((touched(1), -steps[1]) > (touched(0), -steps[0]))
+    while (size := math.prod(map(touched, range(len(axes)))) * each) > max_bytes:
+        k = max(range(len(axes)), key=lambda k: (touched(k), -steps[k]))
         if source.shape[axes[k]] // (2 * steps[k]) < FEWEST:
-            raise TooDear(
-                f"a section along {AXES[axes[0]]} and {AXES[axes[1]]} of {source.name} reads "
-                f"{format_bytes(touched(0) * touched(1) * each)} of chunks even if it is thinned"
+            raise TooExpensive(
+                f"a section along {' and '.join(AXES[a] for a in axes)} of {source.name} reads "
+                f"{format_bytes(size)} of chunks even if it is subsampled"
             )
         steps[k] *= 2
-    return steps[0], steps[1]
+    return tuple(steps)
 
 
-def sampled(sources: Sequence[Source], axis: int, at: float, steps: tuple[int, int]) -> np.ndarray:
-    """Every so many-th row and column of a plane of several channels, the middle one of each few.
+def read_at(source: Source, index: tuple[int | slice, ...]) -> np.ndarray:
+    """Read the voxels of an index."""
+    if source.array is not None:
+        return np.asarray(source.array[index])
+    return np.asarray(source.open()[index].read().result())
 
-    ``at`` is from 0 to 1 along the axis.
+
+def sampled(sources: Sequence[Source], axis: int, at: float, steps: Sequence[int]) -> np.ndarray:
+    """Read a subsampled plane of several channels, from the middle row and column of each step.
+
+    ``at`` is the position along the axis, from 0 to 1.
     """
     planes = []
     for source in sources:
@@ -141,9 +132,6 @@ def sampled(sources: Sequence[Source], axis: int, at: float, steps: tuple[int, i
         index[axis] = min(int(at * source.shape[axis]), source.shape[axis] - 1)
         for a, step in zip((rows, columns), steps, strict=True):
             index[a] = slice(min(step // 2, source.shape[a] - 1), None, step)
-        if source.array is not None:
-            plane = np.asarray(source.array[tuple(index)])
-        else:
-            plane = np.asarray(source.open()[tuple(index)].read().result())
+        plane = read_at(source, tuple(index))
         planes.append(plane if rows < columns else plane.T)
     return np.stack(planes)

@@ -1,4 +1,4 @@
-"""Three sections of a volume, stored or computed: what is read or computed for them is bounded."""
+"""Three sections of a stored or computed volume, with bounded reading and computation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,21 @@ from beam_volumes.graph.nodes import (
 from beam_volumes.graph.traversal import numbers_across
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of
+from beam_volumes.show.sampling import (
+    Section,
+    TooExpensive,
+    along,
+    coarser,
+    fitting,
+    sampled,
+    steps_of,
+)
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import Regrid
 
-#: Channels that are shown at a time.
+#: Maximal number of channels in a picture.
 MAX_CHANNELS = 6
-#: Sides of the parts of planes that are tried, where whole planes take too much reading.
+#: Sizes of the parts of planes that are tried if whole planes need too much reading.
 SIDES = (None, 1024, 512, 256, 128)
 
 _HERE = RunOptions(runner=None, progress=False)
@@ -42,73 +50,50 @@ _HERE = RunOptions(runner=None, progress=False)
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """Sections of a volume along the axes that it has.
+    """Sections of a volume along its axes."""
 
-    Attributes
-    ----------
-    of : Volume
-        The volume, at one point in time.
-    sections : tuple of Section
-        Normal to z, y and x, as far as they were read.
-    how : str
-        At which resolution, and which part: what a reader has to know.
-    """
-
-    of: Volume
-    sections: tuple[Section, ...]
-    how: str
+    of: Volume  #: The volume, at one time point
+    sections: tuple[Section, ...]  #: Normal to z, y and x, as far as they were read
+    how: str  #: The resolution and the part that they show
 
 
 def sections(
     volume: Volume,
     at: Sequence[float] = (0.5, 0.5, 0.5),
     t: int = 0,
-    most: int = 512,
-    most_bytes: int = 512 << 20,
+    max_size: int = 512,
+    max_bytes: int = 512 << 20,
 ) -> Sections:
-    """Read or compute three sections.
+    """Read or compute three sections that intersect at ``at``, from 0 to 1 along z, y and x.
 
-    Parameters
-    ----------
-    volume : Volume
-    at : sequence of float
-        Where they meet along z, y and x, from 0 to 1.
-    t : int
-        Which point in time.
-    most : int
-        Rows and columns of a stored volume that are read at most.
-    most_bytes : int
-        Of chunks that are read at most: for a section of what is stored, for all of what is computed.
-
-    Raises
-    ------
-    ValueError
-        No section can be had by reading so little.
+    At most ``max_size`` rows and columns of a stored volume are read. ``max_bytes`` limits the
+    chunks that are read: for each section of a stored volume, for all of an expression. Raises
+    ValueError if every section needs more.
     """
-    told = []
+    remarks = []
     if volume.space.times:
         if not 0 <= t < volume.space.times:
             raise ValueError(
-                f"t={t}: {volume!r} has the points in time 0 to {volume.space.times - 1}"
+                f"t={t} is out of range; {volume!r} has the points in time 0 to {volume.space.times - 1}"
             )
-        told.append(f"point {t} of {volume.space.times} in time")
+        remarks.append(f"point {t} of {volume.space.times} in time")
         volume = at_points(volume, t)
     if len(volume.nodes) > MAX_CHANNELS:
-        told.append(f"the first {MAX_CHANNELS} of {len(volume.nodes)} channels")
+        remarks.append(f"the first {MAX_CHANNELS} of {len(volume.nodes)} channels")
         names = volume.space.channels[:MAX_CHANNELS]
         volume = Volume(volume.nodes[:MAX_CHANNELS], replace(volume.space, channels=names))
     if 0 in volume.grid_shape:
         return Sections(volume, (), "it has no voxels")
     nodes = [n for n in volume.nodes if isinstance(n, SourceNode)]
     if len(nodes) == len(volume.nodes):
-        found, how = _read([n.source for n in nodes], normals(volume), at, most, most_bytes)
+        found, how = _read([n.source for n in nodes], normals(volume), at, max_size, max_bytes)
     else:
-        found, how = _computed(volume, at, most_bytes)
-    return Sections(volume, tuple(found), "; ".join([how, *told]))
+        found, how = _computed(volume, at, max_bytes)
+    return Sections(volume, tuple(found), "; ".join([how, *remarks]))
 
 
 def normals(volume: Volume) -> tuple[int, ...]:
-    """The axes to which there are sections: one of a plane, three of a volume.
+    """Return the axes with sections: one for a plane, three for a volume.
 
     Examples
     --------
@@ -124,37 +109,43 @@ def normals(volume: Volume) -> tuple[int, ...]:
 
 
 def _read(
-    channels: list[Source], axes: tuple[int, ...], at: Sequence[float], most: int, most_bytes: int
+    channels: list[Source],
+    axes: tuple[int, ...],
+    at: Sequence[float],
+    max_size: int,
+    max_bytes: int,
 ) -> tuple[list[Section], str]:
-    """Sections of what is stored: of the level of a pyramid that is large enough, thinned."""
+    """Read sections of a stored volume: of a sufficiently fine level of its pyramid, subsampled."""
     of = [[source, *coarser(source)] for source in channels]
-    level = fitting(of[0], most) if len({len(levels) for levels in of}) == 1 else 0
+    level = fitting(of[0], max_size) if len({len(levels) for levels in of}) == 1 else 0
     sources = [levels[level] for levels in of]
     whole, coarse = channels[0].shape, sources[0].shape
     step: dict[int, int] = {}
     found, left_out = [], []
     for axis in axes:
+        rows, columns = along(axis)
         try:
-            steps = steps_of(sources[0], axis, most, most_bytes // len(sources))
-        except TooDear as error:
+            steps = steps_of(sources[0], (rows, columns), max_size, max_bytes // len(sources))
+        except TooExpensive as error:
             left_out.append(str(error))
             continue
-        rows, columns = along(axis)
         voxels = sampled(sources, axis, at[axis], steps)
         where = min(int(at[axis] * whole[axis]), whole[axis] - 1)
         found.append(Section(axis, where, voxels, ((0, whole[rows]), (0, whole[columns]))))
         for a, s in zip((rows, columns), steps, strict=True):
             step[a] = max(step.get(a, 1), s)
     if not found:
-        raise TooDear(f"{left_out[0]}, more than {format_bytes(most_bytes)}: look at a part of it")
-    how = "every voxel" if set(step.values()) <= {1} else _thinned(step)
+        raise TooExpensive(
+            f"{left_out[0]}, more than {format_bytes(max_bytes)}; look at a part of it"
+        )
+    how = "every voxel" if set(step.values()) <= {1} else _step_text(step)
     if level:
         times = " x ".join(f"{o / m:.3g}" for o, m in zip(whole, coarse, strict=True))
         how += f" of level {level} of its pyramid ({times} times as coarse)"
     return found, "; ".join([how, *(f"left out: {text}" for text in left_out)])
 
 
-def _thinned(step: dict[int, int]) -> str:
+def _step_text(step: dict[int, int]) -> str:
     by: dict[int, list[str]] = {}
     for axis in sorted(step):
         by.setdefault(step[axis], []).append(AXES[axis])
@@ -165,15 +156,15 @@ def _thinned(step: dict[int, int]) -> str:
     return ", ".join(texts)
 
 
-def _computed(volume: Volume, at: Sequence[float], most_bytes: int) -> tuple[list[Section], str]:
-    """Sections of an expression: exact, of planes or the middle of them; else of a part of its inputs."""
+def _computed(volume: Volume, at: Sequence[float], max_bytes: int) -> tuple[list[Section], str]:
+    """Compute sections exactly, of planes or their middle, else from a part of the inputs."""
     shape, axes = volume.grid_shape, normals(volume)
     for side in SIDES:
         if side is not None and side >= max(shape):
             continue
         boxes = [_part(shape, axis, at, side) for axis in axes]
         wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in volume.nodes]
-        if plan_run(wanted, _HERE).bytes_read <= most_bytes:
+        if plan_run(wanted, _HERE).bytes_read <= max_bytes:
             how = "computed at full resolution, whole planes"
             if side is not None:
                 how = f"computed at full resolution, {side} voxels a side around the middle"
@@ -186,15 +177,15 @@ def _computed(volume: Volume, at: Sequence[float], most_bytes: int) -> tuple[lis
         inside = [0.5] * 3
         boxes = [_part(nodes[0].shape, axis, inside, None) for axis in axes]
         wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in nodes]
-        if plan_run(wanted, _HERE).bytes_read <= most_bytes:
+        if plan_run(wanted, _HERE).bytes_read <= max_bytes:
             how = (
-                f"computed as if the inputs were the {side} voxels a side around the middle alone, so that "
-                "numbers and labels that rest on the whole volume differ"
+                f"computed from the middle {side} voxels a side of the inputs only, so that "
+                "numbers and labels that depend on the whole volume differ"
             )
             moved = [box.translate(start) for box in boxes]
             return _arrays(wanted, moved, axes), how
-    raise TooDear(
-        f"{volume!r}: even a small part of it takes more than {format_bytes(most_bytes)} of reading: compute "
+    raise TooExpensive(
+        f"{volume!r}: even a small part of it needs to read more than {format_bytes(max_bytes)}; compute "
         "it to a file and look at that, or look at an input"
     )
 
@@ -216,7 +207,7 @@ def _arrays(wanted: Sequence[Volume], boxes: Sequence[Box], axes: Sequence[int])
 
 
 def _box(shape: Sequence[int], at: Sequence[float], side: int | None) -> Box:
-    """A cube of voxels around a place, as far as there are voxels."""
+    """Return a cube of voxels around a position, clipped to the volume."""
     start, stop = [], []
     for n, f in zip(shape, at, strict=True):
         m = n if side is None else min(n, side)
@@ -227,7 +218,7 @@ def _box(shape: Sequence[int], at: Sequence[float], side: int | None) -> Box:
 
 
 def _part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None) -> Box:
-    """A plane normal to an axis, or its part around a place."""
+    """Return a plane normal to an axis, or its part around a position."""
     box = _box(shape, at, side)
     k = min(int(at[axis] * shape[axis]), shape[axis] - 1)
     start, stop = list(box.start), list(box.stop)
@@ -236,7 +227,7 @@ def _part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None
 
 
 def _of_part(nodes: Sequence[Node], at: Sequence[float], side: int) -> tuple[Node, ...] | None:
-    """An expression as it is of a part of its inputs; None if they do not all lie alike."""
+    """Return an expression of a part of its inputs; None if they are not aligned."""
     whole = nodes[0].shape
     for item in everything(nodes):
         moves = isinstance(item, CropNode | ViewNode)
@@ -250,7 +241,7 @@ def _of_part(nodes: Sequence[Node], at: Sequence[float], side: int) -> tuple[Nod
     def part(source: Source) -> Source:
         return source.crop(box)
 
-    for number in numbers_across(nodes):  # of the first point, as a part of all
+    for number in numbers_across(nodes):  # of the first time point
         own = FoldValue.of(number.reduction, number.fed, number.parameters)
         (first,) = with_sources((own,), lambda s: part(_first(s)), instead)
         instead[number.token] = first
@@ -262,7 +253,7 @@ def _first(source: Source) -> Source:
 
 
 def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | Barrier]:
-    """All that an expression rests on, itself included."""
+    """Return all nodes, values and barriers of an expression."""
     found: dict[str, Node | Value | Barrier] = {}
     stack = list(items)
     while stack:
@@ -274,7 +265,7 @@ def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | B
 
 
 def title(found: Sections) -> str:
-    """Where the sections lie, in words."""
+    """Describe the positions of the sections."""
     places = ", ".join(f"{AXES[s.axis]}={s.at}" for s in found.sections)
     visible = found.of.space.visible
     if len(visible) < 3 or not places:

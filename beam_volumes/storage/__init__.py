@@ -1,4 +1,4 @@
-"""Volumes in files and buckets: everything that touches TensorStore, formats and metadata."""
+"""Volumes in files and buckets: formats, metadata and everything that uses TensorStore."""
 
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes

@@ -1,7 +1,7 @@
-"""Levels that are added to a volume which is stored in one size: where they go, and what metadata list them.
+"""Levels that are added to a volume of one size: their locations and the updated metadata.
 
-Each level is an output of its own, below the volume: an array of zarr, or a volume of precomputed. The
-volume's own metadata are changed once, when all levels are there, by a conditional write.
+Each level is an output below the volume: a zarr array or a precomputed volume. The volume's
+metadata are changed once, by a conditional write, when all levels exist.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from beam_volumes.storage.sources.source import Source
 
 
 class HasLevels(ValueError):
-    """A volume has levels already."""
+    """A volume already has levels."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """The levels that are to be added to a volume."""
+    """The levels to add to a volume."""
 
     name: str  #: The volume's place
     format: str  #: The name of its format
     source: Source  #: The volume itself
-    pyramid: Pyramid  #: The volume's level first
-    sinks: tuple[Sink, ...]  #: Where the coarser levels go
-    paths: tuple[str, ...]  #: What the volume's metadata call all levels
+    pyramid: Pyramid  #: The level of the volume first
+    sinks: tuple[Sink, ...]  #: The outputs of the coarser levels
+    paths: tuple[str, ...]  #: The paths of all levels in the volume's metadata
 
     def register(self) -> None:
-        """List the levels in the volume's metadata; once is enough."""
+        """List the levels in the volume's metadata. It can be repeated."""
         place, _ = asked_at(self.name)
         if self.format == "precomputed":
             changed(Document(place.directory, precomputed.INFO), self._in_info)
@@ -53,7 +53,7 @@ class Added:
             changed(Document(place.directory, ".zmetadata"), self._consolidated)
 
     def _check(self, listed: Sequence[str]) -> bool:
-        """Whether these levels are listed already."""
+        """Whether these levels are already listed."""
         if tuple(listed) == self.paths:
             return True
         if len(listed) > 1:
@@ -63,7 +63,7 @@ class Added:
     # OME-Zarr
 
     def _in_attributes(self, document: dict[str, Any]) -> bool:
-        """Put the levels into a group's document; False if they are there."""
+        """Add the levels to a group's document; False if they are listed already."""
         attributes = document.get("attributes", document)
         about = attributes.get("ome", attributes)
         image = about["multiscales"][0]
@@ -87,7 +87,7 @@ class Added:
         return True
 
     def _consolidated(self, document: dict[str, Any]) -> bool:
-        """Put the levels into what zarr v2 keeps of all metadata below a group."""
+        """Add the levels to the consolidated metadata of zarr v2."""
         known = document["metadata"]
         known[".zattrs"] = asked_at(self.name)[0].json(".zattrs")
         for sink, path in zip(self.sinks, self.paths[1:], strict=True):
@@ -113,10 +113,9 @@ def added(
     method: str | None = None,
     factors: Any = None,
 ) -> Added:
-    """Say which levels are to be added to a volume; nothing is made yet.
+    """Describe the levels to add to a volume; nothing is created.
 
-    Raises `ValueError`: it is of no format that has levels, it is laid out in a way that is not
-    written here, or an option is out of its range.
+    Raises `ValueError` for a format without levels, an unsupported layout, or an invalid option.
     """
     place, formats = asked_at(os.fspath(path))
     for volume_format in formats:
@@ -126,8 +125,8 @@ def added(
                 break
     else:
         raise ValueError(
-            f"{place.text} is no OME-Zarr and no precomputed volume, and others have no levels; "
-            "write one by convert, with levels"
+            f"{place.text} is neither OME-Zarr nor precomputed; other formats have no levels: "
+            "write one of these by convert, with levels"
         )
     asked = {"levels": levels, "method": method, "factors": factors}
     make = _of_ome if volume_format.name == "ome-zarr" else _of_precomputed
@@ -137,7 +136,7 @@ def added(
         raise ValueError(
             f"{place.text}: levels={levels!r} adds none: "
             + (
-                "it has 256 voxels or less along each axis; say how many levels there are to be"
+                "it has 256 voxels or less along each axis; give a number of levels"
                 if levels == "auto"
                 else "the volume itself is one; give 2 or more, or 'auto'"
             )
@@ -148,8 +147,8 @@ def added(
 def _has_levels(name: str, listed: Sequence[str]) -> HasLevels:
     shown = ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "")
     return HasLevels(
-        f"{name} has {counted(len(listed), 'level')} already ({shown}); levels are added to a volume that "
-        "has none: write it anew by convert, with levels, for others"
+        f"{name} already has {counted(len(listed), 'level')} ({shown}), and levels are only added to a "
+        "volume without any; rewrite it by convert, with levels"
     )
 
 
@@ -177,13 +176,13 @@ def _of_ome(
     order = tuple(a for a in (*LEADING, *AXES) if a in names)
     if names != order or len(names) != len(stored.shape):
         raise ValueError(
-            f"{place.text}: its axes are {', '.join(names)}, and levels are written as t, c, z, y, x; "
-            "write it anew by convert, with levels"
+            f"{place.text} has the axes {', '.join(names)}, and levels are written as t, c, z, y, x; "
+            "rewrite it by convert, with levels"
         )
     if stored.dtype != (np.dtype("u1") if source.dtype.kind == "b" else source.dtype):
         raise ValueError(
-            f"{place.text}: its voxels are stored as {stored.dtype}, and levels of it would be uint8; "
-            "write it anew by convert, with levels"
+            f"{place.text} is stored as {stored.dtype}, and its levels would be uint8; "
+            "rewrite it by convert, with levels"
         )
     leading = tuple(n for a, n in zip(names, stored.shape, strict=True) if a in LEADING)
     space = replace(
@@ -241,7 +240,7 @@ def _of_precomputed(
         key = precomputed.scale_key(first.of_level(k))
         own = {"codec": codec, "type": info.get("type")}
         sinks.append(_level(place.below(key), one, source, leading, "precomputed", own))
-        # A level is a volume of its own, with its one scale below it.
+        # A level is a separate volume with one scale.
         paths.append(f"{key}/{key}")
     return Added(place.text, volume_format.name, source, pyramid, tuple(sinks), tuple(paths))
 
@@ -263,7 +262,7 @@ def _level(
         format=format,
         **{k: v for k, v in how.items() if v is not None},
     )
-    # As in a pyramid that is written at once, chunks in shards may be larger than the level.
+    # As in a pyramid of a single run, chunks in shards may be larger than the level.
     sink = replace(sink, chunk=level.chunk, shard=level.shard)
     sink.writer.check(sink)
     return sink
@@ -277,7 +276,7 @@ def _first(
     leading: Sequence[int],
     options: Mapping[str, Any],
 ) -> Sink:
-    """What is stored, as if this package were to write it, with the levels that are asked for."""
+    """Describe the stored volume as an output of this package, with the requested levels."""
     return make_sink(
         place.spec,
         shape=source.shape,

@@ -207,7 +207,7 @@ def _ring(
         return origin + (at - origin) // depth * depth
 
     source = program.steps[step].source
-    if overlap.ahead and source is not None and not source.held:
+    if overlap.ahead and source is not None and not source.in_memory:
         tops = _next(tops)
     held = max((top - floor(keep) for top, keep in zip(tops, keeps, strict=True)), default=0)
     capacity = -(-held // depth) * depth

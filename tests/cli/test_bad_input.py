@@ -71,7 +71,7 @@ ROWS = {
     "run r.yaml --set smooth.op=gausian_filter": "did you mean 'gaussian_filter'",
     "run r.yaml --set cells.input=smoooth": "did you mean 'smooth'",
     "run r.yaml --set outputs=x": "give output or outputs, not both",
-    "run r.yaml --set output=out.tfi": "cannot tell the format from the name",
+    "run r.yaml --set output=out.tfi": "the format cannot be inferred from the name",
     "run r.yaml --set output=${folder}/o.zarr": "no variable is called 'folder'",
     "run r.yaml --set input=slcies.zarr": "slcies.zarr does not exist",
     "run r.yaml --crop 1-2": "the box '1-2' is not of the form z0:z1,y0:y1,x0:x1",

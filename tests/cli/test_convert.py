@@ -91,7 +91,7 @@ def test_overwrite_resume_and_the_plan(work, convert, command):
     ("arguments", "said"),
     [
         (["nothing", "a.zarr"], "nothing does not exist"),
-        (["slices", "a.mystery"], "cannot tell the format from the name"),
+        (["slices", "a.mystery"], "the format cannot be inferred from the name"),
         (["slices", "a", "--format", "mystery"], "format='mystery'; use one of"),
         (["slices", "a.zarr", "--codec", "zstd:high"], "write it as NAME or NAME:LEVEL"),
         (["slices", "a.zarr", "--codec", "magic"], "codec='magic'; zarr v3 takes"),

@@ -101,9 +101,9 @@ def test_stats(image, work, command, monkeypatch):
         (["label", "slices", "o.zarr", "--background", "1"], "--background goes with --by-value"),
         (["label", "slices", "o.zarr", "--slab", "4,x"], "--slab x: not a number"),
         (["label", "slices", "o.zarr", "--treshold=3"], "did you mean '--threshold'"),
-        (["label", "slices", "o.tar"], "cannot tell the format"),
+        (["label", "slices", "o.tar"], "format cannot be inferred"),
         (["label", "slices", "o.zarr", "--dtype", "uint8", "--by-value"], "uint8 has numbers up to 255: use"),
-        (["stats", "slices", "t.xls"], "cannot tell the format of a table"),
+        (["stats", "slices", "t.xls"], "a table's format cannot be inferred"),
         (["stats", "slices", "t.csv", "--properties", "aera"], "'aera' in 3-D .did you mean 'area'"),
         (["stats", "slices", "t.csv", "--properties", "intensity_mean"], "needs intensity"),
         (["stats", "slices", "t.csv", "--spacing", "voxel_size"], "the volume has none"),
@@ -207,7 +207,7 @@ MISTAKES = {
     "table as number": ("inputs: [input, 250]", "inputs: [input, table]", "r.yaml:4: greater takes"),
     "not labels": ("{op: num_labels}", "{op: num_labels, input: low}", "r.yaml:7: num_labels: .*label"),
     "property": ("[area, ", "[aera, ", "r.yaml:8: regionprops_table: no property 'aera'"),
-    "table's format": ("cells.csv", "cells.xls", "r.yaml:14: .*cannot tell the format of a table"),
+    "table's format": ("cells.csv", "cells.xls", "r.yaml:14: .*format cannot be inferred"),
     "table's options": ("cells.csv}", "cells.csv, chunks: 3}", "r.yaml:14: a table's output has no"),
 }  # fmt: skip
 

@@ -86,7 +86,7 @@ MISTAKES = {
         "output: {path: a.zarr, chunk: 3}",
         "r.yaml:7:.*did you mean 'chunks'",
     ),
-    "output's format": ("out.zarr", "out.tar", "r.yaml:7: .*cannot tell the format"),
+    "output's format": ("out.zarr", "out.tar", "r.yaml:7: .*format cannot be inferred"),
     "output's step": (
         "output: out.zarr",
         "output: {path: a.zarr, step: clear}",

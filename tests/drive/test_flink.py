@@ -62,14 +62,14 @@ def test_cancelling_waits_until_flink_has_ended_the_job():
     assert asked == {"GET": 5, "PATCH": ["/jobs/ours?mode=cancel"]}
 
 
-def test_a_job_that_goes_on_is_told_with_what_ends_it(monkeypatch):
-    monkeypatch.setattr(flink, "_PATIENCE", 0.5)
+def test_a_job_that_goes_on_is_reported_with_what_ends_it(monkeypatch):
+    monkeypatch.setattr(flink, "_MAX_WAIT", 0.5)
     with cluster(ends_after=10**6) as (rest, _):
-        told = cancelled(FlinkJob(Result(), rest, "name"))
-        assert f"curl -X PATCH '{rest}/jobs/ours?mode=cancel'" in told
-        assert told.startswith("the job goes on") and "not ended after" in told
-    told = cancelled(FlinkJob(Result(), rest, "name"))  # nothing answers any more
-    assert f"curl -X PATCH '{rest}/jobs/ID?mode=cancel'" in told
+        message = cancelled(FlinkJob(Result(), rest, "name"))
+        assert f"curl -X PATCH '{rest}/jobs/ours?mode=cancel'" in message
+        assert message.startswith("the job still runs") and "not ended after" in message
+    message = cancelled(FlinkJob(Result(), rest, "name"))  # nothing answers any more
+    assert f"curl -X PATCH '{rest}/jobs/ID?mode=cancel'" in message
 
 
 @pytest.mark.parametrize(

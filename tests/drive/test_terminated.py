@@ -33,4 +33,4 @@ def test_a_run_that_does_not_hear_sigterm_ends_with_it():
     )
     assert done.returncode == -signal.SIGTERM
     assert done.stdout == "scratch is removed\n"
-    assert re.fullmatch("beam-volumes: terminated: nothing is kept of it.*\n", done.stderr)
+    assert re.fullmatch("beam-volumes: terminated: nothing of it is stored.*\n", done.stderr)

@@ -194,7 +194,7 @@ def test_a_server_that_is_down_is_told_in_time(bucket, how):
         )
     assert done.returncode == 2
     line = one_line(done.stderr)
-    assert f"{bucket}/in.zarr" in line and "out of reach" in line
+    assert f"{bucket}/in.zarr" in line and "unreachable" in line
 
 
 REFUSALS = {

@@ -100,7 +100,7 @@ ROWS = [
     ("bv.compute(v, workers=100_000)", ValueError, "workers=100000: this machine has"),
     ("bv.compute(v, slab='64')", TypeError, "slab='64' is not a sequence of whole numbers"),
     ("bv.compute(v, slab=(64, 64))", ValueError, "one number per axis z, y, x"),
-    ("bv.compute(v, runner='local')", ValueError, "None is this process without Beam"),
+    ("bv.compute(v, runner='local')", ValueError, "None for this process without Beam"),
     ("bv.compute(v, worker=2)", TypeError, "did you mean workers="),
     ("bv.compute(v, resume=True, overwrite=True)", ValueError, "choose one"),
 ]

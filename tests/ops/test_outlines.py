@@ -86,7 +86,7 @@ def test_what_cannot_be_outlined_is_refused(tmp_path):
         bv.outlines(np.zeros((2, 3), "f4"))
     with pytest.raises(ValueError, match="no voxel size"):
         bv.outlines(image, like=bv.open(np.zeros((8, 10)), voxel_size=(1, 1)))
-    with pytest.raises(ValueError, match=r"cells\.geojson: GeoJSON holds what bv\.outlines gives"):
+    with pytest.raises(ValueError, match=r"cells\.geojson: GeoJSON stores tables of bv\.outlines"):
         bv.regionprops_table(image).to(tmp_path / "cells.geojson")
     image[2, 2] = -7
     with pytest.raises(ValueError, match="a label is -7"):

@@ -38,7 +38,7 @@ def test_relabel_keeps_integers_on_both_sides_of_two_to_the_63():
         assert computed(bv.relabel(labels, mapping)).tolist() == [[LARGE, 2, 0]]
     assert computed(bv.relabel(labels, {1: -1, LARGE: 2})).tolist() == [[-1, 2, 0]]
     assert computed(bv.relabel(labels, {}, missing=LARGE)).tolist() == [[LARGE, LARGE, 0]]
-    with pytest.raises(ValueError, match=r"has -1 and 9223372036854775809: no dtype"):
+    with pytest.raises(ValueError, match=r"has -1 and 9223372036854775809: no integer dtype"):
         bv.relabel(labels, {1: -1, LARGE: LARGE})
     with pytest.raises(ValueError, match="float64 would round"):
         bv.relabel(labels, {1: 0.5, LARGE: LARGE})

@@ -124,9 +124,12 @@ HARM = {
     "a table is gone": (lambda f: (f / "cells.csv").unlink(), ["cells.csv is gone"]),
     "a voxel has changed": (
         lambda f: flip(f / "out.zarr/c/3/1/1"),
-        ["slab 3 ", "unit 15", "does not hold the voxels that were written"],
+        ["slab 3 ", "unit 15", "differs from the voxels that were written"],
     ),
-    "a row has changed": (lambda f: flip(f / "cells.jsonl"), ["cells.jsonl is not what was"]),
+    "a row has changed": (
+        lambda f: flip(f / "cells.jsonl"),
+        ["cells.jsonl differs from the written table"],
+    ),
 }
 ONLY_BY_CHECKSUMS = {"a voxel has changed", "a row has changed"}
 

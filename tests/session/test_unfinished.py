@@ -74,14 +74,14 @@ def test_an_unfinished_output_does_not_open_in_silence(tmp_path, monkeypatch, ou
     (said,) = told(path)
     how = f"has not ended; continue it by beam-volumes resume {path}"
     assert re.fullmatch(
-        rf"{re.escape(str(path))} is unfinished: the run \w+ that writes it {re.escape(how)}", said
+        rf"{re.escape(str(path))} is unfinished: its run \w+ {re.escape(how)}", said
     )
     bv.compute(target_of(tmp_path, out), workers=1, slab=slab, resume=True, **QUIET)
     assert not told(path)
     said = interrupted(monkeypatch, target_of(tmp_path, out), at, slab=slab, overwrite=True)
-    assert f"what was in {path} before is gone" in said
+    assert f"the previous content of {path} was deleted" in said
     (said,) = told(path)
-    assert "what was there before is gone" in said
+    assert "the previous output was deleted" in said
     bv.compute(target_of(tmp_path, out), workers=1, overwrite=True, **QUIET)
     assert not told(path)
     np.testing.assert_array_equal(bv.open(path), VOXELS)
@@ -92,7 +92,7 @@ def test_an_output_that_is_not_there_yet_says_what_writes_it(tmp_path, monkeypat
     target = bv.open(VOXELS).to(tmp_path / out, **ASSEMBLED[out])
     bv.compute(target, **QUIET)
     interrupted(monkeypatch, target, at=0, overwrite=True)
-    words = r"does not exist.*; .* is unfinished: the run \w+ .* before is gone; continue it by"
+    words = r"does not exist.*; .* is unfinished: its run \w+ .*previous output was deleted; continue it by"
     with pytest.raises(FileNotFoundError, match=words):
         bv.open(tmp_path / out)
     bv.compute(target, resume=True, **QUIET)
@@ -113,7 +113,7 @@ def test_a_run_that_stops_while_it_clears_an_output_says_that_this_is_gone(
         patch.setattr(Sink, "_make_rest", stop)
         bv.compute(target_of(tmp_path, out), overwrite=True, **QUIET)
     with pytest.raises(
-        (ValueError, OSError), match=r"is unfinished: .* what was there before is gone"
+        (ValueError, OSError), match=r"is unfinished: .* the previous output was deleted"
     ):
         bv.open(path)
 
@@ -167,7 +167,7 @@ def test_the_command_line_and_napari_warn_in_one_line(tmp_path, monkeypatch, cap
     assert main(["info", path]) == 0
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
-    assert said[0].startswith(f"beam-volumes: warning: {path} is unfinished: the run ")
+    assert said[0].startswith(f"beam-volumes: warning: {path} is unfinished: its run ")
     assert told(path, lambda p: get_reader(p)(p))
 
 

@@ -93,7 +93,7 @@ def test_a_level_that_is_fine_enough_is_read(tmp_path):
     v = bv.open(pyramid(tmp_path))
     for size, level in ((512, 1), (200, 2), (150, 3)):
         for part in (v, v[:, 160:, :]):
-            found = sections(part, most=size)
+            found = sections(part, max_size=size)
             assert {np.unique(s.voxels).item() for s in found.sections} == {level}
             assert ("pyramid" in found.how) == (level > 1)
             assert found.sections[0].spans == ((0, part.shape[1]), (0, 640))
@@ -112,7 +112,7 @@ def test_few_chunks_are_read(tmp_path, monkeypatch):
     v = bv.open(str(tmp_path / "large.zarr"))
     source = v.nodes[0].source
     for axis in range(3):
-        a, b = sampling.steps_of(source, axis, 512, 512 << 20)
+        a, b = sampling.steps_of(source, sampling.along(axis), 512, 512 << 20)
         assert (
             min(64, 4096 // a) * min(64, 4096 // b) * 64**3 <= 512 << 20 and 4096 // max(a, b) >= 24
         )
@@ -122,7 +122,7 @@ def test_few_chunks_are_read(tmp_path, monkeypatch):
     slices = bv.open(str(tmp_path / "p.zarr"))
     note = bv.preview(slices, most_bytes=8 << 20).note
     assert note.startswith("1 section at z=32") and "left out: a section along z and x" in note
-    with pytest.raises(ValueError, match=r"more than 1\.0 MiB: look at a part"):
+    with pytest.raises(ValueError, match=r"more than 1\.0 MiB; look at a part"):
         bv.preview(slices, most_bytes=1 << 20)
 
 
@@ -132,15 +132,15 @@ def test_what_is_computed_is_exact_or_says_so():
     mask = bv.gaussian_filter(v, 1) > 127
     whole = np.asarray(mask)
     for most_bytes, told in ((256 << 20, "whole planes"), (500_000, "128 voxels a side")):
-        found = sections(mask, (0.5, 0.1, 0.9), most_bytes=most_bytes)
+        found = sections(mask, (0.5, 0.1, 0.9), max_bytes=most_bytes)
         assert told in found.how, found.how
         for s in found.sections:
             rows, columns = (slice(*span) for span in s.spans)
             plane = np.take(whole, s.at, s.axis)
             plane = plane.T if s.axis == 2 else plane
             assert np.array_equal(s.voxels[0], plane[rows, columns])
-    labels = sections(bv.label(mask), most_bytes=12 << 20)
-    assert "as if the inputs were the 128 voxels" in labels.how
+    labels = sections(bv.label(mask), max_bytes=12 << 20)
+    assert "computed from the middle 128 voxels" in labels.how
     part = np.asarray(bv.label(bv.gaussian_filter(v[:, 86:214, 81:209], 1) > 127))
     assert np.array_equal(labels.sections[0].voxels[0], part[20])
     with pytest.raises(ValueError, match="compute it to a file"):
@@ -150,8 +150,8 @@ def test_what_is_computed_is_exact_or_says_so():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"size": 9}, "size=9: pixels from 16"),
-        ({"at": (1, 2)}, r"at=\(1, 2\): one voxel index for each of the axes z, y, x"),
+        ({"size": 9}, "size=9 is out of range; give 16"),
+        ({"at": (1, 2)}, r"at=\(1, 2\) .*one voxel index for each of the axes z, y, x"),
         ({"at": (1, 2, 6)}, "6 is outside of axis x, of extent 6"),
         ({"percentiles": (9, 1)}, "the lower first"),
     ],

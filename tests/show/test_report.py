@@ -9,7 +9,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.show.block import thinned
+from beam_volumes.show.block import subsampled
 from beam_volumes.show.pages.report import report
 
 
@@ -68,7 +68,7 @@ def test_a_run(run, tmp_path, monkeypatch, capsys):
     assert [len(json.loads(s)["uris"]) for s in sliders] == [24, 25, 25]
     assert html.count("data:image/png") == 3 + 24 + 25 + 25
     volumes = len(np.unique(np.asarray(bv.open(name))))
-    assert f"<tr><th>labels met</th><td>{volumes - 1:,}</td></tr>" in html
+    assert f"<tr><th>labels found</th><td>{volumes - 1:,}</td></tr>" in html
     assert f"<tr><th>rows</th><td>{volumes - 1}</td></tr>" in html
     assert main(["report", name, "r.html"]) == 2 and "--overwrite" in capsys.readouterr().err
     assert main(["report", name, "r.pdf"]) == 2 and "ends in .html" in capsys.readouterr().err
@@ -105,12 +105,12 @@ def test_a_run_that_stopped_has_a_page(tmp_path):
     assert "0 of 1" in html
 
 
-def test_a_volume_is_read_thinned(tmp_path):
+def test_a_volume_is_read_subsampled(tmp_path):
     voxels = np.arange(40 * 50 * 60, dtype="u2").reshape(40, 50, 60)
     bv.compute(bv.open(voxels).to(str(tmp_path / "v.zarr"), chunks=10), runner=None)
-    block = thinned(bv.open(str(tmp_path / "v.zarr")), most=20)
+    block = subsampled(bv.open(str(tmp_path / "v.zarr")), max_size=20)
     assert block.step == (2, 3, 3)
     assert np.array_equal(block.voxels[0], voxels[1::2, 1::3, 1::3])
     section = block.section(2, 4)
     assert np.array_equal(section.voxels[0], block.voxels[0][:, :, 4].T) and section.at == 13
-    assert thinned(bv.open(str(tmp_path / "v.zarr")), most_bytes=1000) is None
+    assert subsampled(bv.open(str(tmp_path / "v.zarr")), max_bytes=1000) is None

@@ -158,7 +158,7 @@ def test_requests_that_are_none_print_no_traceback(verb, path, headers, body, ca
     server = Server()
     taken = []
     server.answers("a", lambda path: (b"", "text/plain"))
-    server.takers["state"] = lambda body: (
+    server.post_handlers["state"] = lambda body: (
         taken.append(parsed_json(body)["s"]) or (b"", "text/plain")
     )
     host = urlsplit(server.url)
@@ -238,7 +238,7 @@ def test_mistakes(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="measure bbox or centroid"):
         bv.view(str(tmp_path / "t.csv"))
     monkeypatch.setattr(bv.options, "max_inmemory", 100)
-    with pytest.raises(ValueError, match="has to be computed whole"):
+    with pytest.raises(ValueError, match="has to be computed as a whole"):
         bv.view(bv.label(bv.open(EM) > 3))
     monkeypatch.setattr("beam_volumes.show.viewer.client.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'beam-volumes\[view\]'"):

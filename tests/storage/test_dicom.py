@@ -165,7 +165,7 @@ def test_several_series(tmp_path):
     series(tmp_path / "a", one, names="a{}.dcm", SeriesDescription="Localizer\x1b[2J")
     series(tmp_path / "a", two, names="b{}.dcm", series="9.8.7", number=12)
     with pytest.raises(
-        ValueError, match=r"holds 2 series.*dataset=.*3 \(Localizer.*UID 9\.8\.7"
+        ValueError, match=r"has 2 series.*dataset=.*3 \(Localizer.*UID 9\.8\.7"
     ) as e:
         bv.open(tmp_path / "a")
     assert "\x1b" not in str(e.value)
@@ -185,7 +185,7 @@ def test_what_is_missing_or_too_many(tmp_path):
         bv.open(tmp_path / "a")
     paths[3].write_bytes(kept)
     (tmp_path / "a" / "copy.dcm").write_bytes(kept)
-    with pytest.raises(VolumeError, match=r"are at the same place .*1 slice too many"):
+    with pytest.raises(VolumeError, match=r"are at the same position .*1 slice too many"):
         bv.open(tmp_path / "a")
     (tmp_path / "a" / "copy.dcm").unlink()
     save(paths[6], voxels("u1")[6], **placed(6 * 2.5 + 0.6))
@@ -200,7 +200,7 @@ def test_what_is_missing_or_too_many(tmp_path):
     with pytest.raises(VolumeError, match=r"5 x 7 uint8, but .*5 x 6 uint8.*must be alike"):
         bv.open(tmp_path / "a")
     save(paths[6], voxels("u1")[6], **placed(15.0, orientation=(0, 1, 0, 1, 0, 0)))
-    with pytest.raises(VolumeError, match="lie in different directions"):
+    with pytest.raises(VolumeError, match="have different orientations"):
         bv.open(tmp_path / "a")
 
 
@@ -265,7 +265,7 @@ def test_oblique_axes(tmp_path):
     for k in range(7):  # a tilted gantry
         where = placed(2.0 * k, start=(-10.0, 20.0 + k, 5.0))
         save(tmp_path / "a" / f"{k}.dcm", array[k], **where)
-    with pytest.raises(ValueError, match=r"shifted against each other by up to 6 mm"):
+    with pytest.raises(ValueError, match=r"slices that are shifted by up to 6 mm"):
         bv.open(tmp_path / "a")
     assert np.array_equal(np.asarray(bv.open(tmp_path / "a", affine="drop")), array)
 
@@ -406,7 +406,7 @@ def test_compressed_frames(tmp_path, table):
         tags = frames_of(array, PixelData=data)
         save(tmp_path / "a.dcm", array[0], syntax=JPEG2000Lossless, **tags)
         if pieces > 1 and not table:
-            with pytest.raises(OSError, match="nothing says which are whose"):
+            with pytest.raises(OSError, match="pieces without an offset table"):
                 np.asarray(bv.open(tmp_path / "a.dcm"))
             continue
         assert np.array_equal(np.asarray(bv.open(tmp_path / "a.dcm")), array)
@@ -421,15 +421,15 @@ def test_compressed_frames(tmp_path, table):
 def test_what_is_told_and_what_is_refused(tmp_path):
     image = voxels("u1", (4, 6))
     save(tmp_path / "a.dcm", image, PhotometricInterpretation="MONOCHROME1")
-    with pytest.warns(UserWarning, match="MONOCHROME1: its small numbers are the bright ones"):
+    with pytest.warns(UserWarning, match="MONOCHROME1: small numbers are bright"):
         assert np.array_equal(np.asarray(bv.open(tmp_path / "a.dcm")), image)
     for tags, message in (
-        ({"PhotometricInterpretation": "PALETTE COLOR"}, "a palette"),
-        ({"TotalPixelMatrixColumns": 5000}, "the tiles of a slide"),
+        ({"PhotometricInterpretation": "PALETTE COLOR"}, "a colour palette"),
+        ({"TotalPixelMatrixColumns": 5000}, "a slide with tiles"),
         ({"NumberOfFrames": 4000}, "24 of 96000 bytes of 4,000 frames"),
         ({"Rows": 65535}, "24 of 393210 bytes"),
         ({"BitsAllocated": 12}, "12 bits"),
-        ({"BitsStored": 9}, "do not fit the 8"),
+        ({"BitsStored": 9}, "do not fit 8"),
         ({"PixelSpacing": ["1e999", "1"]}, "PixelSpacing"),
     ):
         save(tmp_path / "b.dcm", image, **tags)
@@ -441,7 +441,7 @@ def test_what_is_told_and_what_is_refused(tmp_path):
         syntax="1.2.840.10008.1.2.4.100",
         PixelData=encapsulate([bytes(30)]),
     )
-    with pytest.raises(ValueError, match=r"MPEG2.*is not read; convert it"):
+    with pytest.raises(ValueError, match=r"MPEG2.*is not supported; convert it"):
         bv.open(tmp_path / "b.dcm")
     (tmp_path / "b.dcm").write_bytes((tmp_path / "a.dcm").read_bytes()[:-5])
     with pytest.raises(VolumeError, match="19 of 24 bytes"):
@@ -451,7 +451,7 @@ def test_what_is_told_and_what_is_refused(tmp_path):
         bv.open(tmp_path / "b.dcm")
     with pytest.raises(ValueError, match=r"level=0: .* has no levels"):
         bv.open(tmp_path / "a.dcm", level=0)
-    with pytest.raises(ValueError, match="DICOM is read from local disks"):
+    with pytest.raises(ValueError, match="DICOM is only read from local disks"):
         bv.open("memory://a/b.dcm")
 
 
@@ -459,7 +459,7 @@ def test_a_plain_file_is_not_taken_for_one(tmp_path):
     (tmp_path / "a").mkdir()
     for name in ("README", "Makefile", "1.2.3"):
         (tmp_path / "a" / name).write_text("words " * 40)
-    with pytest.raises(ValueError, match="no known format"):
+    with pytest.raises(ValueError, match="an unknown format"):
         bv.open(tmp_path / "a")
 
 
@@ -579,7 +579,7 @@ def test_frames_of_several_times_and_places_are_two_axes(tmp_path):
     described = [(1.5 * z, {"TemporalPositionIndex": t + 1}) for t, z in [*order[:5], (1, 7)]]
     tags = enhanced(path, array, described)
     save(path, array[0], **frames_of(array, **tags))
-    with pytest.raises(VolumeError, match="4 places and 2 points in time, and one of these has"):
+    with pytest.raises(VolumeError, match="4 positions and 2 points in time, and one of these has"):
         bv.open(path)
     described = [(0, {"TemporalPositionIndex": t + 1}) for t in range(6)]
     save(path, array[0], **frames_of(array, **enhanced(path, array, described)))

@@ -75,7 +75,7 @@ def check_space(found, wanted):
 def test_there_and_back(tmp_path, name, dtype, kind):
     shape = SHAPES[kind]
     if dtype not in writable()[name].dtypes and dtype.kind != "b":
-        with pytest.raises(ValueError, match=f"{name}.* cannot hold {dtype}|; convert by astype"):
+        with pytest.raises(ValueError, match=f"{name}.* cannot store {dtype}|; convert by astype"):
             bv.open(np.zeros(shape, dtype)).to(place(tmp_path, name), format=name)
         return
     array = voxels(shape, dtype)
@@ -116,7 +116,7 @@ def test_channels(tmp_path, name):
     array = voxels((3, 4, 10, 12), np.dtype("u2"))
     volume = bv.stack(list(array), names=["DAPI", "GFP", "RFP"])
     if "channels" in LOSES.get(name, ()):  # it has points in time alone
-        with pytest.raises(ValueError, match="no channels; choose one"):
+        with pytest.raises(ValueError, match="no channels; select one"):
             volume.to(place(tmp_path, name), format=name)
         return
     back = written(place(tmp_path, name), volume, name)

@@ -39,14 +39,14 @@ def test_the_array_is_chosen(tmp_path):
         volume = bv.open(place, **how)
         np.testing.assert_array_equal(np.asarray(volume), voxels())
     listed = r"/volumes/labels \(5 x 6 x 7 uint64\), /volumes/raw \(11 x 23 x 17 uint16\)"
-    with pytest.raises(ValueError, match=rf"choose an array by dataset=: .*{listed}"):
+    with pytest.raises(ValueError, match=rf"choose an array by dataset= .*{listed}"):
         bv.open(path)
     for wrong in ("volumes/more", "away", "nowhere", "raw"):
-        with pytest.raises(ValueError, match=f"dataset='{wrong}': there is none.*{listed}"):
+        with pytest.raises(ValueError, match=f"dataset='{wrong}' does not exist in.*{listed}"):
             bv.open(path, dataset=wrong)
-    with pytest.raises(ValueError, match="names one already"):
+    with pytest.raises(ValueError, match="already names a dataset"):
         bv.open(f"{path}:/volumes/raw", dataset="volumes/raw")
-    with pytest.raises(ValueError, match=r"names holds object; voxels are one of"):
+    with pytest.raises(ValueError, match=r"names has the type object; voxels are one of"):
         bv.open(path, dataset="names")
     with pytest.raises(ValueError, match=r"level=1: .*is one array"):
         bv.open(path, dataset="volumes/raw", level=1)
@@ -55,7 +55,7 @@ def test_the_array_is_chosen(tmp_path):
     assert np.asarray(bv.open(f"{path}:table")).shape == (9, 3)
     with h5py.File(path, "w") as file:
         file["names"] = ["a", "b"]
-    with pytest.raises(ValueError, match="holds no dataset of voxels"):
+    with pytest.raises(ValueError, match=r"no array to open in .*a.h5, which contains no dataset"):
         bv.open(path)
 
 
@@ -225,7 +225,7 @@ def test_bigdataviewer(tmp_path):
     with h5py.File(path, "r+") as file:
         del file["t00000/s01/0"]
         file["t00000/s01/0/cells"] = np.zeros((3, 3, 3), "i2")
-    with pytest.raises(ValueError, match="setups of several shapes: choose one by dataset="):
+    with pytest.raises(ValueError, match="setups of several shapes; choose one by dataset="):
         bv.open(path)
     assert bv.open(f"{path}:t00000/s01/0/cells").shape == (3, 3, 3)
 
@@ -241,7 +241,7 @@ def test_minc(tmp_path):
         node = file.create_dataset("minc-2.0/image/0/image", data=array, chunks=(1, 6, 7))
         node.attrs.update(dimorder=b"zspace,yspace,xspace", valid_range=[0.0, 200.0])
         file["minc-2.0/image/0/image-min"], file["minc-2.0/image/0/image-max"] = low, high
-    with pytest.raises(ValueError, match="metadata reverse x in space; say affine='drop'"):
+    with pytest.raises(ValueError, match="metadata reverse x in space; give affine='drop'"):
         bv.open(path)
     volume, turned = bv.open(path, affine="drop"), bv.open(path, affine="reorient")
     assert volume.voxel_size == turned.voxel_size == (2.0, 1.5, 1.0) and volume.unit == "millimeter"
@@ -258,7 +258,7 @@ def test_minc(tmp_path):
     with h5py.File(path, "r+") as file:
         del file["minc-2.0/image/0/image-min"]
         file["minc-2.0/image/0/image-min"] = np.zeros(4)
-    with pytest.raises(VolumeError, match="should be alike"):
+    with pytest.raises(VolumeError, match="must be equal"):
         bv.open(path)
 
 

@@ -97,9 +97,9 @@ def test_options_that_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=told):
             volume.to(tmp_path / "a.h5", **how)
-    with pytest.raises(ValueError, match="is one file, for local disks"):
+    with pytest.raises(ValueError, match="is a single file, for local disks"):
         volume.to("memory://a.h5")
-    with pytest.raises(ValueError, match="HDF5 files are read from a disk"):
+    with pytest.raises(ValueError, match="HDF5 files are only read from a disk"):
         bv.open("memory://a.h5:/raw")
 
 

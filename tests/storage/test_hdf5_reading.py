@@ -54,7 +54,7 @@ def test_filters_of_others(tmp_path, name):
     path = write(tmp_path / "a.h5", array, **CHUNKED, **getattr(plugin, name)())
     source = open_source(path)
     np.testing.assert_array_equal(source.read(), array)
-    said = "read one part at a time under h5py's lock: its filter 32008 is not undone here"
+    said = "read one part at a time under h5py's lock: its filter 32008 is only supported by h5py"
     assert source.reader.remark == (said if name == "Bitshuffle" else "")
 
 
@@ -185,7 +185,7 @@ def test_damaged_files(tmp_path):
         source.read()
     np.testing.assert_array_equal(source.read(Box((5, 0, 0), (10, 40, 50))), array[5:10])
     path.write_bytes(b"not HDF5")
-    with pytest.raises(ValueError, match="of no known format"):
+    with pytest.raises(ValueError, match="of an unknown format"):
         bv.open(path)
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_is_being_written(tmp_path):
     write(tmp_path / "a.h5", voxels())
     with (
         h5py.File(tmp_path / "a.h5", "r+"),
-        pytest.raises(VolumeError, match="is open to write in this process: close it first"),
+        pytest.raises(VolumeError, match="is open for writing in this process; close it first"),
     ):
         bv.open(tmp_path / "a.h5")
     program = "import h5py, sys; f = h5py.File(sys.argv[1], 'r+'); print(flush=True); input()"
@@ -313,7 +313,9 @@ def test_a_file_that_is_being_written(tmp_path):
         stdout=subprocess.PIPE,
     )
     other.stdout.readline()
-    with pytest.raises(VolumeError, match="another program has it open to write; wait for its end"):
+    with pytest.raises(
+        VolumeError, match="another program has it open for writing; wait for its end"
+    ):
         bv.open(tmp_path / "a.h5")
     other.communicate(b"end")
     assert bv.open(tmp_path / "a.h5").shape == SHAPE
@@ -370,7 +372,7 @@ def test_what_a_dataset_rests_on_and_is_lost_is_not_read_as_fill(tmp_path, kind)
     opened = bv.open(path)
     assert np.array_equal(np.asarray(opened), array)
     assert next(making, None) is None
-    with pytest.raises(VolumeError, match=r'data rests on .*; restore it, or give missing="fill"'):
+    with pytest.raises(VolumeError, match=r'data needs .*; restore it, or give missing="fill"'):
         bv.open(path)
     if kind != "raw, gone":  # HDF5 itself refuses that one
         filled = bv.open(path, missing="fill")

@@ -114,7 +114,7 @@ def test_it_is_told_in_plans_and_beside_outputs(capsys):
     recipe = "input: {path: in, missing: repeat}\noutput: out.zarr\nsteps: {invert: {}}\n"
     Path("recipe.yaml").write_text(recipe)
     assert main(["run", "recipe.yaml", "--dry-run"]) == 0
-    says = "3 slices are lost: s03.png (s02.png instead), s04.png (s05.png instead), s08.png"
+    says = "3 slices are missing: s03.png (s02.png instead), s04.png (s05.png instead), s08.png"
     assert says in capsys.readouterr().out
     assert main(["run", "recipe.yaml", "--runner", "none", "--quiet"]) == 0
     (told,) = json.loads(Path(f"out.zarr/{PROVENANCE}").read_text())["inputs"]

@@ -95,9 +95,9 @@ def test_blocks_that_java_writes(tmp_path, capsys):
         open_source(f"n5://{tmp_path}/a.n5/raw"),
     ):
         np.testing.assert_array_equal(source.read(), array)
-    with pytest.raises(ValueError, match=r"is an N5 group: choose .*dataset=; it holds raw"):
+    with pytest.raises(ValueError, match=r"is an N5 group; choose .*dataset=: it contains raw"):
         open_source(tmp_path / "a.n5")
-    with pytest.raises(ValueError, match=r"nothing of that name .*it holds raw"):
+    with pytest.raises(ValueError, match=r"does not exist .*it contains raw"):
         open_source(tmp_path / "a.n5", dataset="labels")
     main(["info", f"{tmp_path}/a.n5"])
     assert "raw: 21 x 47 x 33" in capsys.readouterr().out
@@ -307,7 +307,7 @@ def test_replaced_and_refused(tmp_path):
     assert open_source(path).token() == token  # whoever wrote it
     with pytest.raises(ValueError, match="codec='lz4'; N5 takes none, gzip"):
         bv.open(voxels()).to(path, codec="lz4")
-    with pytest.raises(ValueError, match="n5 cannot hold float16"):
+    with pytest.raises(ValueError, match="n5 cannot store float16"):
         bv.open(voxels("f2")).to(path)
     with pytest.raises(ValueError, match=r"shards=16 is for"):
         bv.open(voxels()).to(path, shards=16)
@@ -340,7 +340,7 @@ def test_blocks_that_say_how_many_elements_they_hold(tmp_path):
     with pytest.raises(OSError, match="1/0/1 is missing"):
         open_source(path, missing="error").read()
     attributes(path, isLabelMultiset=True)
-    with pytest.raises(ValueError, match="is a list of labels"):
+    with pytest.raises(ValueError, match="has a list of labels"):
         open_source(path)
 
 

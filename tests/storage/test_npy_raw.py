@@ -136,10 +136,10 @@ def test_headers_that_lie(tmp_path, data):
     [
         (np.zeros(5), "has 1 dimensions"),
         (np.zeros((1,) * 6), "has 6 dimensions"),
-        (np.zeros((3, 4, 5), "c8"), "holds complex64"),
-        (np.zeros((3, 4, 5), "U3"), "holds <U3"),
-        (np.array([[["a", None]]], object), "holds object"),
-        (np.zeros((3, 4, 5), [("a", "u1")]), r"holds \[\('a', 'u1'\)\]"),
+        (np.zeros((3, 4, 5), "c8"), "has dtype complex64"),
+        (np.zeros((3, 4, 5), "U3"), "has dtype <U3"),
+        (np.array([[["a", None]]], object), "has dtype object"),
+        (np.zeros((3, 4, 5), [("a", "u1")]), r"has dtype \[\('a', 'u1'\)\]"),
     ],
 )
 def test_arrays_that_are_no_volumes(tmp_path, array, told):
@@ -173,10 +173,10 @@ def test_raw_has_to_be_said(tmp_path):
     path = tmp_path / "a.raw"
     path.write_bytes(bytes(100 * 12))
     for how, told in (
-        ({}, r"is raw binary of 1,200 bytes: say what it holds, e\.g\. shape="),
-        ({"shape": (10, 10, 12)}, "say its dtype="),
-        ({"dtype": "u1"}, "say its shape="),
-        ({"shape": (10, 10), "dtype": "u1"}, "1,100 bytes of a header come first, say offset=1100"),
+        ({}, r"is raw binary of 1,200 bytes; give its shape and dtype, e\.g\. shape="),
+        ({"shape": (10, 10, 12)}, "has no dtype; give dtype="),
+        ({"dtype": "u1"}, "has no shape; give shape="),
+        ({"shape": (10, 10), "dtype": "u1"}, "header of 1,100 bytes, give offset=1100"),
         ({"shape": (10, 10, -12), "dtype": "u1"}, "positive whole numbers"),
         ({"shape": "10", "dtype": "u1"}, "positive whole numbers"),
         ({"shape": (10, 10.5, 12), "dtype": "u1"}, "positive whole numbers"),
@@ -184,7 +184,7 @@ def test_raw_has_to_be_said(tmp_path):
         ({"shape": (10, 10, 12), "dtype": "c8"}, "dtype='c8'; voxels are one of"),
         ({"shape": (10, 10, 12), "dtype": "mystery"}, "dtype='mystery'; voxels are one of"),
         ({"shape": (10, 10, 12), "dtype": "u1", "order": "K"}, "order='K'; use 'C'"),
-        ({"shape": (10, 10, 12), "dtype": "u1", "offset": -1}, "offset=-1; give the byte"),
+        ({"shape": (10, 10, 12), "dtype": "u1", "offset": -1}, "offset=-1; give the position"),
         ({"shape": (10, 10, 12), "dtype": "u1", "dataset": "x"}, "is raw binary and has none"),
         ({"shape": (10, 10, 12), "dtype": "u1", "index": {"t": 0}}, "has no axis 't'"),
     ):

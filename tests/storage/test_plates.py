@@ -80,18 +80,18 @@ def test_a_field_of_a_well(plate):
 
 def test_what_there_is_is_told(plate, tmp_path, capsys):
     for how, says in (
-        ({}, r"is a plate of 3 wells \(A/1, A/2, B/3\): choose one by well='A/1'"),
+        ({}, r"is a plate of 3 wells \(A/1, A/2, B/3\); choose one by well='A/1'"),
         ({"well": "C/1"}, r"well='C/1': .* is a plate of 3 wells"),
-        ({"well": "B/3"}, r"B/3 is a well with 2 fields \(0, 1\): choose one by field=0"),
+        ({"well": "B/3"}, r"B/3 is a well with 2 fields \(0, 1\); choose one by field=0"),
         ({"well": "B/3", "field": 2}, "field=2: .* is a well with 2 fields"),
         ({"well": "B/3", "field": "x"}, "field='x'"),
         ({"dataset": "A/1/0", "well": "A/1"}, "well='A/1'"),
     ):
         with pytest.raises(ValueError, match=says):
             bv.open(plate, **how)
-    with pytest.raises(ValueError, match="is no plate; leave well= out"):
+    with pytest.raises(ValueError, match="is not a plate; omit well="):
         bv.open(plate / "A" / "1" / "0", well="A/1")
-    with pytest.raises(ValueError, match="is no well; leave field= out"):
+    with pytest.raises(ValueError, match="is not a well; omit field="):
         bv.open(plate / "A" / "1" / "0", field=0)
     main(["info", str(plate), "--option", "well=B/3", "--option", "field=1"])
     assert "3 x 10 x 12" in capsys.readouterr().out
@@ -130,7 +130,7 @@ def test_series_of_bioformats2raw(tmp_path, zarr_format, listed):
     image(root, "1", 6)
     if listed:
         put(root.require_group("OME"), {"series": ["0", "1"]})
-    with pytest.raises(ValueError, match=r"holds several images: .*dataset='0'; there are 0, 1"):
+    with pytest.raises(ValueError, match=r"has several images; .*dataset='0': there are 0, 1"):
         bv.open(tmp_path / "a.zarr")
     assert np.all(np.asarray(bv.open(tmp_path / "a.zarr", dataset="1")) == 6)
     assert [item.name for item in items(str(tmp_path / "a.zarr"))] == ["a/0", "a/1"]
@@ -144,7 +144,7 @@ def test_labels(tmp_path, zarr_format):
     image(root, "labels/nuclei", 7, **{"image-label": {"source": {"image": "../../"}}})
     assert np.all(np.asarray(bv.open(tmp_path / "a.zarr")) == 5)
     assert np.all(np.asarray(bv.open(tmp_path / "a.zarr", dataset="labels/nuclei")) == 7)
-    with pytest.raises(ValueError, match="choose one by dataset=; there are 'nuclei', 'cells'"):
+    with pytest.raises(ValueError, match="choose one by dataset=: there are 'nuclei', 'cells'"):
         bv.open(tmp_path / "a.zarr", dataset="labels")
 
 

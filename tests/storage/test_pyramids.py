@@ -227,10 +227,10 @@ def test_what_is_asked_of_levels_is_checked(tmp_path):
     each = v.to(tmp_path / "a.ome.zarr", levels=3, factors=[(1, 2, 1), (3, 3, 3)], method="max")
     assert [w.grid_shape for w in each.levels] == [(600, 1000, 3), (200, 334, 1)]
     for how, words in {
-        "levels='many'": "give 'auto', or how many there are",
+        "levels='many'": "give 'auto' or the number of levels",
         "levels=2, method='middle'": "method='middle'; use one of mean, mode",
-        "factors=2": "ask for them by levels=",
-        "levels=3, factors=[(2, 2, 2)]": "are for 1 levels after the first, and there are 2",
+        "factors=2": "needs levels=",
+        "levels=3, factors=[(2, 2, 2)]": "are for 1 levels after the first, but there are 2",
         "levels=99": "would be as large as the one before",
     }.items():
         with pytest.raises(ValueError, match=words):

@@ -99,7 +99,7 @@ def test_an_axis_of_one_point_in_time_drops_as_where_a_file_names_it() -> None:
     ("options", "message"),
     [
         ({"axes": "tzyx"}, r"axes='tzyx'.* 3 axes \(z: 4, y: 5, x: 6\)"),
-        ({"axes": "tzx"}, "axes='tzx'.*y and x among them"),
+        ({"axes": "tzx"}, "axes='tzx'.*including y and x"),
         ({"axes": "yyx"}, "axes='yyx'.*different"),
         ({"axes": "qyx"}, "axes='qyx'.*t, c, z, y, x"),
         ({"axes": 3}, "axes=3"),

@@ -116,7 +116,7 @@ def test_what_is_not_there(tmp_path, server):
     for place in (f"{server}/nothing", f"zarr://{server}/nothing"):
         with pytest.raises(FileNotFoundError, match="nothing"):
             bv.open(place)
-    with pytest.raises(ValueError, match="web servers are read from"):
+    with pytest.raises(ValueError, match="web servers are read-only"):
         bv.open(np.zeros((2, 3, 4))).to(f"{server}/a.zarr")
 
 

@@ -137,7 +137,7 @@ def test_where_the_parts_lie(tmp_path):
     found = bv.open([one, two])
     assert found.voxel_size == (4.0, 3.0, 2.0) and found.unit == "nanometer"
     assert found.origin == (0.0, 0.0, 0.0)
-    with pytest.raises(ValueError, match=r"0\.zarr lies at 0\.0, .*as slice 5 .*at 36\.0"):
+    with pytest.raises(ValueError, match=r"0\.zarr is at 0\.0, .*as slice 5 .*at 36\.0"):
         bv.open([two, one])
     np.save(tmp_path / "c.npy", voxels())
     bv.compute(bv.open(voxels(), voxel_size=5, unit="nm").to(tmp_path / "d.zarr"), runner=None)
@@ -149,7 +149,7 @@ def test_where_the_parts_lie(tmp_path):
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (voxels(dtype="u1"), "is of uint8, and .* uint16: volumes of a stack must be alike"),
+        (voxels(dtype="u1"), "is of uint8, and .* uint16; volumes of a stack must be alike"),
         (voxels((9, 20, 31)), r"has y, x 20, 31, and .* 20, 30"),
         (voxels((2, 9, 20, 30)), "has the axes c, and .* none"),
     ],

@@ -155,7 +155,7 @@ def test_what_else_is_there(suffix, tmp_path):
     other = TableSink.of(tmp_path / f"o.{suffix}")
     (tmp_path / f"o.{suffix}").mkdir()
     (tmp_path / f"o.{suffix}" / "thesis.tex").write_text("...")
-    with pytest.raises(OutputExistsError, match=r"remove it yourself|is no part of it"):
+    with pytest.raises(OutputExistsError, match=r"remove it yourself|is not part of it"):
         other.create("run", overwrite=True)
     empty = TableSink.of(tmp_path / f"e.{suffix}")
     empty.create("run")

@@ -44,7 +44,7 @@ def write(array, path, slab=None, **how):
 def test_files_of_every_dtype(tmp_path, name, how, dtype):
     x, path = voxels(dtype), tmp_path / name
     if "ome" in name and dtype in ("i8", "u8", "f2"):
-        with pytest.raises(ValueError, match=r"ome-tiff cannot hold \w+; convert by astype"):
+        with pytest.raises(ValueError, match=r"ome-tiff cannot store \w+; convert by astype"):
             bv.open(x).to(path)
         return
     back = write(x, path, **how)
@@ -198,7 +198,7 @@ def test_channels_of_slices(tmp_path, place, codec, count):
         assert volume.shape == x.shape
         np.testing.assert_array_equal(np.asarray(volume), x)
     assert bv.verify(tmp_path / "out", checksums=True) == []
-    with pytest.raises(ValueError, match="holds up to 4 channels, and the volume has 5"):
+    with pytest.raises(ValueError, match="stores up to 4 channels, and the volume has 5"):
         bv.open(np.zeros((5, 2, 3, 4), "u1")).to(tmp_path / "five", format="png")
 
 
@@ -219,7 +219,7 @@ def test_slices_of_every_dtype(tmp_path, place, how, dtype):
     x = voxels(dtype, (12, 20, 30))
     is_png = "png" in f"{place}{how}"
     if is_png and dtype not in ("bool", "u1", "u2"):
-        with pytest.raises(ValueError, match=r"png cannot hold \w+; .* bool, uint8, uint16"):
+        with pytest.raises(ValueError, match=r"png cannot store \w+; .* bool, uint8, uint16"):
             bv.open(x).to(tmp_path / place, **how)
         return
     v = bv.open(x, voxel_size=(3, 2, 2), unit="um", origin=(30, 0, 0))
@@ -287,7 +287,7 @@ def test_what_cannot_be_written_is_said(tmp_path):
     v = bv.open(voxels())
     with pytest.raises(ValueError, match=r"codec='jpeg'; use one of none, deflate, lzw, zstd"):
         v.to(tmp_path / "a.tif", codec="jpeg")
-    with pytest.raises(ValueError, match="one file, for local disks"):
+    with pytest.raises(ValueError, match="single file, for local disks"):
         v.to("s3://bucket/a.tif")
     with pytest.raises(ValueError, match="one star"):
         v.to(tmp_path / "a", format="png", names="cell.png")

@@ -98,7 +98,7 @@ def test_damage_is_found(tmp_path):
         open_source(tmp_path / "b.zip").read()
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as out:
         out.writestr("notes.txt", "x")
-    with pytest.raises(ValueError, match=r"without zarr metadata; it holds notes\.txt"):
+    with pytest.raises(ValueError, match=r"without zarr metadata; it contains notes\.txt"):
         bv.open(tmp_path / "c.zip")
     with (
         pytest.warns(UserWarning, match="Duplicate"),
@@ -114,7 +114,7 @@ def test_it_is_not_written_to(tmp_path):
     v = bv.open(tmp_path / "a.zip")
     with pytest.raises(ValueError, match="is an input too"):
         bv.compute((v + 1).to(tmp_path / "a.zip", format="zarr"), runner=None)
-    with pytest.raises(ValueError, match="zip files are read from"):
+    with pytest.raises(ValueError, match="zip files are read-only"):
         v.to({"driver": "zip", "base": {"driver": "file", "path": "/b.zip"}, "path": "a.zarr"})
 
 

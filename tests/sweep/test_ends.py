@@ -81,7 +81,9 @@ def test_crops_levels_and_numbers_are_those_of_the_whole(slab, window, chunks, t
     if slab is None:
         # The input is read once, for labels and all the rest.
         plan = bv.plan(*(t.to(tmp_path / f"{k}.zarr") for k, t in targets.items()), *numbers)
-        held = [[s for s in p.program.steps if s.source and s.source.held] for p in plan.passes]
+        held = [
+            [s for s in p.program.steps if s.source and s.source.in_memory] for p in plan.passes
+        ]
         assert list(map(bool, held)) == [True] + [False] * (len(held) - 1)
 
 

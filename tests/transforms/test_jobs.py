@@ -43,10 +43,10 @@ def test_a_run_in_several_jobs(tmp_path, monkeypatch):
 
 def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
     """Ways through passes multiply."""
-    monkeypatch.setattr(flink, "ways", lambda some: 1000 ** len(some))
-    monkeypatch.setattr(flink, "_MAX_WAYS", 10**6)
+    monkeypatch.setattr(flink, "count_paths", lambda some: 1000 ** len(some))
+    monkeypatch.setattr(flink, "_MAX_PATHS", 10**6)
     assert [(s.start, s.stop) for s in flink.jobs(5, lambda some: some)] == [(0, 2), (2, 4), (4, 5)]
     assert [len(s) for s in flink.jobs(0, lambda some: some)] == [0]
-    monkeypatch.setattr(flink, "_MAX_WAYS", 10)
-    with pytest.raises(ValueError, match=r"the job of pass 1: .* 1e\+03 ways"):
+    monkeypatch.setattr(flink, "_MAX_PATHS", 10)
+    with pytest.raises(ValueError, match=r"the job of pass 1: .* 1e\+03 paths"):
         next(flink.jobs(5, lambda some: some))

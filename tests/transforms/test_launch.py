@@ -88,7 +88,7 @@ def test_a_runner_whose_program_cannot_be_fetched_says_what_to_give(what, monkey
     monkeypatch.setattr(launch, "run_pipeline", fetch)
     v = bv.open(np.zeros((2, 3, 4), "u1"))
     em = bv.compute(v.to(tmp_path / "v.zarr"), runner=None)
-    with pytest.raises(OSError, match=r"--\w+=PATH, or take runner='DirectRunner'") as error:
+    with pytest.raises(OSError, match=r"--\w+=PATH, or use runner='DirectRunner'") as error:
         bv.compute((em + 1).to(tmp_path / "out.zarr"), runner="PrismRunner")
     assert "\n" not in str(error.value) and not (tmp_path / "out.zarr").exists()
 
@@ -124,7 +124,7 @@ def test_options_that_cannot_work_are_refused(tmp_path):
     for options in (["--direct_running_mode=magic"], {"direct_running_mode": "magic"}):
         with pytest.raises(ValueError, match="invalid choice: 'magic'"):
             bv.compute(bv.max(v), options=options)
-    with pytest.raises(ValueError, match="say workers=3"):
+    with pytest.raises(ValueError, match="only give workers=3"):
         bv.compute(bv.max(v), options={"direct_num_workers": 3}, workers=2)
     with pytest.raises(ValueError, match="runner='FlinkRunner'"):
         bv.compute(bv.max(v), options=["--runner=FlinkRunner"])

@@ -196,9 +196,9 @@ def test_who_interrupts_a_run_cancels_its_job_or_is_told_that_it_goes_on(tmp_pat
 
     v = stored(tmp_path, membranes())
     says = (
-        "is cancelled; nothing is kept of it"
+        "is cancelled; nothing of it is stored"
         if can_cancel
-        else "goes on.*overwrite=True takes its place"
+        else "still runs.*overwrite=True replaces it"
     )
     with pytest.raises(KeyboardInterrupt, match=says) as interrupted:
         bv.compute((v + 1).to(tmp_path / "out.zarr"), runner=Runner(), progress=False)

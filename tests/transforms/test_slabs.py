@@ -287,7 +287,7 @@ def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_pat
     slow = bv.WriteSlabs(tmp_path / "out.zarr", like=em, chunks=(2, 8, 8))
     write.sink.create(write.outputs.run_id, replaces=write.outputs.replaces)
     write_slab(slabs[0], write.sink, write.outputs.run_id)
-    with pytest.raises(Superseded, match="since this one was asked for"):
+    with pytest.raises(Superseded, match="since this run was requested"):
         slow.sink.create(slow.outputs.run_id, replaces=slow.outputs.replaces)
     bv.compute((em + 1).to(tmp_path / "out.zarr"), runner=None, overwrite=True, progress=False)
     with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* another run's by now"):

@@ -112,7 +112,7 @@ def _every(volume: Volume, step: Triple) -> Volume:
 
 def _thinned(node: Node, step: Triple) -> Node:
     assert isinstance(node, SourceNode)
-    return SourceNode.of(node.source.thinned(step))
+    return SourceNode.of(node.source.subsampled(step))
 
 
 @documented

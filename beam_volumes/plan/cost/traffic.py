@@ -58,7 +58,7 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
                 for axis in range(3)
             ),
             math.prod(source.read_unit) * source.channels_per_chunk * source.dtype.itemsize,
-            source.held,
+            source.in_memory,
         )
         for some, count in zip(together, units, strict=True)
         for source in [sources[some[0]]]
@@ -96,7 +96,7 @@ def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:
 def _cells(source: Source, axis: int, span: Range) -> Range:
     """The chunks of what a source is part of, along an axis, that a range of it touches."""
     size, at = source.read_unit[axis], source.offset[axis]
-    first = at + (0 if source.held else source.chunk_origin[axis])
+    first = at + (0 if source.in_memory else source.chunk_origin[axis])
     # Parts that begin elsewhere count chunks from the same place.
     start = (span[0] + at - first) // size + first // size
     return start, start + source.units_touched(axis, span)

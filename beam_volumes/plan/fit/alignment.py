@@ -67,7 +67,7 @@ def _cut_through(p: Pass) -> Iterator[str]:
     """Of which chunks a pass reads more than it needs."""
     sources = {s.source.name: s.source for s in p.program.steps if s.source is not None}
     for r in p.reads:
-        if sources[r.name].held or r.bytes < _LESS * r.bytes_once:
+        if sources[r.name].in_memory or r.bytes < _LESS * r.bytes_once:
             continue
         yield (
             f"pass {p.index + 1} reads {r.name} {r.bytes / r.bytes_once:.1f} times: its slabs of "

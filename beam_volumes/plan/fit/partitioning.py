@@ -309,7 +309,7 @@ def _depths(
         min(s.source.chunk[0], shape[0])
         for p in programs
         for s in p.steps
-        if s.source is not None and not s.source.held
+        if s.source is not None and not s.source.in_memory
     ]
     unit = write_grid(programs)[0]
     whole = min(-(-max(layers, default=1) // unit), -(-max(1, shape[0]) // unit)) * unit

@@ -66,7 +66,12 @@ def _read_often(fit: Fit) -> list[tuple[list[Source], Triple]]:
         read = {r.name: r for r in p.reads}
         for step in p.program.steps:
             source = step.source
-            if source is None or source.held or source.name in written or not p.program.outputs:
+            if (
+                source is None
+                or source.in_memory
+                or source.name in written
+                or not p.program.outputs
+            ):
                 continue
             r = read.get(source.name)
             if r is None:  # a channel that is decoded with others

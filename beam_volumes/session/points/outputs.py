@@ -10,6 +10,7 @@ import numpy as np
 
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass, rows_token
+from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.claims import Watched
@@ -30,9 +31,9 @@ class TimePointSink(Sink):
 
     @classmethod
     def of(cls, sink: Sink) -> Any:
-        if not hasattr(sink, "_held"):
+        if not isinstance(sink, ArraySink):
             return cls(**{name: getattr(sink, name) for name in Sink.__dataclass_fields__})
-        return sink  # an array of this process is made already
+        return sink  # an array of this process already exists
 
 
 @dataclass

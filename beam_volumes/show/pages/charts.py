@@ -1,4 +1,4 @@
-"""Charts as SVG: histograms, curves beside a prediction, and slabs on their time."""
+"""Charts as SVG: histograms, measured curves with predictions, and slabs over time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from beam_volumes.base.drawing import DONE, INK, LINE, NEXT, NOW, SOFT, STORED, 
 
 _W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
 COLOURS = (STORED, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
-#: Rows of slabs that are drawn, and passes that are named.
+#: Maximal numbers of rows of slabs and of names of passes.
 MAX_LANES, MAX_NAMES = 32, 24
 
 
 def histogram(counts: Sequence[int], low: float, high: float, name: str = "intensities") -> str:
-    """Bars from ``low`` to ``high``, as high as the logarithm of their counts."""
+    """Draw bars from ``low`` to ``high`` with logarithmic heights."""
     d = _canvas(name, _W, _H)
     logs = np.log10(np.asarray(counts, float) + 1)
-    most = float(logs.max(initial=0)) or 1.0
+    highest = float(logs.max(initial=0)) or 1.0
     width = (_W - _LEFT - 10) / max(1, len(counts))
     for k, (value, count) in enumerate(zip(logs, counts, strict=True)):
-        height = (_H - _TOP - _BOTTOM) * value / most
+        height = (_H - _TOP - _BOTTOM) * value / highest
         x = _LEFT + k * width
-        told = f"{low + (high - low) * k / len(counts):.4g}: {count:,}"
-        d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, STORED, STORED, told)
+        title = f"{low + (high - low) * k / len(counts):.4g}: {count:,}"
+        d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, STORED, STORED, title)
     _ends(d, f"{low:.4g}", f"{high:.4g}")
     d.text(_LEFT - 6, _TOP + 8, f"{max(counts, default=0):,}", 11, SOFT, "end")
     d.text(_LEFT - 6, _H - _BOTTOM, "0 (log)", 11, SOFT, "end")
@@ -39,7 +39,7 @@ def curve(
     text: Callable[[float], str],
     predicted: float | None = None,
 ) -> str:
-    """Values over seconds, and a dashed line of what was predicted."""
+    """Draw values over seconds, and a dashed line for the prediction."""
     d = _canvas(name, _W, _H)
     end = max(times, default=1.0) or 1.0
     top = max([*values, predicted or 0.0]) * 1.05 or 1.0
@@ -64,33 +64,25 @@ def curve(
 
 
 def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) -> str:
-    """Slabs on their time, those at a time below each other.
-
-    Parameters
-    ----------
-    spans : sequence of (float, float, int, str)
-        When a slab began and ended, in seconds; its pass; and what is said of it.
-    names : sequence of str
-        What the passes are called.
-    """
+    """Draw slabs over time, given start, end, pass and title of each, and the names of the passes."""
     end = max((b for _, b, _, _ in spans), default=1.0) or 1.0
     free: list[tuple[float, int]] = []
     rows = []
-    for a, b, k, told in sorted(spans):
+    for a, b, k, title in sorted(spans):
         row = heapq.heappop(free)[1] if free and free[0][0] <= a else len(free)
         heapq.heappush(free, (b, row))
-        rows.append((row, a, b, k, told))
+        rows.append((row, a, b, k, title))
     many = min(MAX_LANES, 1 + max((r for r, *_ in rows), default=0))
     step = 14
-    told_of = names[:MAX_NAMES]
-    width = max((26 + 6 * len(name) for name in told_of), default=1)
+    shown_names = names[:MAX_NAMES]
+    width = max((26 + 6 * len(name) for name in shown_names), default=1)
     columns = max(1, (_W - _LEFT) // width)
-    legend = 14 * -(-len(told_of) // columns)
+    legend = 14 * -(-len(shown_names) // columns)
     axis = _TOP + many * step + _BOTTOM - 4
     height = axis + 8 + legend
     d = _canvas("slabs over time", _W, height, below=height - axis + 12)
     scale = (_W - _LEFT - 10) / end
-    for row, a, b, k, told in rows:
+    for row, a, b, k, title in rows:
         if row < many:
             fill = COLOURS[k % len(COLOURS)]
             d.box(
@@ -99,11 +91,11 @@ def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) 
                 max(0.7, (b - a) * scale),
                 step - 3,
                 fill,
-                tooltip=told,
+                tooltip=title,
             )
     d.text(_LEFT, axis, "0 s", 11, SOFT)
     d.text(_W - 10, axis, f"{end:.3g} s", 11, SOFT, "end")
-    for k, name in enumerate(told_of):
+    for k, name in enumerate(shown_names):
         x, y = _LEFT + k % columns * width, axis + 8 + 14 * (k // columns)
         d.box(x, y, 10, 10, COLOURS[k % len(COLOURS)])
         d.text(x + 14, y + 9, name, 11, SOFT)

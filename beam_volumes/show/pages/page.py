@@ -1,8 +1,7 @@
-"""A page that needs no other file: headings, tables, pictures, and sections with sliders."""
+"""A self-contained HTML page: headings, tables, pictures, and sections with sliders."""
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.show.picture import png
+from beam_volumes.show.picture import png_uri
 
 _STYLE = """
 body{font:15px/1.45 Helvetica,Arial,sans-serif;color:#1f2933;margin:2em auto;max-width:1180px;padding:0 1em}
@@ -37,7 +36,7 @@ for (const f of document.querySelectorAll('figure[data-slices]')) {
 
 
 class Page:
-    """Collects the parts of a page.
+    """The parts of a page.
 
     Examples
     --------
@@ -60,7 +59,7 @@ class Page:
         self.parts.append(f"<p>{escape(words)}</p>")
 
     def table(self, rows: Mapping[str, Any]) -> None:
-        """Names and what they are."""
+        """Add names and values."""
         cells = (
             f"<tr><th>{escape(name)}</th><td>{escape(str(text))}</td></tr>"
             for name, text in rows.items()
@@ -69,26 +68,26 @@ class Page:
         self.parts.append(f"<table>{''.join(cells)}</table>")
 
     def rows(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table with a heading for each column."""
+        """Add a table with a heading for each column."""
         names = "".join(f"<th>{escape(h)}</th>" for h in head)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
         self.parts.append(f"<table><tr>{names}</tr>{body}</table>")
 
-    def beside(self, parts: Sequence[str]) -> None:
-        """Pictures beside each other."""
+    def side_by_side(self, parts: Sequence[str]) -> None:
+        """Add pictures next to each other."""
         self.parts.append(f'<div class="row">{"".join(f"<div>{p}</div>" for p in parts)}</div>')
 
     def svg(self, picture: str) -> None:
         self.parts.append(f'<div class="plan">{picture}</div>')
 
     def folded(self, summary: str, text: str) -> None:
-        """A long text that is shown when it is asked for."""
+        """Add a long text that is hidden until it is opened."""
         self.parts.append(
             f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
         )
 
     def slices(self, pictures: Sequence[np.ndarray], at: Sequence[str], first: int) -> str:
-        """A picture of many with a slider to choose one, as HTML for `beside`."""
+        """Return pictures with a slider to choose one, as HTML for `side_by_side`."""
         self._slices += 1
         name = f"slices{self._slices}"
         uris = [uri(p) for p in pictures]
@@ -103,7 +102,6 @@ class Page:
         )
 
     def html(self) -> str:
-        """The page."""
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/>'
             f"<title>{escape(self.title)}</title>"
@@ -119,7 +117,7 @@ def _cell(text: str) -> str:
 
 
 def uri(picture: np.ndarray) -> str:
-    """A picture as a link that holds it; one without colours in a third of the bytes."""
+    """Return a picture as a data URI; grey ones need a third of the bytes."""
     if picture.ndim == 3 and (picture == picture[..., :1]).all():
         picture = picture[..., 0]
-    return f"data:image/png;base64,{base64.b64encode(png(picture)).decode()}"
+    return png_uri(picture)

@@ -1,4 +1,4 @@
-"""`report`: a page about a volume, a table or a run, that needs no other file."""
+"""`report`: a self-contained HTML page about a volume, a table or a run."""
 
 from __future__ import annotations
 
@@ -13,30 +13,16 @@ from beam_volumes.show.pages.table_page import add_table, is_table
 from beam_volumes.show.pages.volume_page import add_provenance, add_volume
 from beam_volumes.storage.outputs.sink import Sink
 
-#: Outputs, and inputs, of a run that are shown.
+#: Maximal number of outputs of a run that are shown.
 MAX_SHOWN = 6
 
 
 def report(path: str, volume: Volume | None = None) -> str:
-    """A page about what is at a path.
+    """Return an HTML page about a volume, a table or a run.
 
-    Parameters
-    ----------
-    path : str
-        A volume, a table (``.parquet``, ``.csv``, ``.jsonl``), or a run: an output, its ``.run`` folder, or
-        the place of its journal.
-    volume : Volume, optional
-        The volume there, if it was opened in a special way.
-
-    Returns
-    -------
-    str
-        HTML.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        Nothing is there that can be read.
+    ``path`` is a volume, a table (``.parquet``, ``.csv``, ``.jsonl``), or a run: an output, its
+    ``.run`` folder, or its journal. ``volume`` is the volume at the path, if it was opened with
+    options. Raises FileNotFoundError or ValueError if nothing can be read.
     """
     page = Page(path.rstrip("/").rpartition("/")[2] or path)
     page.words(path)
@@ -61,10 +47,10 @@ def _run_of(path: str) -> Journal | None:
 
 
 def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
-    """What a run wrote, then how it went."""
+    """Add the outputs of a run, then its course."""
     manifest = Journal.load(journal.spec)
     assert manifest is not None
-    # Of a pyramid the volume itself is shown, which is read by its levels.
+    # Only the volume of a pyramid is shown; it is read by its levels.
     outputs = [o for o in manifest.outputs if not o.get("internal") and not o.get("level")]
     for output in outputs[:MAX_SHOWN]:
         name = str(output.get("name"))
@@ -82,7 +68,7 @@ def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
 
 
 def _opened(output: dict[str, Any]) -> Volume:
-    """An output: as anybody opens it, for its pyramid, or as its run wrote it."""
+    """Open an output by its path, for its pyramid, or by its description in the run."""
     try:
         return open_volume(str(output["name"]))
     except (OSError, ValueError, TypeError):

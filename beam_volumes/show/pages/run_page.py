@@ -1,4 +1,4 @@
-"""What a report tells of a run: its plan, what it took beside what was predicted, slabs over time."""
+"""The report of a run: its plan, measurements compared with predictions, and slabs over time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from beam_volumes.show.pages import charts
 from beam_volumes.show.pages.page import Page
 from beam_volumes.storage.outputs.provenance import moment
 
-#: Slabs of a pass that are looked at one by one, and steps of a curve.
+#: Maximal number of slabs of a pass that are read, and steps of a curve.
 MAX_SLABS, STEPS = 4000, 80
-#: Drawn slabs.
+#: Maximal number of slabs that are drawn.
 _DRAWN = 1500
 
 
 def add_run(page: Page, journal: Journal) -> Manifest:
-    """Add a run to a page, and return what it is."""
+    """Add a run to a page, and return its manifest."""
     manifest = Journal.load(journal.spec)
     assert manifest is not None
     page.heading("The run")
@@ -49,12 +49,12 @@ def add_run(page: Page, journal: Journal) -> Manifest:
         page.svg(plan_svg({**manifest.predicted, "passes": manifest.passes}, internal))
     for reason in manifest.predicted.get("reasons", ()):
         page.words(reason)
-    page.folded("what it is made of", json.dumps(manifest.about, indent=1, default=str))
+    page.folded("versions and options", json.dumps(manifest.about, indent=1, default=str))
     return manifest
 
 
 def _records(journal: Journal, k: int, tally: Tally) -> Iterator[Record]:
-    """Records of a pass, of many some."""
+    """Yield records of a pass, evenly spaced if there are many."""
     step = max(1, -(-len(tally.new) // MAX_SLABS))
     for _, record in journal.read_records(k, sorted(tally.new)[::step], bodies=False):
         if isinstance(record, Record):
@@ -63,19 +63,19 @@ def _records(journal: Journal, k: int, tally: Tally) -> Iterator[Record]:
 
 def _facts(journal: Journal, manifest: Manifest, s: Summary) -> dict[str, Any]:
     failed = journal.failure(None)
-    told = manifest.predicted
+    predicted = manifest.predicted
     state = "ended" if journal.marked(ENDED) else "failed" if failed else "not finished"
-    of_process = _of_process(told)
+    of_process = _of_process(predicted)
     return {
         "state": state,
         "why": None if failed is None else " ".join(str(revived(failed)).split()),
         "run": manifest.run_id,
         "begun": moment(manifest.created),
-        "time": f"{s.seconds:.1f} s in which slabs were under way",
+        "time": f"{s.seconds:.1f} s during which slabs were computed",
         "speed": f"{s.voxels_per_second / 1e6:,.1f} Mvoxel/s, {s.voxels:,} voxels",
-        "read": _beside(s.bytes_read, told.get("bytes_read")),
-        "written": _beside(s.bytes_written, told.get("bytes_written")),
-        "peak memory of a process": _beside(s.peak_memory, of_process),
+        "read": _with_prediction(s.bytes_read, predicted.get("bytes_read")),
+        "written": _with_prediction(s.bytes_written, predicted.get("bytes_written")),
+        "peak memory of a process": _with_prediction(s.peak_memory, of_process),
         "slabs done more than once": s.redone or None,
         "inputs": ", ".join(
             n.removeprefix("input ") for n in manifest.fingerprint if n.startswith("input ")
@@ -84,14 +84,14 @@ def _facts(journal: Journal, manifest: Manifest, s: Summary) -> dict[str, Any]:
     }
 
 
-def _of_process(told: dict[str, Any]) -> int | None:
-    if not {"base", "slab_memory", "workers", "processes", "threads"} <= told.keys():
+def _of_process(predicted: dict[str, Any]) -> int | None:
+    if not {"base", "slab_memory", "workers", "processes", "threads"} <= predicted.keys():
         return None
-    concurrency = Concurrency(told["workers"], told["processes"], told["threads"])
-    return memory.of_process(told["base"], told["slab_memory"], concurrency)
+    concurrency = Concurrency(predicted["workers"], predicted["processes"], predicted["threads"])
+    return memory.of_process(predicted["base"], predicted["slab_memory"], concurrency)
 
 
-def _beside(measured: int, predicted: int | None) -> str:
+def _with_prediction(measured: int, predicted: int | None) -> str:
     text = format_bytes(measured)
     return text if predicted is None else f"{text}; predicted {format_bytes(predicted)}"
 
@@ -115,14 +115,14 @@ def _add_passes(page: Page, manifest: Manifest, tallies: Sequence[Tally]) -> Non
 def _add_time(
     page: Page, manifest: Manifest, records: Sequence[tuple[int, Record]], done: int
 ) -> None:
-    """Throughput, memory and slabs over time."""
+    """Add throughput, memory and slabs over time."""
     began = min(r.started for _, r in records)
     end = max(r.ended for _, r in records) - began or 1e-3
     times, rate = _throughput([r for _, r in records], began, end, done / len(records))
     page.heading("Over time")
     ended = sorted((r.ended - began, r.peak_memory) for _, r in records)
     peaks = np.maximum.accumulate([m for _, m in ended])
-    page.beside(
+    page.side_by_side(
         [
             charts.curve(
                 "read and written per second", times, rate, lambda v: f"{format_bytes(int(v))}/s"
@@ -146,15 +146,15 @@ def _add_time(
         )
         for k, r in records[::step]
     ]
-    page.beside([charts.lanes(spans, [f"pass {k + 1}" for k in range(len(manifest.passes))])])
+    page.side_by_side([charts.lanes(spans, [f"pass {k + 1}" for k in range(len(manifest.passes))])])
     if step > 1 or len(records) < done:
-        page.words(f"Some of {done:,} slabs are drawn.")
+        page.words(f"The chart shows some of {done:,} slabs.")
 
 
 def _throughput(
     records: Sequence[Record], began: float, end: float, share: float
 ) -> tuple[list[float], list[float]]:
-    """Bytes a second in equal steps of time, each slab's spread over its own."""
+    """Return bytes per second over time, with each slab's spread over its duration."""
     edges = np.linspace(0, end, STEPS + 1)
     total = np.zeros(STEPS)
     for r in records:

@@ -1,4 +1,4 @@
-"""What a report tells of a table: its columns with their ranges, and the first rows."""
+"""The report of a table: its columns with their ranges, and the first rows."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ import numpy as np
 from beam_volumes.show.pages import charts
 from beam_volumes.show.pages.page import Page
 
-#: Rows that are shown, columns, and the formats of tables by the ending of their names.
+#: Maximal numbers of rows and columns, and the formats of tables by suffix.
 ROWS, COLUMNS = 12, 40
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json"}
 
 
 def is_table(path: str) -> bool:
-    """Whether a path ends as tables do."""
+    """Whether a path has the suffix of a table."""
     return os.path.splitext(path.rstrip("/"))[1].lower() in FORMATS
 
 
-def add_table(page: Page, path: str, heading: str) -> None:
-    """Add a table of a disk to a page; it is read batch by batch."""
+def dataset_of(path: str) -> Any:
+    """Open a table, a file or a folder of shards, as a dataset of pyarrow."""
     import pyarrow.dataset as ds
 
+    ending = os.path.splitext(path.rstrip("/"))[1]
+    files: Any = path
+    if os.path.isdir(path):
+        names = sorted(n for n in os.listdir(path) if n[0] not in "._" and n.endswith(ending))
+        files = [os.path.join(path, n) for n in names]
+    return ds.dataset(files, format=FORMATS[ending.lower()])
+
+
+def add_table(page: Page, path: str, heading: str) -> None:
+    """Add a local table to a page; it is read batch by batch."""
     page.heading(heading)
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
-    format = FORMATS[os.path.splitext(path.rstrip("/"))[1].lower()]
-    files: Any = path
-    if os.path.isdir(path):
-        files = [os.path.join(path, n) for n in sorted(os.listdir(path)) if n[0] not in "._"]
-        files = [f for f in files if f.endswith(os.path.splitext(path.rstrip("/"))[1])]
-    table = ds.dataset(files, format=format)
+    table = dataset_of(path)
     columns = {name: _Column() for name in table.schema.names[:COLUMNS]}
     rows, first = 0, None
     for batch in table.to_batches(columns=list(columns)):
@@ -44,7 +49,7 @@ def add_table(page: Page, path: str, heading: str) -> None:
     page.table({"rows": f"{rows:,}", "columns": len(table.schema.names)})
     if not rows:
         return
-    page.rows(["column", "least", "mean", "most"], [[n, *c.told()] for n, c in columns.items()])
+    page.rows(["column", "min", "mean", "max"], [[n, *c.texts()] for n, c in columns.items()])
     if first is not None:
         page.words("The first rows:")
         found = first.to_pylist()
@@ -53,11 +58,13 @@ def add_table(page: Page, path: str, heading: str) -> None:
         sizes = np.log10(np.maximum(np.concatenate(columns["area"].sample), 1e-9))
         counts, _ = np.histogram(sizes, 48)
         low, high = float(10 ** sizes.min()), float(10 ** sizes.max())
-        page.beside([charts.histogram(counts.tolist(), low, high, "area (bins of equal ratio)")])
+        page.side_by_side(
+            [charts.histogram(counts.tolist(), low, high, "area (bins of equal ratio)")]
+        )
 
 
 class _Column:
-    """The range and mean of a column of numbers, batch by batch."""
+    """Range and mean of a column of numbers, batch by batch."""
 
     def __init__(self) -> None:
         self.count, self.total = 0, 0.0
@@ -78,7 +85,7 @@ class _Column:
         if sum(map(len, self.sample)) < 1_000_000:
             self.sample.append(values)
 
-    def told(self) -> list[str]:
+    def texts(self) -> list[str]:
         if not self.count:
             return ["", "", ""]
         return [_text(float(v)) for v in (self.low, self.total / self.count, self.high)]

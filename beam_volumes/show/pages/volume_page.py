@@ -1,4 +1,4 @@
-"""What a report tells of a volume: three sections with sliders, a histogram, and its metadata."""
+"""The report of a volume: three sections with sliders, a histogram, and its metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
-from beam_volumes.show.block import Thinned, thinned
+from beam_volumes.show.block import Subsampled, subsampled
 from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window_of
 from beam_volumes.show.notebook import facts
 from beam_volumes.show.pages import charts
@@ -29,15 +29,15 @@ def add_volume(page: Page, volume: Volume, heading: str) -> None:
     """Add a stored volume to a page."""
     page.heading(heading)
     page.table(facts(volume))
-    block = thinned(volume)
+    block = subsampled(volume)
     if block is None:
         _add_still(page, volume)
         return
     labels = is_labels(block.of)
     windows = [] if labels else [window_of([c], _PERCENTILES) for c in block.voxels]
-    page.beside([_slider(page, block, axis, windows, labels) for axis in normals(volume)])
+    page.side_by_side([_slider(page, block, axis, windows, labels) for axis in normals(volume)])
     many = "" if len(volume.nodes) == len(block.of.nodes) else f"; {len(block.of.nodes)} channels"
-    page.words(f"The pictures and numbers are of {block.how}{many}.")
+    page.words(f"The pictures and numbers show {block.how}{many}.")
     _add_values(page, block, labels)
 
 
@@ -47,10 +47,10 @@ def _add_still(page: Page, volume: Volume) -> None:
     except ValueError as error:
         page.words(f"There is no picture: {error}.")
         return
-    page.beside([found._repr_html_()])
+    page.side_by_side([found._repr_html_()])
 
 
-def _slider(page: Page, block: Thinned, axis: int, windows: list[Window], labels: bool) -> str:
+def _slider(page: Page, block: Subsampled, axis: int, windows: list[Window], labels: bool) -> str:
     n = block.voxels.shape[axis + 1]
     positions = sorted({k * n // min(n, POSITIONS) for k in range(min(n, POSITIONS))} | {n // 2})
     sections = [block.section(axis, k) for k in positions]
@@ -59,7 +59,9 @@ def _slider(page: Page, block: Thinned, axis: int, windows: list[Window], labels
     return page.slices(pictures, at, positions.index(n // 2))
 
 
-def _picture(block: Thinned, section: Section, windows: list[Window], labels: bool) -> np.ndarray:
+def _picture(
+    block: Subsampled, section: Section, windows: list[Window], labels: bool
+) -> np.ndarray:
     size = block.of.space.voxel_size or (1.0, 1.0, 1.0)
     longest = max(n * abs(s) or 1.0 for n, s in zip(block.of.grid_shape, size, strict=True))
     rows, columns = (
@@ -69,8 +71,8 @@ def _picture(block: Thinned, section: Section, windows: list[Window], labels: bo
     return resized(image, rows, columns, mixed=not labels)
 
 
-def _add_values(page: Page, block: Thinned, labels: bool) -> None:
-    """A histogram of intensities; of labels how many there are, and the largest."""
+def _add_values(page: Page, block: Subsampled, labels: bool) -> None:
+    """Add a histogram of intensities, or the number and the sizes of labels."""
     if labels:
         ids, counts = np.unique(block.voxels[0], return_counts=True)
         part = float(counts[ids == 0].sum()) / max(1, block.voxels[0].size)
@@ -78,9 +80,9 @@ def _add_values(page: Page, block: Thinned, labels: bool) -> None:
         top = [f"{ids[k]} ({counts[k]:,})" for k in largest if ids[k] != 0][:10]
         page.table(
             {
-                "labels met": f"{np.count_nonzero(ids):,}",
+                "labels found": f"{np.count_nonzero(ids):,}",
                 "background": f"{part:.1%}",
-                "largest (voxels met)": ", ".join(top),
+                "largest (sampled voxels)": ", ".join(top),
             }
         )
         return
@@ -93,16 +95,16 @@ def _add_values(page: Page, block: Thinned, labels: bool) -> None:
             low, high = float(values.min()), float(values.max())
             counts, _ = np.histogram(values, BINS, (low, high if high > low else low + 1))
             pictures.append(charts.histogram(counts.tolist(), low, high, name))
-            told = f"mean {values.mean():.5g}, standard deviation {values.std():.5g}"
+            text = f"mean {values.mean():.5g}, standard deviation {values.std():.5g}"
             missing = voxels.size - values.size
-            pictures.append(told + (f", {missing:,} not finite" if missing else ""))
-    page.beside(pictures)
+            pictures.append(text + (f", {missing:,} not finite" if missing else ""))
+    page.side_by_side(pictures)
 
 
 def add_provenance(page: Page, path: str) -> None:
-    """Add what is told beside an output of what it was made of."""
-    told = provenance.found(Place.of(path))
-    if told is not None:
-        page.heading("What it was made of")
-        page.table({name: told.get(name) for name in ("run", "begun", "ended")})
-        page.folded("steps, inputs, plan and versions", json.dumps(told, indent=1, default=str))
+    """Add the provenance document of an output."""
+    document = provenance.found(Place.of(path))
+    if document is not None:
+        page.heading("Provenance")
+        page.table({name: document.get(name) for name in ("run", "begun", "ended")})
+        page.folded("steps, inputs, plan and versions", json.dumps(document, indent=1, default=str))

@@ -1,1 +1,1 @@
-"""Serving a volume to viewers: chunks, layers and the server."""
+"""A server for viewers: chunks, layers and Neuroglancer's client."""

@@ -1,4 +1,4 @@
-"""A volume as Neuroglancer's precomputed chunks, each read or computed when it is asked for."""
+"""A volume as Neuroglancer's precomputed chunks, which are read or computed on request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from beam_volumes.drive.compute import run
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.show.sampling import coarser
+from beam_volumes.show.sampling import coarser, read_at
 from beam_volumes.storage.sources.source import Source
 
-#: Voxels along an axis of a chunk, and bytes of what is read for chunks at a time and kept.
+#: Size of a chunk in voxels, bytes read at a time, and bytes cached.
 SIDE, MAX_READ, KEPT = 64, 64 << 20, 256 << 20
-#: No coarser scale is offered when one fits into so many voxels along each axis.
+#: The coarsest scale has at most this many voxels along each axis.
 SMALLEST = 256
-#: Expressions that are computed at a time.
+#: Limits the number of expressions that are computed at a time.
 _AT_A_TIME = threading.Semaphore(2)
 _KEY = re.compile(r"(\d+)-(\d+)_(\d+)-(\d+)_(\d+)-(\d+)")
 
@@ -34,47 +34,17 @@ Read = Callable[[Box], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """One resolution: what reads a box of it.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    times : tuple of float
-        How many voxels of the finest scale a voxel is long, along z, y and x.
-    chunk : tuple of int
-        What is asked for at a time.
-    fetch : tuple of int
-        What is read at a time, a multiple of it.
-    read : callable
-        Gives the voxels of a box.
-    """
+    """One resolution of a volume."""
 
     shape: Triple
-    times: tuple[float, float, float]
-    chunk: Triple
-    fetch: Triple
+    times: tuple[float, float, float]  #: Size of a voxel in voxels of the finest scale
+    chunk: Triple  #: The part that is requested at a time
+    fetch: Triple  #: The part that is read at a time, a multiple of ``chunk``
     read: Read
 
 
 class Chunks:
-    r"""Serves one channel of a volume.
-
-    Parameters
-    ----------
-    node : Node
-        Of its voxels; an expression is `settled`.
-    space : Space
-        Voxel size and unit.
-    labels : bool
-        Whether voxels are shown as segments.
-
-    Examples
-    --------
-    >>> v = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
-    >>> chunks = Chunks(v.node, v.space, labels=False)
-    >>> chunks.info()["scales"][0]["size"], chunks.chunk("0", "0-4_0-3_0-2")[:5]
-    ([4, 3, 2], b'\x00\x01\x02\x03\x04')
-    """
+    r"""Serves one channel of a volume; ``node`` has no values that depend on the whole volume."""
 
     def __init__(self, node: Node, space: Space, labels: bool) -> None:
         self.space, self.labels = space, labels
@@ -88,7 +58,7 @@ class Chunks:
         self._busy: dict[tuple[int, Triple], threading.Lock] = {}
 
     def info(self) -> dict[str, Any]:
-        """What Neuroglancer reads first."""
+        """Return the document ``info``."""
         size = nanometres(self.space)
         return {
             "@type": "neuroglancer_multiscale_volume",
@@ -109,7 +79,7 @@ class Chunks:
         }
 
     def chunk(self, scale: str, name: str) -> bytes | None:
-        """The bytes of a chunk by its name; None if there is no such chunk."""
+        """Return the bytes of a chunk by its name; None if it does not exist."""
         match = _KEY.fullmatch(name)
         if match is None or not scale.isdecimal() or int(scale) >= len(self.scales):
             return None
@@ -127,7 +97,7 @@ class Chunks:
         return np.ascontiguousarray(part[inside.slices]).tobytes()
 
     def _fetched(self, k: int, cell: Triple) -> np.ndarray:
-        """What is read at a time, of which one thread reads what several ask for."""
+        """Read a part once, on one thread, for all requests of its chunks."""
         key, s = (k, cell), self.scales[k]
         with self._lock:
             busy = self._busy.setdefault(key, threading.Lock())
@@ -148,7 +118,7 @@ class Chunks:
 
 
 def served_dtype(dtype: np.dtype, labels: bool) -> np.dtype:
-    """As what voxels are sent: Neuroglancer has no bool, no float64 and no int64.
+    """Return the dtype of served voxels: Neuroglancer has no bool, float64 and int64.
 
     Examples
     --------
@@ -163,13 +133,13 @@ def served_dtype(dtype: np.dtype, labels: bool) -> np.dtype:
 
 
 def served(voxels: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Voxels as they are sent, in little-endian bytes."""
+    """Return served voxels, in little-endian bytes."""
     with np.errstate(over="ignore"):
         return voxels.astype(dtype.newbyteorder("<"), copy=False)
 
 
 def nanometres(space: Space) -> tuple[float, float, float]:
-    """The size of a voxel; one without a size or a unit of length is 1 nm, or as many as it says.
+    """Return the voxel size in nm; without a unit of length, 1 counts as 1 nm.
 
     Examples
     --------
@@ -183,16 +153,16 @@ def nanometres(space: Space) -> tuple[float, float, float]:
 
 
 def _stored_scales(source: Source) -> list[Scale]:
-    """A stored volume at its own resolutions, then thinned until it is small."""
+    """Return the levels of a stored volume, and further subsampled ones until it is small."""
     whole = source.shape
     scales = []
     levels = [source, *coarser(source)]
     for level in levels:
-        scales.append(_thinned(level, (1, 1, 1), whole))
+        scales.append(_subsampled(level, (1, 1, 1), whole))
     last, step = levels[-1], [1, 1, 1]
     size = list(last.space.voxel_size or (1.0, 1.0, 1.0))
     while max(scales[-1].shape) > SMALLEST:
-        # The finest axes, until voxels are near to cubes; then all.
+        # Subsample the finest axes until voxels are nearly isotropic, then all.
         finest = min(abs(s) * k for s, k in zip(size, step, strict=True)) or 1.0
         fine = [
             n > 1 and abs(s) * k < 2 * finest
@@ -201,20 +171,20 @@ def _stored_scales(source: Source) -> list[Scale]:
         if not any(f and n > SMALLEST for f, n in zip(fine, scales[-1].shape, strict=True)):
             fine = [n > 1 for n in scales[-1].shape]
         step = [2 * k if f else k for k, f in zip(step, fine, strict=True)]
-        scale = _thinned(last, (step[0], step[1], step[2]), whole)
+        scale = _subsampled(last, (step[0], step[1], step[2]), whole)
         if _cost(last, scale.chunk, step) > 4 * MAX_READ:
             break
         scales.append(scale)
     return scales
 
 
-def _thinned(source: Source, step: Triple, whole: Triple) -> Scale:
-    """One voxel in so many of a source."""
+def _subsampled(source: Source, step: Triple, whole: Triple) -> Scale:
+    """Return a scale with every n-th voxel of a source."""
     z, y, x = (-(-n // s) for n, s in zip(source.shape, step, strict=True))
     shape = (z, y, x)
     chunk = [min(SIDE, n) for n in shape]
     while _cost(source, chunk, step) > MAX_READ and max(chunk) > 8:
-        # Fewer slices first: chunks are often whole slices.
+        # Reduce slices first: chunks are often whole slices.
         a = max(range(3), key=lambda k: (chunk[k] * step[k], -k))
         chunk[a] = max(1, chunk[a] // 2)
     fetch = [
@@ -229,9 +199,7 @@ def _thinned(source: Source, step: Triple, whole: Triple) -> Scale:
             slice(min(a * s + s // 2, n - 1), min(b * s, n) if b * s < n else n, s)
             for a, b, s, n in zip(box.start, box.stop, step, source.shape, strict=True)
         )
-        if source.array is not None:
-            return np.asarray(source.array[index])
-        return np.asarray(source.open()[index].read().result())
+        return read_at(source, index)
 
     times = tuple(n / m * 1.0 for n, m in zip(whole, source.shape, strict=True))
     scale = tuple(_near(t) * s for t, s in zip(times, step, strict=True))
@@ -239,13 +207,13 @@ def _thinned(source: Source, step: Triple, whole: Triple) -> Scale:
 
 
 def _near(ratio: float) -> float:
-    """How much coarser a level is: mostly a whole number, but for the voxels that were left over."""
+    """Return the ratio of a level, rounded to an integer if it is close to one."""
     whole = round(ratio)
     return float(whole) if whole and abs(ratio - whole) < 0.1 * whole else ratio
 
 
 def _cost(source: Source, chunk: Any, step: Any) -> int:
-    """Bytes of the chunks that are decoded for one that is asked for."""
+    """Return the bytes of stored chunks that are decoded for one served chunk."""
     units = 1
     for a in range(3):
         n, unit = source.shape[a], source.read_unit[a]

@@ -1,8 +1,7 @@
-"""What Neuroglancer is told to show: image, label and region layers, as its state."""
+"""Image, label and region layers as Neuroglancer's state."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,12 @@ import numpy as np
 
 from beam_volumes.base.space import Space
 from beam_volumes.show.colours import CHANNELS, Window
-from beam_volumes.show.pages.table_page import FORMATS
+from beam_volumes.show.pages.table_page import dataset_of
 from beam_volumes.show.viewer.chunks import nanometres
 
-#: Regions of a table that are shown: the largest ones.
+#: Maximal number of regions that are shown: the largest ones.
 MAX_REGIONS = 2000
-#: Of a panel, to begin with.
+#: Initial size of a panel in pixels.
 PIXELS = 360
 
 State = dict[str, Any]
@@ -25,7 +24,7 @@ State = dict[str, Any]
 def image_layer(
     name: str, url: str, space: Space | None, window: Window, channel: int | None = None
 ) -> State:
-    """A layer of intensities; of several channels each is one, in its own colour."""
+    """Return a layer of intensities; one of several channels has its own colour."""
     low, high = window
     if not low < high:
         high = low + 1
@@ -46,7 +45,7 @@ def image_layer(
 
 
 def label_layer(name: str, url: str, space: Space | None) -> State:
-    """A layer of segments, all of them in colours."""
+    """Return a layer of segments, all of them in colours."""
     return {
         "type": "segmentation",
         "name": name,
@@ -57,7 +56,7 @@ def label_layer(name: str, url: str, space: Space | None) -> State:
 
 
 def _source(url: str, space: Space | None) -> Any:
-    """Where a layer is read, and where its first voxel lies; files say that themselves."""
+    """Return the source of a layer, with its origin unless the file defines it."""
     if space is None or not any(space.origin):
         return {"url": url}
     size = space.voxel_size or (1.0, 1.0, 1.0)
@@ -67,35 +66,24 @@ def _source(url: str, space: Space | None) -> Any:
 
 
 def dimensions(space: Space) -> State:
-    """The axes of a view whose positions count voxels, for Neuroglancer."""
+    """Return the axes of a view with positions in voxels, for Neuroglancer."""
     z, y, x = nanometres(space)
     return {"x": [x * 1e-9, "m"], "y": [y * 1e-9, "m"], "z": [z * 1e-9, "m"]}
 
 
 @dataclass(frozen=True)
 class Regions:
-    """Regions of a table.
+    """Regions of a table."""
 
-    Attributes
-    ----------
-    layer : dict
-        Boxes, or centres where the table has no boxes.
-    shown, rows : int
-        How many are shown, of how many.
-    """
-
-    layer: State
-    shown: int
+    layer: State  #: Boxes, or centres if the table has no boxes
+    shown: int  #: Number of shown regions, of ``rows``
     rows: int
 
 
 def region_layer(name: str, path: str, space: Space) -> Regions:
-    """The largest regions of a table of labels as boxes, or as points.
+    """Return the largest regions of a table of labels as boxes, or as points.
 
-    Raises
-    ------
-    ValueError
-        The table has neither ``bbox-0`` and so on, nor ``centroid-0``.
+    Raises ValueError if the table has neither boxes nor centroids.
     """
     columns, rows = _largest(path)
     many = len(columns["label"])
@@ -125,21 +113,15 @@ def region_layer(name: str, path: str, space: Space) -> Regions:
 
 
 def _largest(path: str) -> tuple[dict[str, np.ndarray], int]:
-    """The columns that say where regions lie, of those with the largest areas; and how many there are."""
-    import pyarrow.dataset as ds
-
-    ending = os.path.splitext(path.rstrip("/"))[1].lower()
-    files: Any = path
-    if os.path.isdir(path):
-        files = [os.path.join(path, n) for n in sorted(os.listdir(path)) if n.endswith(ending)]
-    table = ds.dataset(files, format=FORMATS[ending])
+    """Return the position columns of the largest regions, and the number of all."""
+    table = dataset_of(path)
     names = table.schema.names
     boxes = [f"bbox-{k}" for k in range(6)]
     centres = [f"centroid-{k}" for k in range(3)]
     wanted = boxes if set(boxes) <= set(names) else centres
     if not {"label", *wanted} <= set(names):
         raise ValueError(
-            f"{path}: where its regions lie is not among its columns ({', '.join(names)}); measure bbox or "
+            f"{path} has no columns with positions of regions ({', '.join(names)}); measure bbox or "
             "centroid of a volume with the axes z, y, x"
         )
     sizes = ["area"] if "area" in names else []
@@ -162,17 +144,9 @@ def _largest(path: str) -> tuple[dict[str, np.ndarray], int]:
 def state(
     layers: Sequence[Mapping[str, Any]], space: Space, shape: Sequence[int], fits: bool = True
 ) -> State:
-    """The whole state: layers, and panels that show the middle of a volume.
+    """Return the whole state: layers, and panels that show the middle of a volume.
 
-    Parameters
-    ----------
-    layers : sequence of dict
-    space : Space
-        Of the volume in the middle of which the view begins.
-    shape : sequence of int
-        Its voxels along z, y and x.
-    fits : bool
-        Whether all of it is shown; else as many voxels as there are pixels.
+    With ``fits`` the whole volume is shown, else as many voxels as there are pixels.
     """
     size = nanometres(space)
     start = [

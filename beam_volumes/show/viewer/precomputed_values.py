@@ -1,4 +1,4 @@
-"""Expressions whose parts can be computed one by one: what rests on whole volumes is found once, before."""
+"""Expressions with values that depend on whole volumes precomputed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,20 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import open_array
 
 
-def settled(nodes: Sequence[Node], progress: bool = False) -> tuple[Node, ...]:
-    """Nodes of the same voxels, of which a part rests on a part of the inputs.
+def with_precomputed_values(nodes: Sequence[Node], progress: bool = False) -> tuple[Node, ...]:
+    """Return equal nodes with parts that only depend on parts of the inputs.
 
-    Numbers such as thresholds are computed, and labels and what is turned about, as arrays in memory.
-
-    Raises
-    ------
-    ValueError
-        Such an array is larger than `options.max_inmemory`.
+    Numbers such as thresholds, labels and rotated volumes are computed, as arrays in memory. Raises
+    ValueError if such an array is larger than `options.max_inmemory`.
     """
     values, whole = _outermost(nodes)
     for node in whole:
         size = int(np.prod(node.shape)) * node.dtype.itemsize
         if size > settings.max_inmemory:
             raise ValueError(
-                f"{node.name} has to be computed whole before a part of it can be seen, and its "
+                f"{node.name} has to be computed as a whole before a part of it is shown, but its "
                 f"{format_bytes(size)} are more than options.max_inmemory, "
-                f"{format_bytes(settings.max_inmemory)}: compute it to a file, and view that"
+                f"{format_bytes(settings.max_inmemory)}; compute it to a file, and view that"
             )
     wanted: list[Any] = [Scalar(v) for v in values] + [Volume(n, Space()) for n in whole]
     if not wanted:
@@ -59,15 +55,15 @@ def settled(nodes: Sequence[Node], progress: bool = False) -> tuple[Node, ...]:
 
 
 def _outermost(nodes: Sequence[Node]) -> tuple[list[Value], list[Node]]:
-    """The numbers that an expression takes, and its nodes of which no part can be computed alone."""
+    """Return the numbers of an expression, and the nodes that can only be computed as a whole."""
     values: dict[str, Value] = {}
     whole: dict[str, Node] = {}
-    stack, seen = list(nodes), set()
+    stack, visited = list(nodes), set()
     while stack:
         node = stack.pop()
-        if node.token in seen:
+        if node.token in visited:
             continue
-        seen.add(node.token)
+        visited.add(node.token)
         if isinstance(node, AcrossNode | ViewNode) or _carries(node):
             whole[node.token] = node
             continue
@@ -79,5 +75,5 @@ def _outermost(nodes: Sequence[Node]) -> tuple[list[Value], list[Node]]:
 
 
 def _carries(node: Node) -> bool:
-    """Whether a stage begins with the first slice, or takes whole rows."""
+    """Whether a stage starts with the first slice, or needs whole rows."""
     return isinstance(node, StageNode) and bool(node.stage.spans)

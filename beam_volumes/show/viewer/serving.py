@@ -1,7 +1,7 @@
-"""A server for viewers on this machine: files by ranges, chunks as they are computed, and the viewer itself.
+"""A local server for viewers: files by ranges, computed chunks, and the viewer itself.
 
-It listens on the loopback interface alone. Addresses begin with a secret word, and the name that a browser
-asked for has to be this machine's: another page in it can read nothing.
+It listens on the loopback interface only. Addresses begin with a secret, and the host in a request
+has to be this machine: other pages in the browser cannot read anything.
 """
 
 from __future__ import annotations
@@ -19,36 +19,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-#: Answers a path below its own: the bytes and their type, or None.
+#: Returns the bytes and type of a path, or None.
 Answer = Callable[[str], "tuple[bytes, str] | None"]
-#: Takes what a browser sends, and answers it.
+#: Handles the body of a POST request, and returns the response.
 Take = Callable[[bytes], "tuple[bytes, str]"]
-#: Tells a browser events, one after the other, for as long as it listens; an empty one keeps it listening.
+#: Yields events for a browser; an empty one keeps the connection alive.
 Events = Callable[[], Iterator[bytes]]
 
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-#: Failed requests that are remembered, and letters of an address that are.
+#: Failed requests that are kept, and the maximal length of an address in them.
 _NOTED, _SHOWN = 1000, 200
 _PIECE = 1 << 20
-#: Bytes that a browser may send at a time.
+#: Maximal bytes of a POST request.
 MAX_SENT = 16 << 20
 
 
 class Server:
-    """Serves folders and functions by name.
-
-    Parameters
-    ----------
-    port : int
-        0 chooses a free one.
-
-    Attributes
-    ----------
-    url : str
-        Where all of it begins, with a slash at its end.
-    failed : list of str
-        Requests that ended in an error, and why.
+    """Serves folders and functions by name; port 0 chooses a free one.
 
     Examples
     --------
@@ -63,24 +51,26 @@ class Server:
     def __init__(self, port: int = 0) -> None:
         self._folders: dict[str, tuple[str, str]] = {}
         self._answers: dict[str, Answer] = {}
-        self.takers: dict[str, Take] = {}
-        self.tellers: dict[str, Events] = {}
+        self.post_handlers: dict[str, Take] = {}
+        self.event_streams: dict[str, Events] = {}
         self._http = _Http(("127.0.0.1", port), _Handler)
         self._http.of = self
         self.word = secrets.token_urlsafe(12)
+        #: Failed requests with their errors.
         self.failed: list[str] = []
+        #: The address of all, with a slash at its end.
         self.url = f"http://127.0.0.1:{self._http.server_port}/{self.word}/"
 
     def folder(self, name: str, path: str, below: str = "") -> None:
-        """Offer the files of a folder, and no others, as ``name/below...``."""
+        """Serve the files of a folder, and no others, as ``name/below...``."""
         self._folders[name] = (os.path.realpath(path), below)
 
     def answers(self, name: str, answer: Answer) -> None:
-        """Offer what a function gives."""
+        """Serve the results of a function."""
         self._answers[name] = answer
 
     def file(self, name: str, path: str) -> str | None:
-        """The file of a folder that a path means; None if there is none."""
+        """Return the file of a folder for a path, or None."""
         root, below = self._folders.get(name, ("", ""))
         if not root or "\0" in path or not path.startswith(below):
             return None
@@ -94,12 +84,11 @@ class Server:
         return None if function is None else function(path)
 
     def fail(self, what: str, error: Exception) -> None:
-        """Note a request that ended in an error."""
         self.failed.append(f"{what}: {type(error).__name__}: {error}")
         del self.failed[:-_NOTED]
 
     def serve(self) -> None:
-        """Answer until somebody calls `close`, in this thread."""
+        """Serve in this thread until `close` is called."""
         self._http.serve_forever(poll_interval=0.2)
 
     def __enter__(self) -> Server:
@@ -110,7 +99,6 @@ class Server:
         self.close()
 
     def close(self) -> None:
-        """Stop."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -120,7 +108,7 @@ class _Http(ThreadingHTTPServer):
     of: Server
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Note what a connection ended with; Python's own prints a traceback."""
+        """Note the error of a connection; the base class prints a traceback."""
         error = sys.exc_info()[1]
         if isinstance(error, Exception):
             self.of.fail("a connection", error)
@@ -141,16 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _take(self) -> None:
         name, _ = self._asked()
-        take = self.server.of.takers.get(name)
+        take = self.server.of.post_handlers.get(name)
         length = self.headers.get("Content-Length", "")
         if take is None or not _LENGTH.fullmatch(length) or int(length) > MAX_SENT:
-            self.close_connection = True  # what was sent stays unread
+            self.close_connection = True  # the body stays unread
             self._send(403, b"", "text/plain", True)
             return
         self._send(200, *take(self.rfile.read(int(length))), True)
 
     def _asked(self) -> tuple[str, str]:
-        """The name that is asked for, and what below it; no name if this is not for whoever asks."""
+        """Return the requested name and the path below it; empty without the secret."""
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         parts = unquote(urlsplit(self.path).path).split("/", 3)
         if (
@@ -162,31 +150,31 @@ class _Handler(BaseHTTPRequestHandler):
         return parts[2], parts[3] if len(parts) > 3 else ""
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def _respond(self, act: Callable[[], None]) -> None:
-        """Answer a request; one that is none is refused, and no traceback is printed."""
+        """Respond to a request; an invalid one is refused without a traceback."""
         try:
             act()
         except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # whoever asked has gone elsewhere
+            self.close_connection = True  # the client has disconnected
         except Exception as error:
             self.close_connection = True
             self.server.of.fail(self.path[:_SHOWN], error)
             with suppress(OSError):
-                self._send(400, b"this request is not understood", "text/plain", True)
+                self._send(400, b"invalid request", "text/plain", True)
 
     def _answer(self, with_body: bool) -> None:
         server = self.server.of
         name, rest = self._asked()
-        if self.path == "/favicon.ico":  # browsers ask for it by themselves
+        if self.path == "/favicon.ico":  # browsers request it automatically
             self._send(204, b"", "image/x-icon", with_body)
             return
         if not name:
             self._send(403, b"", "text/plain", with_body)
             return
-        if name in server.tellers and with_body:
-            self._tell(server.tellers[name]())
+        if name in server.event_streams and with_body:
+            self._send_events(server.event_streams[name]())
             return
         file = server.file(name, rest)
         if file is not None:
@@ -203,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(200, *found, with_body)
 
-    def _tell(self, events: Iterator[bytes]) -> None:
+    def _send_events(self, events: Iterator[bytes]) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -258,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
                 first += len(piece)
 
     def _range(self, size: int) -> tuple[int, int, bool] | None:
-        """The bytes that are asked for; None if there are no such ones."""
+        """Return the requested range of bytes; None if it is outside the file."""
         asked = self.headers.get("Range")
         match = None if asked is None else _RANGE.fullmatch(asked.strip())
         if match is None or match.groups() == ("", ""):

@@ -1,4 +1,4 @@
-"""`view`: volumes and tables in Neuroglancer, which a server in this process brings along."""
+"""`view`: volumes and tables in Neuroglancer, served by this process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from beam_volumes.show.sections import MAX_CHANNELS, sections
 from beam_volumes.show.viewer.chunks import SIDE, Chunks
 from beam_volumes.show.viewer.client import Client, client_folder, reads_ome_zarr_05
 from beam_volumes.show.viewer.layers import image_layer, label_layer, region_layer, state
-from beam_volumes.show.viewer.precomputed_values import settled
+from beam_volumes.show.viewer.precomputed_values import with_precomputed_values
 from beam_volumes.show.viewer.serving import Server, as_json
 from beam_volumes.storage.inputs.opening import asked_at
 
-#: What Neuroglancer reads by itself, if it lies on a disk: by the names of formats.
+#: Formats that Neuroglancer reads directly from a disk, and their schemes.
 NATIVE = {"ome-zarr": "zarr", "precomputed": "precomputed"}
-#: Types of voxels that it has.
+#: Dtypes that Neuroglancer supports.
 TYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "f4")
 
 
@@ -35,15 +35,15 @@ class Viewer:
     Attributes
     ----------
     url : str
-        What a browser on this machine opens.
+        The address for a browser on this machine.
     notes : list of str
-        What has to be known of the layers: parts that are shown, and how.
+        Restrictions of the layers, such as parts that are not shown.
     """
 
     def __init__(self, items: Mapping[str, Volume | str], port: int = 0, progress: bool = False):
         if port not in range(1 << 16):
             raise ValueError(
-                f"view: port={port}: a port is from 0 to {(1 << 16) - 1}; 0 takes a free one"
+                f"view: port={port} is out of range; give 0 to {(1 << 16) - 1}, 0 for a free one"
             )
         client_folder()  # before anything is computed
         self._server = Server(port)
@@ -64,23 +64,23 @@ class Viewer:
                     )
         stored = all(isinstance(n, SourceNode) for v in volumes[:1] for n in v.nodes)
         shape = volumes[0].grid_shape if volumes else (1, 1, 1)
-        told = state(layers, space, shape, fits=stored or max(shape) <= 2 * SIDE)
-        self._client = Client(self._server, told)
+        view_state = state(layers, space, shape, fits=stored or max(shape) <= 2 * SIDE)
+        self._client = Client(self._server, view_state)
         self._server.__enter__()
 
     @property
     def url(self) -> str:
-        """What a browser on this machine opens."""
+        """The address for a browser on this machine."""
         return self._client.url
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is shown, as Neuroglancer has it; with what users have changed since."""
+        """Neuroglancer's state, with the changes of users."""
         return self._client.state
 
     @property
     def failed(self) -> list[str]:
-        """Requests that went wrong, and why."""
+        """Failed requests with their errors."""
         return self._server.failed
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Viewer:
             return [image_layer(name, native, None, _window(volume))]
         if len(volume.nodes) > MAX_CHANNELS:
             self.notes.append(f"{name}: the first {MAX_CHANNELS} of {len(volume.nodes)} channels")
-        nodes = settled(volume.nodes[:MAX_CHANNELS], self._progress)
+        nodes = with_precomputed_values(volume.nodes[:MAX_CHANNELS], self._progress)
         layers = []
         for c, node in enumerate(nodes):
             chunks = Chunks(node, volume.space, labels)
@@ -135,7 +135,7 @@ class Viewer:
         return layers
 
     def _native(self, key: str, volume: Volume) -> str | None:
-        """Return the address of a whole volume on a disk that Neuroglancer reads by itself, or None."""
+        """Return the address of a local volume that Neuroglancer reads directly, or None."""
         node = volume.nodes[0]
         if len(volume.nodes) > 1 or not isinstance(node, SourceNode):
             return None
@@ -143,7 +143,7 @@ class Viewer:
         asked = dict(source.asked or {})
         path = asked.pop("path_or_spec", None)
         special = any(v not in (None, (), {}) for v in asked.values())
-        # Sizes that were said, and files that lack something, are told by our own chunks alone.
+        # Sizes given by the user and files without metadata need this package's chunks.
         if (
             not isinstance(path, str)
             or special
@@ -162,7 +162,7 @@ class Viewer:
                     return None
                 if again.space.leading or not again.space.knows_size:
                     return None
-                if scheme == "zarr":  # so that it does not look for both versions
+                if scheme == "zarr":  # so it does not try both versions
                     is_3 = os.path.exists(os.path.join(place.local, "zarr.json"))
                     scheme = "zarr3" if is_3 else "zarr2"
                     if is_3 and not reads_ome_zarr_05():
@@ -186,9 +186,9 @@ def _answers(chunks: Chunks) -> Any:
 
 
 def _window(volume: Volume) -> tuple[float, float]:
-    """Return what is shown from black to white, of a few sections."""
+    """Return the window of intensities, from a few sections."""
     try:
-        found = sections(volume, most=128, most_bytes=64 << 20)
+        found = sections(volume, max_size=128, max_bytes=64 << 20)
     except ValueError:
         info = np.iinfo(volume.dtype) if volume.dtype.kind in "iu" else None
         return (float(info.min), float(info.max)) if info else (0.0, 1.0)
@@ -199,10 +199,10 @@ def _window(volume: Volume) -> tuple[float, float]:
 def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> Viewer:
     """Serve volumes and tables of regions to Neuroglancer, from this process.
 
-    Neuroglancer's client comes with the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``);
-    nothing is fetched from a network. OME-Zarr and precomputed volumes on this machine's disks are read by
-    the browser as they are. All others are offered in chunks that are read or computed when they are looked
-    at, so that an expression can be seen before it is computed.
+    Use it to look at any part of a volume in a browser, also before it is computed. Neuroglancer's client
+    comes with the package ``neuroglancer`` (``pip install 'beam-volumes[view]'``); nothing is fetched from a
+    network. The browser reads local OME-Zarr and precomputed volumes directly. Other volumes are read or
+    computed chunk by chunk when they are shown.
 
     Parameters
     ----------
@@ -211,26 +211,26 @@ def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> View
         ``centroid-0`` to ``centroid-2`` (``.parquet``, ``.csv``, ``.jsonl``). Integers of 32 and 64 bits and
         results of `label` are shown as segments.
     names : sequence of str, optional
-        What the layers are called; by default by what they are.
+        The names of the layers; by default the files' or operations' names.
     port : int, default: 0
-        Port of this machine; 0 takes a free one.
+        Port of this machine; 0 chooses a free one.
 
     Returns
     -------
     Viewer
-        Its ``url`` is for a browser on this machine, ``close()`` ends it.
+        Open its ``url`` in a browser on this machine; ``close()`` ends it.
 
     Raises
     ------
     ValueError
         If the client is not installed, a volume is empty, labels that have to be computed first are too
-        large for memory, or a table does not say where regions lie.
+        large for memory, or a table has no positions of regions.
     TypeError
-        If an item is something else.
+        If an item is neither a volume nor a table.
 
     Notes
     -----
-    Numbers that an expression takes, and labels, are computed before the first picture.
+    Numbers and labels of an expression are computed before the first picture.
 
     Examples
     --------
@@ -241,9 +241,11 @@ def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> View
     >>> viewer.close()
     """
     if not items:
-        raise TypeError("view() takes at least one volume, or the path of a table")
+        raise TypeError("view() got no items; give at least one volume or the path of a table")
     if names is not None and len(names) != len(items):
-        raise ValueError(f"names={list(names)}: {len(names)} names for {len(items)} items")
+        raise ValueError(
+            f"names={list(names)} does not fit {len(items)} items; give one name for each"
+        )
     found: dict[str, Volume | str] = {}
     for k, item in enumerate(items):
         is_path = isinstance(item, str | os.PathLike) and is_table(os.fspath(item))

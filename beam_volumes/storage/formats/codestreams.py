@@ -1,19 +1,20 @@
-"""What compressed images say of their own size, so that a decoder is not asked for more than is expected."""
+"""Sizes of compressed images from their headers, to bound the memory for decoding."""
 
 from __future__ import annotations
 
 import struct
 
-#: Deflate makes no more than so many bytes of one.
+#: Maximal compression ratio of deflate.
 _DEFLATE = 1032
-#: Markers of JPEG that a size follows: C4 are tables, C8 is an extension, CC is about arithmetic coding.
+#: JPEG markers that are followed by a size; not C4 (tables), C8 (extension) and CC (arithmetic
+#: coding).
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
-#: Those that stand alone, without a length.
-_ALONE = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
+#: JPEG markers without a length.
+_WITHOUT_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])
 
 
 def jpeg_size(data: bytes) -> tuple[int, int, int]:
-    """Rows, columns and samples of a JPEG or JPEG-LS image.
+    """Return rows, columns and samples of a JPEG or JPEG-LS image.
 
     Examples
     --------
@@ -22,15 +23,15 @@ def jpeg_size(data: bytes) -> tuple[int, int, int]:
     (5, 7, 3)
     """
     if data[:2] != b"\xff\xd8":
-        raise ValueError("it is no JPEG image")
+        raise ValueError("it is not a JPEG image")
     at = 2
     while at + 4 <= len(data):
         marker = data[at + 1]
-        if data[at] != 0xFF or marker == 0xFF:  # what decoders skip, or a filling byte
+        if data[at] != 0xFF or marker == 0xFF:  # skipped by decoders, or a fill byte
             at += 1
         elif marker == 0xDA:  # the voxels begin
             break
-        elif marker in _ALONE:
+        elif marker in _WITHOUT_LENGTH:
             at += 2
         elif marker in _FRAMES:
             if at + 10 > len(data):
@@ -39,11 +40,11 @@ def jpeg_size(data: bytes) -> tuple[int, int, int]:
             return rows, columns, samples
         else:
             at += 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
-    raise ValueError("its JPEG header is cut off or says no size")
+    raise ValueError("its JPEG header is cut off or has no size")
 
 
 def jpeg2000_size(data: bytes) -> tuple[int, int, int]:
-    """Rows, columns and components of a JPEG 2000 image, in a file of its own or not.
+    """Return rows, columns and components of a JPEG 2000 image, as a file or a codestream.
 
     Examples
     --------
@@ -53,16 +54,16 @@ def jpeg2000_size(data: bytes) -> tuple[int, int, int]:
     """
     at = 0 if data[:4] == b"\xff\x4f\xff\x51" else data[:65536].find(b"\xff\x4f\xff\x51")
     if at < 0 or at + 42 > len(data):
-        raise ValueError("it is no JPEG 2000 image, or its header is cut off")
+        raise ValueError("it is not a JPEG 2000 image, or its header is cut off")
     x1, y1, x0, y0 = struct.unpack_from(">4I", data, at + 8)
     (components,) = struct.unpack_from(">H", data, at + 40)
     return max(0, y1 - y0), max(0, x1 - x0), components
 
 
 def png_size(data: bytes) -> tuple[int, int, int]:
-    """Rows, columns and samples of a PNG image; one sample where colours are in a palette.
+    """Return rows, columns and samples of a PNG image; one sample for a palette.
 
-    Raises `ValueError`: it has no such header, or claims more than so many bytes can hold.
+    Raises `ValueError` without a PNG header, or if the size is impossible for the number of bytes.
 
     Examples
     --------
@@ -77,13 +78,13 @@ def png_size(data: bytes) -> tuple[int, int, int]:
     nbytes = rows * -(-columns * samples * depth // 8)
     if nbytes > _DEFLATE * len(data):
         raise ValueError(
-            f"it claims {rows} x {columns} voxels, which {len(data):,} bytes cannot hold"
+            f"its header declares {rows} x {columns} voxels, too many for {len(data):,} bytes"
         )
     return rows, columns, samples
 
 
 def webp_size(data: bytes) -> tuple[int, int]:
-    """Rows and columns of a WebP image.
+    """Return rows and columns of a WebP image.
 
     Examples
     --------
@@ -95,7 +96,7 @@ def webp_size(data: bytes) -> tuple[int, int]:
     """
     kind, begins = data[12:16], data[20:30]
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(begins) < 10:
-        raise ValueError("it is no WebP image, or its header is cut off")
+        raise ValueError("it is not a WebP image, or its header is cut off")
     if kind == b"VP8X":
         columns = int.from_bytes(begins[4:7], "little") + 1
         return int.from_bytes(begins[7:10], "little") + 1, columns
@@ -105,11 +106,11 @@ def webp_size(data: bytes) -> tuple[int, int]:
     if kind == b"VP8 " and begins[3:6] == b"\x9d\x01\x2a":
         columns, rows = struct.unpack_from("<HH", begins, 6)
         return rows & 0x3FFF, columns & 0x3FFF
-    raise ValueError("its WebP header says no size")
+    raise ValueError("its WebP header has no size")
 
 
 def jpegxl_size(data: bytes) -> tuple[int, int]:
-    """Rows and columns of a JPEG XL image, in a file of its own or not.
+    """Return rows and columns of a JPEG XL image, as a file or a codestream.
 
     Examples
     --------
@@ -118,7 +119,7 @@ def jpegxl_size(data: bytes) -> tuple[int, int]:
     [(5, 7), (16, 16), (600, 3)]
     """
     at = 0
-    while data[:2] != b"\xff\x0a":  # a file of boxes
+    while data[:2] != b"\xff\x0a":  # a container of boxes
         size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
         begins = at + 16 if size == 1 else at + 8
         if kind in (b"jxlc", b"jxlp"):
@@ -126,9 +127,9 @@ def jpegxl_size(data: bytes) -> tuple[int, int]:
             break
         at += int.from_bytes(data[at + 8 : at + 16], "big") if size == 1 else size
         if size == 0 or at + 12 > len(data) or at < begins:
-            raise ValueError("it is no JPEG XL image, or its header is cut off")
+            raise ValueError("it is not a JPEG XL image, or its header is cut off")
     if data[at : at + 2] != b"\xff\x0a":
-        raise ValueError("it is no JPEG XL image")
+        raise ValueError("it is not a JPEG XL image")
     bits = int.from_bytes(data[at + 2 : at + 18], "little")
 
     def take(count: int) -> int:
@@ -149,5 +150,5 @@ def jpegxl_size(data: bytes) -> tuple[int, int]:
 
 
 def plausible(nbytes: int, encoded: int) -> bool:
-    """Whether an image of so many bytes may be encoded in so few; small ones are not in doubt."""
+    """Whether ``nbytes`` may have so few encoded bytes; small images are always accepted."""
     return nbytes <= (64 << 20) + 4096 * encoded

@@ -1,4 +1,4 @@
-"""Voxels that lie side by side in a file, without a codec: read and written at their positions."""
+"""Uncompressed contiguous voxels in a file, read and written at their positions."""
 
 from __future__ import annotations
 
@@ -31,27 +31,19 @@ from beam_volumes.storage.sources.chunking import CHUNK_BYTES
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
-#: Bytes that are read in one piece, and how many of whole planes.
+#: Bytes that are read at a time, and bytes of whole planes.
 PIECE, PLANES = 1 << 20, 64 << 10
 
 
 def piece_of(shape: Sequence[int], itemsize: int, first: int = 0) -> tuple[int, ...]:
-    """What is read of an array in one piece: rows of a plane, or small planes; it lies side by side.
+    """Return the part of an array that is read at a time: rows of a plane, or small planes.
 
-    - ``shape``: the dimension that is slowest first.
-    - ``first``: the slowest one of space: a piece has one position of those before it.
-
-    Examples
-    --------
-    >>> piece_of((500, 4000, 4000), 2)
-    (1, 131, 4000)
-    >>> piece_of((500, 100, 100), 1)
-    (6, 100, 100)
+    ``shape`` has the slowest dimension first; ``first`` is the slowest spatial one.
     """
     piece = [1] * len(shape)
     for axis in reversed(range(first, len(shape))):
-        most = PLANES if axis == first and axis < len(shape) - 2 else PIECE
-        room = max(1, most // (math.prod(piece) * itemsize))
+        limit = PLANES if axis == first and axis < len(shape) - 2 else PIECE
+        room = max(1, limit // (math.prod(piece) * itemsize))
         piece[axis] = max(1, min(shape[axis], room))
         if piece[axis] < shape[axis]:
             break
@@ -59,20 +51,20 @@ def piece_of(shape: Sequence[int], itemsize: int, first: int = 0) -> tuple[int, 
 
 
 def slowest(chosen: Selection) -> int:
-    """The first dimension of a file that is one of space."""
+    """Return the first spatial dimension of a file."""
     return min((d for a, d in chosen.dims if a in AXES), default=0)
 
 
 @dataclass(frozen=True, eq=False)
 class ContiguousReader(TokenOfFields):
-    """Voxels side by side in a local file."""
+    """Contiguous voxels in a local file."""
 
     file: Spec
-    shape: tuple[int, ...]  #: Of the dimensions as they lie in the file, the slowest first
-    stored: str  #: The dtype in the file, with its order of bytes
-    dtype: np.dtype  #: That of voxels: of the same size; if it is bool, whatever is not 0 is True
-    at: int  #: Where the first voxel is
-    chosen: Selection  #: Which of the dimensions are z, y and x
+    shape: tuple[int, ...]  #: In the file's order, the slowest dimension first
+    stored: str  #: The dtype in the file, with its byte order
+    dtype: np.dtype  #: The dtype of voxels, of the same size; nonzero is True for bool
+    at: int  #: Position of the first voxel
+    chosen: Selection  #: The selected dimensions
 
     portable = True
     remote = False
@@ -87,12 +79,12 @@ class ContiguousReader(TokenOfFields):
 
     @property
     def decode_bytes(self) -> int:
-        """Of a piece, if it holds more than one point or channel."""
+        """The bytes of a piece, if it has more than one time point or channel."""
         fixed = math.prod(self.piece[d] for d, _ in self.chosen.fixed)
         return math.prod(self.piece) * self.dtype.itemsize if fixed > 1 else 0
 
     def open(self) -> ts.TensorStore:
-        stamp_of(self.file["path"])  # it is there
+        stamp_of(self.file["path"])  # raises if it is missing
         store = ts.virtual_chunked(
             callback(self._read),
             dtype=self.dtype,
@@ -112,15 +104,15 @@ class ContiguousReader(TokenOfFields):
 
 
 def copy_voxels(stored: np.ndarray, out: np.ndarray) -> None:
-    """Copy voxels as they are stored to where they are wanted, of whatever order of bytes."""
+    """Copy stored voxels, in any byte order, to an array."""
     if out.dtype != bool:
         out[...] = stored if stored.dtype.kind != "b" else stored.view(np.uint8)
-    else:  # a byte that is neither 0 nor 1 is no bool of numpy's
+    else:  # numpy's bools are 0 and 1 only
         np.not_equal(stored.view(np.uint8) if stored.dtype.itemsize == 1 else stored, 0, out=out)
 
 
 def contiguous(name: str, reader: ContiguousReader, space: Space) -> Source:
-    """A source of voxels side by side in a file, which is known to be long enough."""
+    """Return a source of contiguous voxels in a file of sufficient length."""
     check_dtype(name, reader.dtype)
     return reader.chosen.source(
         name, reader, reader.dtype, reader.shape, reader.piece, space, encoded=False
@@ -135,9 +127,9 @@ def plain_array(
     is_fortran: bool,
     index: Mapping[str, int | str] | None,
 ) -> Source:
-    """A file of one array, whose axes are those of an array of so many dimensions."""
+    """Return a source of a file with one array and default axes."""
     axes = DEFAULT_AXES[len(shape)]
-    if is_fortran:  # x is the slowest then
+    if is_fortran:  # x is the slowest dimension
         axes, shape = axes[::-1], shape[::-1]
     chosen = select(axes, shape, index, printable(place.text))
     native = stored.newbyteorder("=")
@@ -146,23 +138,23 @@ def plain_array(
 
 
 def all_of(d: Description) -> Selection:
-    """All axes of an output, as they are stored."""
+    """Select all stored axes of an output."""
     axes = enumerate(d.space.all_axes)
     return Selection((), tuple((a, k) for k, a in axes), d.space.channels)
 
 
 def check_length(name: str, path: str, at: int, nbytes: int) -> None:
-    """Refuse a file that is shorter than what is said to be in it."""
+    """Refuse a file that is shorter than its voxels."""
     size = os.path.getsize(path)
     if at + nbytes > size:
         raise VolumeError(
-            f"{name} is cut off: its voxels take {nbytes:,} bytes from byte {at:,} on, but it has {size:,} "
+            f"{name} is cut off: its voxels need {nbytes:,} bytes from byte {at:,} on, but it has {size:,} "
             "bytes; restore it"
         )
 
 
 def points_of(d: Description) -> list[int]:
-    """The places of a unit's samples among all points and channels of an output."""
+    """Return the positions of a unit's samples among all time points and channels."""
     if not d.leading:
         return [0]
     first = [k * u for k, u in zip(d.at or (), d.leading_unit, strict=True)]
@@ -173,17 +165,16 @@ def points_of(d: Description) -> list[int]:
 
 
 def _rows(shape: Triple, itemsize: int) -> Triple:
-    """Whole rows, as many as take 4 MiB, of no more than 16 slices."""
+    """Return a chunk of whole rows: 4 MiB, of at most 16 slices."""
     depth = max(1, min(16, shape[0]))
     rows = max(1, 2 * CHUNK_BYTES // max(1, depth * shape[2] * itemsize))
     return depth, rows, max(1, shape[2])
 
 
 class InPlace(WritableFormat):
-    """A file of the right size, into which units are written where they belong.
+    """A file of the final size, with units written at their positions.
 
-    Units reach from one end of x to the other, so that a write is of long pieces, unless ``chunks`` says
-    otherwise.
+    By default, units have whole rows, so writes are long.
     """
 
     is_file = True
@@ -191,7 +182,6 @@ class InPlace(WritableFormat):
     options: ClassVar[Options] = {"chunks": CHUNKS}
 
     def header(self, d: Description) -> bytes:
-        """What comes before the voxels."""
         return b""
 
     def layout(self, wanted: OutputRequest) -> Layout:

@@ -1,8 +1,8 @@
-"""What a format is: all that the package knows of how volumes are read from files and written to them.
+"""The interface of formats: how volumes are read from files and written to them.
 
-A module of this folder holds one format or a few, and names them in its ``FORMATS``; `registry` lists the
-modules. Everything else asks the format: whether a place is of it, which documents, units and files there
-are, and how they are opened.
+Each module of this folder has one or a few formats in its ``FORMATS``; `registry` lists the
+modules. All other code asks the format whether it can open a place, for documents, units and files,
+and for a handle.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source, digest
 
-#: The document of formats that have no other place for what a run notes of itself.
+#: The document with the note of the run, for formats without other metadata.
 RUN = "_beam_volumes.json"
 
-#: The document that says what an output was made of, in its home.
+#: The provenance document in an output's home.
 PROVENANCE = "_beam_volumes_provenance.json"
 
-#: What a document holds: bytes, or what is written as JSON.
+#: The content of a document: bytes, or data for JSON.
 Content = Mapping[str, Any] | bytes
 
-#: What may be said of how an output is stored, or an input opened: the type of an option, and what it means.
+#: Options of an output or an input: type and description.
 Options = Mapping[str, tuple[str, str]]
 
-#: The default of options whose None has a meaning.
+#: The default of options for which None is a value.
 DEFAULT = "default"
 
 #: An output with more chunks is sharded by default: each chunk is an object, and requests are paid for.
@@ -50,93 +50,94 @@ MAX_OBJECTS = 10**7
 
 @dataclass(frozen=True)
 class Listing:
-    """What a place holds, to choose from."""
+    """The contents of a place, to select from."""
 
-    datasets: tuple[str, ...] = ()  #: What ``dataset=`` takes
-    #: The levels of a pyramid by their names, the finest first; none if there is one alone
+    datasets: tuple[str, ...] = ()  #: Values of ``dataset=``
+    #: The names of a pyramid's levels, the finest first; empty without a pyramid
     levels: tuple[str, ...] = ()
     is_volume: bool = True  #: Whether it opens without a ``dataset=``
-    is_all: bool = True  #: Whether there is no more, beyond what was looked at
-    what: str = "a group"  #: How messages call such a place
+    is_all: bool = True  #: Whether the listing is complete
+    what: str = "a group"  #: The kind of place, for messages
 
 
 @dataclass(frozen=True)
 class OpenRequest:
-    """What the user asks for of a place, as `open_source` takes it."""
+    """The user's options for a place, as in `open_source`."""
 
     index: Mapping[str, int | str] | None = None
     dataset: str | None = None
     level: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)  #: Those of `Format.open_options`
+    options: Mapping[str, Any] = field(default_factory=dict)  #: As in `Format.open_options`
 
     def option(self, name: str, default: Any = None) -> Any:
         return self.options.get(name, default)
 
     def of_format(self, format: Format) -> OpenRequest:
-        """The same with those options alone that a format has."""
+        """Return the request with the options that a format has."""
         own = {name: v for name, v in self.options.items() if name in format.open_options}
         return replace(self, options=own)
 
     def refuse_parts(self, name: str, what: str) -> None:
-        """Refuse ``dataset`` and ``level`` where a format has neither."""
+        """Refuse ``dataset`` and ``level`` for a format without them."""
         for option, value in (("dataset", self.dataset), ("level", self.level)):
             if value is not None:
-                raise ValueError(f"{option}={value!r}: {printable(name)} is {what} and has none")
+                raise ValueError(
+                    f"{option}={value!r}: {printable(name)} is {what} and has none; omit it"
+                )
 
 
-#: All of a place, as it opens by itself.
+#: A request without options.
 WHOLE = OpenRequest()
 
 
 class Format:
     """A format that can be read."""
 
-    title = ""  #: How messages call what it opens; empty if it opens nothing
-    #: What may stand before a place, as in ``n5://s3://bucket/a``, to have it asked alone
+    title = ""  #: The name in messages; empty if it opens nothing
+    #: Schemes that select this format, as in ``n5://s3://bucket/a``
     schemes: tuple[str, ...] = ()
-    #: The keywords of `open_place` that not every format has, with their types and meanings. They
-    #: are given only if the user gives them.
+    #: The options of `open_place` that only some formats have; only passed if given
     open_options: ClassVar[Options] = {}
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         """Open a place; None if it is not of this format.
 
-        ``place`` remembers the small files that were read there. ``request.options`` are those of the
-        format's `open_options` that were given. A format refuses what it does not know of the others.
+        ``place`` caches the small files that were read. ``request.options`` are the given options
+        of `open_options`. A format refuses other options that it does not support.
         """
         return None
 
     def open_many(self, names: Sequence[str], first: Source) -> Source | None:
-        """Many local files of one slice each as a volume, of which only the first one has been opened.
+        """Open many local files of one slice each as a volume, given the opened first one.
 
-        None if they are not of this format, or not such that each can be looked at when it is read.
+        None if they are not of this format, or cannot be checked when they are read.
         """
         return None
 
     def levels(self, place: Place) -> Sequence[str]:
-        """The names of what ``level=`` chooses among at a place, the finest first."""
+        """Return the names of the levels of a place, the finest first."""
         return ()
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """What there is to choose from at a place, or in what ``dataset`` names there.
+        """List the contents of a place, or of a ``dataset`` in it.
 
-        None if it is not of this format, or is one volume and nothing else, as far as `levels` says. Only
-        metadata are read, and no more of them than are soon read.
+        None if it is of another format, or is a single volume without levels. It reads little
+        metadata.
         """
         names = self.levels(place if dataset is None else place.below(dataset))
         return Listing(levels=tuple(names)) if names else None
 
     def members(self, place: Place) -> Sequence[str]:
-        """The paths, below a place that is a collection, of volumes of which each opens by itself.
+        """Return the paths of the volumes of a collection, relative to its place.
 
-        None of what is one volume, or of another format.
+        Empty for single volumes and other formats.
         """
         return ()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a format makes of the options of an output: fields of its `Description`."""
+    """The fields of a `Description` that a format chooses by an output's options."""
 
     chunk: Triple
     shard: Triple | None = None
@@ -146,7 +147,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class OutputRequest:
-    """An output that is asked for, with the options of its format."""
+    """A requested output with the options of its format."""
 
     name: str
     shape: Triple
@@ -164,7 +165,7 @@ class OutputRequest:
         return per_axis(option, self.option(option), self.space, self.name)
 
     def chunk(self, default: Callable[[Triple, int], Triple] = default_chunk) -> Triple:
-        """The chunk that ``chunks`` states, or the default, no larger than the volume."""
+        """Return the chunk of the option ``chunks``, or the default, clipped to the volume."""
         chunk = self.per_axis("chunks") or default(self.shape, self.dtype.itemsize)
         return no_larger(chunk, self.shape)
 
@@ -180,13 +181,21 @@ class OutputRequest:
         return True if able and chunks * self.parts > MAX_OBJECTS else None
 
 
+def level_among(level: int | None, count: int, name: str) -> int:
+    """Return the requested level of a pyramid, 0 by default, checked."""
+    level = 0 if level is None else level
+    if not 0 <= level < count:
+        raise ValueError(f"level={level}: {name} has the levels 0 to {count - 1}")
+    return level
+
+
 def codec_and_level(
     name: str, codec: str | Mapping[str, Any] | None, of: str, known: Mapping[str, int | None]
 ) -> tuple[str, int | None]:
-    """A codec's name and level, as an option says them.
+    """Return the name and level of the option ``codec``.
 
-    - ``name``, ``of``: how messages call the output, and its format.
-    - ``known``: the codecs of the format, with the level each has by default.
+    - ``name``, ``of``: the output and its format, for messages.
+    - ``known``: the codecs of the format, with their default levels.
     """
     given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which = given.pop("name", None)
@@ -208,62 +217,61 @@ CHUNKS = ("int or sequence of int", "One number, or one for each axis; by defaul
 
 
 class DescribedFormat(Format):
-    """A format with what it says of its outputs: options, metadata files, and what belongs to them."""
+    """A format with a description of its outputs: options and metadata files."""
 
-    name = ""  #: What ``format=`` takes
-    #: What paths end with that are of this format unless they say otherwise
+    name = ""  #: The value of ``format=``
+    #: Suffixes of paths of this format
     suffixes: tuple[str, ...] = ()
-    dtypes: tuple[np.dtype, ...] = DTYPES  #: What it holds
-    #: The keywords that `layout` takes, with their types and meanings
+    dtypes: tuple[np.dtype, ...] = DTYPES  #: The dtypes it can store
+    #: The options of `layout`, with types and descriptions
     options: ClassVar[Options] = {"chunks": CHUNKS}
-    #: Whether an output is one file, on a disk. Units, and what is noted of the run, are in a
-    #: folder beside it; units are removed in the end.
+    #: Whether an output is one local file. Units and the note of the run are in a folder next to
+    #: it; units are removed at the end.
     is_file = False
-    assembles = False  #: Whether an output is to be assembled once all its units are there
-    omits_empty = False  #: Whether units of zeros alone are not stored
-    #: Whether it holds channels, and whether a chunk has one of them unless it is asked for all, or
-    #: always has all
+    assembles = False  #: Whether an output is assembled from its units at the end
+    omits_empty = False  #: Whether units of zeros are not stored
+    #: "none" without channels; "apart" if chunks have one channel, or all on request; "together" if
+    #: chunks always have all
     channels = "none"
-    #: Whether `open_units` ends where the volume does, instead of where whole units do: units at
-    #: its far edges are written as they are
+    #: Whether `open_units` ends at the volume's edges: units there are written clipped
     clips_units = False
 
     # describing an output
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        """As which dtype voxels are stored: bool as uint8 0 and 1."""
+        """Return the dtype of stored voxels: uint8 0 and 1 for bool."""
         return np.dtype(np.uint8) if dtype.kind == "b" else dtype
 
     def layout(self, wanted: OutputRequest) -> Layout:
-        """Evaluate the options of an output; an error names the option, its value and what it may be."""
+        """Evaluate the options of an output; an error names the option and its valid values."""
         return Layout(wanted.chunk())
 
     def placed(self, spec: Spec) -> tuple[Spec, dict[str, Any]]:
-        """Where a place that a user gives is, and which options it tells by its name."""
+        """Return the place of a given path, and options that are part of its name."""
         return spec, {}
 
     def is_assembled(self, d: Description) -> bool:
-        """Whether this one is to be assembled, where that is not so of all outputs."""
+        """Whether this output is assembled, if that depends on the output."""
         return self.assembles
 
     def check(self, d: Description) -> None:
-        """Refuse outputs that cannot be stored, beyond what `layout` refuses."""
+        """Refuse outputs that cannot be stored, in addition to `layout`."""
 
     def identity(self, d: Description) -> Sequence[Any]:
-        """Everything that is stored but voxels, as plain data: with the place it makes up a token."""
+        """Return everything that is stored except voxels, as plain data for a token."""
         stored: tuple[Any, ...] = (d.shape, d.dtype.str, d.chunk, d.shard, d.codec, repr(d.space))
         if d.leading:
             stored += (d.leading, d.leading_unit)
-        if d.mask:  # a header that says so is longer; what is true may be another number
+        if d.mask:  # the header is longer, and True may be another number
             stored += ("mask",)
         return (d.format, dict(d.options), stored, self.documents(d))
 
     def holds_labels(self, d: Description) -> bool:
-        """Whether an output is told to be one of labels, where its voxels do not say so."""
+        """Whether an output is declared as labels."""
         return d.labels
 
     def level_chunks(self, d: Description, shape: Triple) -> tuple[Triple, Triple | None]:
-        """The chunk and the shard of a coarser level of an output, of a shape."""
+        """Return the chunk and the shard of a coarser level of an output."""
         chunk = d.chunk if d.shard is not None else no_larger(d.chunk, shape)
         return chunk, None if d.shard is None else whole_chunks(d.shard, chunk, shape)
 
@@ -272,102 +280,101 @@ class DescribedFormat(Format):
         return False
 
     def copies(self, d: Description) -> int:
-        """How often a unit is held while it is written, beside the array that it comes from."""
+        """Return the number of copies of a unit while it is written, in addition to the array."""
         return 2
 
     # making an output
 
     def documents(self, d: Description) -> dict[str, Content]:
-        """The metadata files by their names in the output's home.
+        """Return the metadata files by their names in the output's home.
 
-        What the first one notes has a ``run``, which is empty here.
+        The note in the first one has an empty ``run``.
         """
         return {RUN: {"run": ""}}
 
     def provenance_key(self, d: Description) -> str:
-        """The name of the document that says what the output was made of, in its home."""
+        """Return the name of the provenance document in the output's home."""
         return PROVENANCE
 
     def make(self, d: Description) -> None:
-        """Make what units are written into, if that is not there of itself: a file of the right size."""
+        """Create a file of the right size for the units, if needed."""
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
-        """The first document while it says more than which run's the output is."""
+        """Return the first document while its note has more than the run."""
         return noted
 
     def noted(self, document: Mapping[str, Any]) -> Any:
-        """What a first document notes: a part of it, not a copy."""
+        """Return the note in the first document, not a copy."""
         return document
 
     def found(self, home: Place) -> bytes | None:
-        """The first document of whatever output is there."""
+        """Return the first document of an existing output."""
         return home.read(RUN)
 
     def is_there(self, place: Place) -> bool:
-        """Whether an output of this format is at a place, so that it may be replaced."""
+        """Whether an output of this format exists at a place, so it may be replaced."""
         if self.is_file:
             return place.local is not None and not os.path.isdir(place.local)
         return place.read(RUN) is not None
 
     def owned(self, d: Description, home: Place) -> Callable[[str], bool] | None:
-        """Say which files below the home of an output are part of what is there, by their names.
+        """Return a predicate of names below an output's home that are part of the output.
 
-        Others are never deleted with it. None if all of them are.
+        Other files are never deleted with it. None if all files are part of it.
         """
         return None
 
     def other_than(self, d: Description, path: str) -> str | None:
-        """Name what the file of an output, which is there, holds besides the output."""
+        """Name foreign content in the file of an existing output."""
         return None
 
 
 class WritableFormat(DescribedFormat):
-    """A format that can be written too: many processes at once write units, each of them whole.
+    """A format that can be written: processes write whole units in parallel.
 
-    As it stands, units are objects of their own: `encode` makes them of voxels, `decode` voxels of them, and
-    `key` names them. What is written in another way has its own `write_unit` or `open_units`, and its own
-    `read_back`. What is one file has ``is_file``; ``assembles`` and `assemble` make an output whole once all
-    its units are there.
+    By default, units are separate objects: `encode` and `decode` convert voxels, and `key` names
+    them. Other formats override `write_unit` or `open_units`, and `read_back`. Formats of a single
+    file have ``is_file``; with ``assembles``, `assemble` combines all units at the end.
     """
 
     def key(self, d: Description, cell: Triple) -> str | None:
-        """The name of a unit in the output's home; None if it is no object of its own."""
+        """Return the name of a unit in the output's home; None if it is not a separate object."""
         return None
 
     def cell(self, d: Description, key: str) -> Triple | None:
-        """Which unit has a name; None if it is no unit's."""
+        """Return the unit with a name; None if it is not the name of a unit."""
         return None
 
     def layer(self, d: Description, z: int) -> str:
-        """What all names of the units of a layer begin with, to list no more than is needed."""
+        """Return the common prefix of the names of a layer's units, to limit listings."""
         return ""
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
-        """A unit as it is stored; at the far edges it has no more voxels than the volume.
+        """Encode a unit; at the far edges it is clipped to the volume.
 
-        Of z, y, x; with an axis of channels before them if units have several (``d.samples``).
-        ``d.at`` tells which unit along the leading axes it is.
+        ``voxels`` are z, y, x, after an axis of channels if units have several (``d.samples``).
+        ``d.at`` is the unit's position along the leading axes.
         """
         raise NotImplementedError
 
     def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
-        """The voxels of a unit, as `encode` takes them."""
+        """Decode a unit to the voxels of `encode`."""
         raise NotImplementedError
 
     def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
-        """Store a unit, whole or not at all; several at once, on threads of TensorStore."""
+        """Store a unit atomically; called in parallel on threads of TensorStore."""
         key = self.key(d, cell)
         assert key is not None
         Place(self.home(d)).write(key, self.encode(d, voxels))
 
     def home(self, d: Description) -> Spec:
-        """The folder of units and documents."""
+        """Return the folder of units and documents."""
         return home_of(d.kvstore, self.is_file)
 
     def open_units(self, d: Description) -> ts.TensorStore:
-        """What is written to: z, y, x rounded up to whole units, which are its write chunks.
+        """Open an array for writing: leading axes, then z, y, x rounded up to whole units.
 
-        It is not rounded up if the format `clips_units`. Leading axes stand before these, if there are any.
+        Its write chunks are the units. It is not rounded up if the format `clips_units`.
         """
 
         def write(domain: ts.IndexDomain, voxels: np.ndarray, _: Any) -> None:
@@ -386,19 +393,19 @@ class WritableFormat(DescribedFormat):
         )
 
     def assemble(self, d: Description, is_ours: Callable[[], bool]) -> Mapping[str, Any]:
-        """Make the output whole of its units; what is given back is noted.
+        """Assemble the output from its units; return entries for the note.
 
-        - ``is_ours``: says whether it is still this run's to be made; to be asked before anything
-          that others see.
+        - ``is_ours``: returns whether the run still owns the output; checked before any visible
+          change.
         """
         return {}
 
     def add_voxel_metadata(self, d: Description, document: dict[str, Any]) -> bool:
-        """Add to the first document what depends on stored voxels; False if there is nothing."""
+        """Add metadata that depend on stored voxels; False if there are none."""
         return False
 
     def read_back(self, d: Description) -> Source:
-        """The output as a source; nothing is read to make it."""
+        """Return the output as a source, without reading anything."""
         return Source(
             name=d.name,
             shape=d.shape,
@@ -412,7 +419,7 @@ class WritableFormat(DescribedFormat):
 
 
 class NumberedUnits(WritableFormat):
-    """A format whose units are called by their numbers, in folders of those along the first axes."""
+    """A format with units named by their numbers, in folders along the first axes."""
 
     def key(self, d: Description, cell: Triple) -> str | None:
         return "/".join(map(str, (*(d.at or ()), *cell)))
@@ -428,14 +435,14 @@ class NumberedUnits(WritableFormat):
 
 
 def part_of(d: Description, leading: Sequence[int]) -> Description:
-    """The part of an output that has the unit at a place along the leading axes."""
+    """Return the part of an output at a position along the leading axes."""
     if not d.leading:
         return d
     return replace(d, at=tuple(k // u for k, u in zip(leading, d.leading_unit, strict=True)))
 
 
 def one_unit(d: Description, voxels: np.ndarray) -> np.ndarray:
-    """A unit as z, y, x, behind an axis of channels if it has several; or the other way round."""
+    """Reshape a unit to z, y, x, after an axis of channels if it has several, and back."""
     shape = voxels.shape[-3:]
     return voxels.reshape(shape if d.samples == 1 else (d.samples, *shape))
 
@@ -443,11 +450,10 @@ def one_unit(d: Description, voxels: np.ndarray) -> np.ndarray:
 def owned_names(
     chunk: str, documents: Sequence[str], folders: Sequence[str]
 ) -> Callable[[str], bool]:
-    """Whether a name is that of a chunk or of a document of an array, in one of some folders.
+    """Return a predicate of names of chunks and documents of an array, in some folders.
 
     - ``chunk``: a regular expression of the names of chunks.
-    - ``folders``: regular expressions of the folders of arrays, each empty or with a slash at its
-      end.
+    - ``folders``: regular expressions of folders of arrays, empty or ending with a slash.
 
     Examples
     --------
@@ -462,7 +468,7 @@ def owned_names(
 
 @dataclass(frozen=True, eq=False)
 class UnitReader:
-    """Units that are objects of their own, as a `WritableFormat` decodes them."""
+    """Units that are separate objects, decoded by a `WritableFormat`."""
 
     format: WritableFormat
     d: Description
@@ -508,7 +514,7 @@ class UnitReader:
         assert key is not None
         data = Place(self.format.home(d)).read(key)
         if data is None and (d.scratch or not self.format.omits_empty):
-            raise VolumeError(f"{d.name}: its unit {key} is missing; write it anew")
+            raise VolumeError(f"{d.name}: its unit {key} is missing; write the output again")
         if data is None:
             out[...] = 0
             return

@@ -1,4 +1,4 @@
-"""Metadata of other programs, which may be anything, and what this package adds to files of its own."""
+"""Checked metadata of other programs, and the metadata of this package in other formats."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.sources.axes import unit_name
 from beam_volumes.storage.sources.description import Description
 
-#: What True is stored as where bytes are looked at as images.
+#: The value of True in formats that are viewed as images.
 MASK_VALUE = 255
 MASK_OPTION = (
     "int",
-    "What True is stored as, 1 to 255; 255 by default, so that image viewers show masks in black and "
+    "The stored value of True, 1 to 255. The default 255 makes image viewers show masks in black and "
     "white. It is read back as True.",
 )
 
@@ -27,9 +27,9 @@ MASK_OPTION = (
 class Mark:
     """Space and dtype of a volume, as this package notes them in files of other formats."""
 
-    #: Without leading axes; the channels' names are those of a file that has channels
+    #: Without leading axes, except the names of channels
     space: Space = field(default_factory=Space)
-    mask: bool = False  #: Whether what is not 0 is True
+    mask: bool = False  #: Whether nonzero values are True
 
     @classmethod
     def of(cls, d: Description) -> Mark:
@@ -43,7 +43,7 @@ class Mark:
 
     @classmethod
     def read(cls, found: Any) -> Mark | None:
-        """A mark from someone's file; None if it is none, or makes no sense.
+        """Parse a mark; None if it is missing or invalid.
 
         Examples
         --------
@@ -87,7 +87,7 @@ def _finite(value: Any) -> float:
 
 
 def mask_value(name: str, value: Any, dtype: np.dtype) -> dict[str, int]:
-    """The option ``mask_value``, checked: what to store of it."""
+    """Check the option ``mask_value``; return the options to store."""
     if dtype.kind != "b":
         if value is not None:
             raise ValueError(f"{name}: mask_value={value!r} is for masks, not for {dtype}")
@@ -99,7 +99,6 @@ def mask_value(name: str, value: Any, dtype: np.dtype) -> dict[str, int]:
 
 
 def as_bytes(d: Description, voxels: np.ndarray) -> np.ndarray:
-    """Voxels as they are stored: a mask as bytes."""
     if voxels.dtype.kind != "b":
         return voxels
     return voxels.view(np.uint8) * np.uint8(d.options.get("mask_value", MASK_VALUE))
@@ -107,16 +106,14 @@ def as_bytes(d: Description, voxels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Foreign:
-    """Takes from a JSON document what it should hold, and says by name what is not so."""
+    """Reads values from a JSON document and reports invalid ones by name."""
 
-    name: str  #: How messages name the volume
-    what: str  #: How they name the metadata
-    remedy: str = "mend them"  #: What the user can do
+    name: str  #: The volume's name in messages
+    what: str  #: The name of the metadata in messages
+    remedy: str = "correct them"  #: The remedy in messages
 
     def error(self, what: str, found: Any) -> ValueError:
-        return ValueError(
-            f"{self.name}: its {self.what} are not as they should be: {what} is {found}; {self.remedy}"
-        )
+        return ValueError(f"{self.name} has invalid {self.what}: {what} is {found}; {self.remedy}")
 
     def mapping(self, value: Any, what: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):
@@ -124,7 +121,7 @@ class Foreign:
         return value
 
     def list(self, value: Any, what: str) -> Sequence[Any]:
-        """None, for what is not there, is an empty list."""
+        """Return a list; None gives an empty list."""
         if value is not None and not isinstance(value, list):
             raise self.error(what, f"{value!r}, not a list")
         return value or []
@@ -135,7 +132,7 @@ class Foreign:
         return str(value)
 
     def numbers(self, value: Any, what: str, many: int | None) -> Sequence[float]:
-        """Finite ones, as many as axes or as those that go with them."""
+        """Return a list of finite numbers, of length ``many`` if given."""
         found = self.list(value, what)
         if not all(
             isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)

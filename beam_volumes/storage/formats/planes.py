@@ -1,4 +1,4 @@
-"""Images that a library decodes plane by plane: a volume is put together of them in TensorStore's threads."""
+"""Volumes of planes that a library decodes, assembled in TensorStore's threads."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.sources.axes import Placement, Selection, select
 from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
-#: Gives the part ``y``, ``x`` of the plane at a position along each of the other axes, as y, x or as y, x, c.
+#: Reads the part ``y``, ``x`` of the plane at a position along the other axes, as y, x or y, x, c.
 ReadPlane = Callable[[Mapping[str, int], slice, slice], np.ndarray]
 
 
 class Planes(Protocol):
-    """What a format supplies: where planes lie, as plain data that pickles."""
+    """The planes of a format, as plain data that pickles."""
 
     @property
     def path(self) -> str:
-        """The file, or the folder, on this machine's disks."""
+        """The local file or folder."""
         ...
 
     @property
     def names(self) -> Sequence[str] | None:
-        """Which files of the folder; None if the path is all."""
+        """The files of the folder; None for all."""
         ...
 
     def open(self) -> ReadPlane:
-        """The function that reads, from several threads at once; called once in each process."""
+        """Return a thread-safe function that reads planes; called once per process."""
         ...
 
     def token(self) -> str:
-        """What tells them from others, the same in every process."""
+        """Return a unique token, the same in every process."""
         ...
 
 
@@ -48,14 +48,14 @@ class PlaneReader(TokenOfFields):
     """A volume of planes."""
 
     planes: Planes
-    #: Those of the file. The last ones are y, x, or y, x, c where a plane holds all channels.
+    #: The axes of the file. The last ones are y, x, or y, x, c if a plane has all channels.
     axes: tuple[str, ...]
-    #: Their extents, and how much of each is read in one piece: 1 of all axes before y
+    #: Their extents, and the part that is read at a time: 1 along axes before y
     sizes: tuple[int, ...]
     chunk: tuple[int, ...]
     dtype: np.dtype
-    selection: Selection  #: What of it is the volume
-    #: Which of the volume's axes z, y, x are reversed
+    selection: Selection  #: The part that is the volume
+    #: The volume's reversed axes of z, y, x
     flipped: tuple[bool, bool, bool] = (False, False, False)
 
     portable = True
@@ -102,20 +102,20 @@ COLOURS = ("red", "green", "blue", "alpha")
 
 @dataclass(frozen=True)
 class PlaneImage:
-    """An image of planes, as its file describes it."""
+    """An image of planes, as described by its file."""
 
     name: str
     planes: Planes
-    #: Those that planes are on, their extents, y and x among them, and what is read in one piece
+    #: The axes, their extents including y and x, and the part that is read at a time
     axes: Sequence[str]
     sizes: Sequence[int]
     chunk: Sequence[int]
     dtype: np.dtype
-    samples: int | None = None  #: Behind y and x, where a plane holds all channels
-    channels: Sequence[str] = ()  #: Their names
+    samples: int | None = None  #: Samples after y and x, if a plane has all channels
+    channels: Sequence[str] = ()
     placement: Placement = field(default_factory=Placement)
     encoded: bool = True
-    letters: Sequence[str] | None = None  #: What axes are called in the volume, if not ``axes``
+    letters: Sequence[str] | None = None  #: The names of the axes in the volume, if not ``axes``
 
     def source(self, index: Mapping[str, int | str] | None) -> Source:
         check_dtype(self.name, self.dtype)
@@ -137,15 +137,15 @@ class PlaneImage:
 
 def refuse_colours(name: str, channels: int, samples: int) -> None:
     if channels > 1 and samples > 1:
-        raise ValueError(f"{name}: several channels, each of {samples} colours, are not read")
+        raise ValueError(f"{name}: several channels with {samples} colours each are not supported")
 
 
 def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:
-    """Which of several images of a file is meant, by its number or its name.
+    """Return the number of an image of a file, given its number or name.
 
-    - ``dataset``: what the user says; None where there is only one.
-    - ``names``: those of the first ones, if they have any.
-    - ``where``, ``what``: how messages call the file, and one of its images.
+    - ``dataset``: the user's option; None if there is only one image.
+    - ``names``: the names of the first images, if any.
+    - ``where``, ``what``: the file and the kind of image, for messages.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def named_part(dataset: str | None, count: int, names: Sequence[str], where: str
     1
     >>> named_part(None, 2, ("right", "left"), "a.czi", "scene")
     Traceback (most recent call last):
-    ValueError: a.czi has 2 scenes: choose one by dataset=, e.g. dataset='0'; they are 0 (right), 1 (left)
+    ValueError: a.czi has 2 scenes; choose one by dataset=, e.g. dataset='0'; they are 0 (right), 1 (left)
     """
     shown = [f"{k} ({n})" if n else f"{k}" for k, n in enumerate(names[: min(count, 20)])]
     if len(names) < count:
@@ -163,7 +163,7 @@ def named_part(dataset: str | None, count: int, names: Sequence[str], where: str
         if count == 1:
             return 0
         raise ValueError(
-            f"{where} has {count} {what}s: choose one by dataset=, e.g. dataset='0'; they are {listed}"
+            f"{where} has {count} {what}s; choose one by dataset=, e.g. dataset='0'; they are {listed}"
         )
     named = [k for k, n in enumerate(names) if n == str(dataset)]
     if len(named) == 1:

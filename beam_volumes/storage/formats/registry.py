@@ -1,4 +1,4 @@
-"""Which formats there are, and the one at hand."""
+"""The list of all formats."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from textwrap import wrap
 
 from beam_volumes.storage.formats.format import Format, Options, WritableFormat
 
-#: The modules that hold formats. This is the only list: the first one that opens a place does.
+#: The modules of formats. This is the only list: the first format that opens a place is used.
 MODULES = [
-    # The first one, for it opens what the user says that it should.
+    # First, since it only opens places that the user requests.
     "beam_volumes.storage.formats.microscopes.bioio",
     "beam_volumes.storage.formats.chunked.ome",
     "beam_volumes.storage.formats.chunked.zarr",
@@ -30,13 +30,13 @@ MODULES = [
     "beam_volumes.storage.formats.headered.nrrd",
     "beam_volumes.storage.formats.headered.metaimage",
     "beam_volumes.storage.formats.headered.mrc",
-    # The last one: a file of any name is raw binary if the user says so.
+    # Last: a file with any name is raw binary on request.
     "beam_volumes.storage.formats.headered.raw",
 ]
 
 
 def formats() -> tuple[Format, ...]:
-    """All formats, in the order in which they are asked."""
+    """Return all formats, in the order in which they are tried."""
     return _of(tuple(MODULES))
 
 
@@ -46,7 +46,6 @@ def _of(modules: tuple[str, ...]) -> tuple[Format, ...]:
 
 
 def writable() -> dict[str, WritableFormat]:
-    """Formats that can be written, by their names."""
     return _writable(tuple(MODULES))
 
 
@@ -56,7 +55,6 @@ def _writable(modules: tuple[str, ...]) -> dict[str, WritableFormat]:
 
 
 def format_named(name: str) -> WritableFormat:
-    """The format that an output is said to be of."""
     known = writable()
     if name not in known:
         raise ValueError(f"format={name!r}; use one of {', '.join(known)}")
@@ -64,32 +62,33 @@ def format_named(name: str) -> WritableFormat:
 
 
 def format_of(name: str) -> WritableFormat:
-    """The format that an output's name ends with; the longest ending wins."""
+    """Return the format of an output by the longest suffix of its name."""
     by_suffix = {suffix: f for f in writable().values() for suffix in f.suffixes}
     found = [suffix for suffix in by_suffix if name.endswith(suffix)]
     if not found:
         raise ValueError(
-            f"{name}: cannot tell the format from the name; end it with {' or '.join(by_suffix)}, or pass "
+            f"{name}: the format cannot be inferred from the name; end it with "
+            f"{' or '.join(by_suffix)}, or pass "
             f"format= one of {', '.join(writable())}"
         )
     return by_suffix[max(found, key=len)]
 
 
 def titles_text() -> str:
-    """What can be opened, for docstrings."""
-    *most, last = [f.title for f in formats() if f.title]
-    return "\n".join(wrap(f"{'; '.join(most)}; or {last}.", 90, break_on_hyphens=False))
+    """Return the names of the formats that can be opened, for docstrings."""
+    *others, last = [f.title for f in formats() if f.title]
+    return "\n".join(wrap(f"{'; '.join(others)}; or {last}.", 90, break_on_hyphens=False))
 
 
 def names_text() -> str:
-    """The names of the formats of outputs as a parameter of a docstring."""
+    """Return the parameter ``format`` for docstrings."""
     names = ", ".join(f'``"{name}"``' for name in writable())
-    text = f"{names}; by default that which the path ends with."
+    text = f"{names}; by default the one of the path's suffix."
     return "\n    ".join(["format : str, optional", *wrap(text, 86, break_on_hyphens=False)])
 
 
 def parameters_text() -> str:
-    """The options of outputs as the parameters of a docstring."""
+    """Return the options of outputs as parameters for docstrings."""
     known = {f.name: f.options for f in writable().values()}
     lines: list[str] = []
     for option in options():
@@ -107,7 +106,7 @@ def parameters_text() -> str:
 
 
 def _described(options: Sequence[tuple[str, Options]]) -> Iterator[str]:
-    """A sentence for each option and meaning that it has, and for which of the formats, which are named."""
+    """Yield a sentence for each option and meaning, with its formats."""
     for option in dict.fromkeys(name for _, own in options for name in own):
         meanings: dict[tuple[str, str], list[str]] = {}
         for format, own in options:
@@ -122,16 +121,16 @@ def _described(options: Sequence[tuple[str, Options]]) -> Iterator[str]:
 
 
 def open_options() -> Options:
-    """What may be said of how places are opened, of whichever format."""
+    """Return the options of all formats for opening."""
     return {name: text for f in formats() for name, text in f.open_options.items()}
 
 
 def open_options_text() -> str:
-    """The options of places that are opened, for docstrings."""
+    """Return the options for opening, for docstrings."""
     lines = _described([(f.title, f.open_options) for f in formats()])
     return "\n".join(line for text in lines for line in wrap(text, 90, break_on_hyphens=False))
 
 
 def options() -> Options:
-    """What may be said of how outputs are stored, of whichever format."""
+    """Return the options of all formats for outputs."""
     return {name: text for f in writable().values() for name, text in f.options.items()}

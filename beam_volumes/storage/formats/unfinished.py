@@ -1,7 +1,7 @@
-"""Outputs of runs that have not ended: what says so in their metadata, and how they are recognised.
+"""Outputs of runs that have not ended: their note, and how they are recognised.
 
-When a run makes an output, it notes there that it is unfinished and how it is continued; when the run has
-ended well, it removes that note.
+A run notes in each output that it is unfinished and how to resume it. It removes the note when it
+has ended successfully.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.ownership import UNFINISHED, home_of
 from beam_volumes.storage.places.place import Place, kvstore_spec
 
-#: The documents that may name a run, and what they call our part of them.
+#: The documents that may have a run's note, and its key.
 _DOCUMENTS = ("zarr.json", ".zattrs", "attributes.json", "info", RUN)
 _OURS = "beam_volumes"
-#: Larger documents are none of ours.
+#: Larger documents have no note.
 _MAX_BYTES = 64 << 20
-#: Places of a volume that are looked at.
+#: Places of a volume that are checked.
 _PLACES = 64
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
 class UnfinishedWarning(UserWarning):
-    """A volume or a table is the output of a run that has not ended, so parts of it may be missing.
+    """A volume or a table is the output of a run that has not ended, so parts may be missing.
 
-    `open` gives it, and so does every function that opens a file. Ignore it where you look at an output
-    while it is written.
+    `open`, and every function that opens a file, issues it. Ignore it if you look at an output
+    while it is being written.
 
     Parameters
     ----------
     text : str
-        The output, its run, and how to continue that.
+        The output, its run, and how to continue the run.
 
     Examples
     --------
@@ -51,15 +51,15 @@ class UnfinishedWarning(UserWarning):
 
 
 class Unfinished(NamedTuple):
-    """What an unfinished output says of its run."""
+    """The note of an unfinished output."""
 
     place: str
     run: str
-    #: Where the run is continued: the path of its first output or of its journal.
+    #: The path of the run's first output or of its journal, to resume it.
     start: str
-    #: What continues it: "resume", its "program" or its "pipeline".
+    #: How it is resumed: by "resume", its "program" or its "pipeline".
     by: str
-    #: Whether an earlier output of that path is gone.
+    #: Whether a previous output of that path was deleted.
     has_replaced: bool
 
     def __str__(self) -> str:
@@ -67,8 +67,8 @@ class Unfinished(NamedTuple):
             "program": "running its program again with resume=True",
             "pipeline": "running its pipeline again with overwrite=True",
         }.get(self.by, f"beam-volumes resume {shlex.quote(self.start)}")
-        gone = "; what was there before is gone" if self.has_replaced else ""
-        what = f"{self.place} is unfinished: the run {self.run} that writes it has not ended{gone}"
+        gone = "; the previous output was deleted" if self.has_replaced else ""
+        what = f"{self.place} is unfinished: its run {self.run} has not ended{gone}"
         return printable(" ".join(f"{what}; continue it by {how}".split()))
 
 
@@ -79,7 +79,7 @@ def warn(found: Unfinished | None) -> None:
 
 
 def of_extents(extents: Sequence[Extent]) -> Unfinished | None:
-    """Return the first unfinished output among the places on a disk that a volume is read from."""
+    """Return the first unfinished output among a volume's local places, or None."""
     known: set[str] = set()
     step = max(1, -(-len(extents) // _PLACES))
     for extent in extents[::step]:
@@ -96,9 +96,9 @@ def of_extents(extents: Sequence[Extent]) -> Unfinished | None:
 
 
 def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
-    """Return the unfinished output that a place in a bucket is, by the documents that were read there.
+    """Return the unfinished output at a place in a bucket, from documents that were already read.
 
-    One more is read of a folder of slices.
+    For a folder of slices, one more document is read.
     """
     if is_folder and place.can_list:
         place.read(RUN)
@@ -107,7 +107,7 @@ def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
 
 
 def at(path: str) -> Unfinished | None:
-    """Return the unfinished output that a local path is, or is a part of; nothing need be there."""
+    """Return the unfinished output at, or around, a local path, or None."""
     path = path.rstrip(os.sep)
     if not os.path.isdir(path):
         home = str(home_of({"driver": "file", "path": path}, True)["path"])
@@ -143,13 +143,13 @@ def _first(place: str, documents: Iterable[tuple[str, bytes | None]]) -> Unfinis
             how = noted[UNFINISHED]
             start, run = str(how["start"]), str(noted["run"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            continue  # of another program, or damaged: whoever reads it tells
+            continue  # of another program, or damaged: reading it raises an error
         return Unfinished(place or start, run, start, str(how.get("by")), bool(how.get("replaced")))
     return None
 
 
 def outside() -> int:
-    """Find the stack level of the user's line: the first that is not of this package."""
+    """Return the stack level of the first caller outside this package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back

@@ -1,1 +1,1 @@
-"""Inputs: what `open` accepts, and the identity of what it reads."""
+"""Inputs: everything that `open` accepts, and the identity of its stores."""

@@ -1,4 +1,4 @@
-"""Numpy arrays as sources, and as what results are put together in."""
+"""Numpy arrays as sources, and in-memory outputs."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from beam_volumes.storage.places.transfer import crc32
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
 from beam_volumes.storage.sources.source import Source, check_dtype
 
-#: Larger arrays do not travel to other processes.
+#: Larger arrays are not sent to other processes.
 PORTABLE_BYTES = 1 << 20
-#: Bytes of an array that are looked at together to tell it from another.
+#: Bytes of an array that are summarized at a time for its token.
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayReader:
-    """An array in memory, z, y, x behind leading axes, which may be mapped of a file.
+    """An array in memory, possibly memory-mapped, with the axes z, y, x after leading axes.
 
-    Its bytes may be in an order that is not the machine's: they are swapped when they are copied.
-    ``place`` tells what it is a map of, if that is known: then it need not be read to be told.
+    Bytes in another byte order are swapped when they are copied. ``place`` identifies the content
+    of a memory-mapped file, if known; the token then does not need the content.
     """
 
     array: np.ndarray
@@ -39,7 +39,7 @@ class ArrayReader:
     place: str | None = None
     _digest: list[str] = field(default_factory=list, repr=False)
 
-    held = True
+    in_memory = True
     remote = False
 
     @property
@@ -72,7 +72,7 @@ class ArrayReader:
 
 
 def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The bytes of whole planes, as many as make a piece; of large planes, of whole rows."""
+    """Yield the bytes of an array in pieces of whole planes, or whole rows of large planes."""
     for part in array if array[:1].nbytes > _PIECE else [array]:
         step = max(1, _PIECE // max(1, part[:1].nbytes))
         for at in range(0, len(part), step):
@@ -81,9 +81,9 @@ def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _summary(piece: np.ndarray) -> bytes:
-    """What tells a piece from another: a cryptographic hash would cost more than most kernels.
+    """Return the CRC-32 and the sum of the 64-bit words of a piece.
 
-    Its CRC-32 and the sum of its 64-bit words.
+    A cryptographic hash would take longer than most kernels.
     """
     words = piece[: piece.size // 8 * 8].view(np.uint64)
     return f"{crc32(piece)} {words.sum()};".encode()
@@ -91,12 +91,12 @@ def _summary(piece: np.ndarray) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class ArraySink(Sink):
-    """A result that is put together in this process's memory instead of its place.
+    """An output in this process's memory instead of at its place.
 
-    It has the write units of what it stands for, so that a plan is the same for both.
+    It has the write units of the output it replaces, so the plan is the same for both.
     """
 
-    _held: list[np.ndarray] = field(default_factory=list, repr=False)
+    _arrays: list[np.ndarray] = field(default_factory=list, repr=False)
 
     portable = False
 
@@ -106,11 +106,11 @@ class ArraySink(Sink):
 
     @property
     def array(self) -> np.ndarray:
-        """Its voxels; to be written, once it is created. Those of a part are in those of the whole."""
-        return self._held[0] if self.at is None else self._held[0][self.at]
+        """The voxels, once created; the array of a part is a view of the whole."""
+        return self._arrays[0] if self.at is None else self._arrays[0][self.at]
 
     def exists(self) -> bool:
-        return bool(self._held)
+        return bool(self._arrays)
 
     def existing_run(self) -> str | None:
         return None
@@ -128,20 +128,20 @@ class ArraySink(Sink):
         replaces: str | None = ANY,
         unfinished: Mapping[str, Any] | None = None,
     ) -> None:
-        if not self._held:
-            self._held.append(np.empty((*self.leading, *self.shape), self.dtype))
+        if not self._arrays:
+            self._arrays.append(np.empty((*self.leading, *self.shape), self.dtype))
 
     def read_back(self) -> Source:
-        return replace(super().read_back(), reader=HeldReader(self), encoded=False)
+        return replace(super().read_back(), reader=ArraySinkReader(self), encoded=False)
 
 
 @dataclass(frozen=True, eq=False)
-class HeldReader:
-    """What an `ArraySink` holds when it is read."""
+class ArraySinkReader:
+    """Reads the array of an `ArraySink`."""
 
     sink: ArraySink
 
-    held = True
+    in_memory = True
     portable = False
     remote = False
     extents = ()
@@ -158,7 +158,7 @@ class HeldReader:
 
 
 def _map_of(array: np.ndarray) -> np.memmap | None:
-    """The map of a file that an array is, or is a view of."""
+    """Return the memory map that an array is or is a view of, or None."""
     part: object = array
     found = None
     while isinstance(part, np.ndarray):
@@ -169,7 +169,7 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
 
 
 def file_of(array: np.ndarray) -> str | None:
-    """The file that an array's memory is a map of, by whichever library; None if it is of none."""
+    """Return the file that an array's memory is a map of, by any library, or None."""
     whole = _map_of(array)
     if whole is not None:
         return os.fspath(whole.filename)  # type: ignore[arg-type]
@@ -187,27 +187,27 @@ def file_of(array: np.ndarray) -> str | None:
                 if first <= at < last:
                     path = name[0].rstrip("\n") if name and inode != "0" else ""
                     return path if os.path.isfile(path) else None
-    except OSError:  # another system
+    except OSError:  # not Linux
         pass
     return None
 
 
 def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
-    """What tells an array in the map of a file: its place there, and when the file was written.
+    """Return the identity of an array in a memory map: its file, position and modification time.
 
-    None where that does not tell its voxels: of a map whose changes are not those of the file.
+    None if the array may differ from the file (copy-on-write).
     """
     if whole.mode == "c":
         return None
     if whole.mode != "r":
-        whole.flush()  # what is written from here on gives the file another time
+        whole.flush()  # later writes change the modification time
     try:
         file = os.stat(name)
     except OSError:
         return None
     at = whole.offset + array.ctypes.data - whole.ctypes.data
     path = os.path.realpath(name)
-    # Some rows too: the path may have become another file's since.
+    # Include some rows: another file may have this path now.
     rows = hashlib.blake2b(digest_size=16)
     for k in range(16):
         z, y = divmod(k * len(array) * array.shape[1] // 16, array.shape[1])
@@ -217,17 +217,17 @@ def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
 
 
 def refuse_masked(array: object) -> None:
-    """Refuse an array that hides some of its values: nothing here would leave them out."""
+    """Refuse a masked array: no operation here would honour its mask."""
     if isinstance(array, np.ma.MaskedArray):
         what = f"masked array of shape {array.shape}" if array.ndim else "masked number"
         raise TypeError(
-            f"a {what}: its mask would be lost; fill it (a.filled(0)), or take a.data, and give ~a.mask as "
-            "mask= where a function takes one"
+            f"a {what} would lose its mask; fill it (a.filled(0)), or give a.data, and ~a.mask as "
+            "mask= to functions that accept one"
         )
 
 
 def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) -> Source:
-    """A source of an array's voxels; the array must not change while it is in use."""
+    """Return a source of an array's voxels; the array must not change while it is used."""
     refuse_masked(array)
     name = f"a numpy array of shape {array.shape}"
     dtype = check_dtype(name, array.dtype)
@@ -261,9 +261,9 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
 
 
 def exact_array(given: object, what: str) -> np.ndarray:
-    """Numbers as an array that holds Python's integers exactly.
+    """Return numbers as an array that represents Python's integers exactly.
 
-    numpy makes float64 of integers on both sides of 2**63, and objects of larger ones.
+    numpy converts a mix of integers above and below 2**63 to float64, and larger ones to objects.
 
     Examples
     --------
@@ -282,15 +282,15 @@ def exact_array(given: object, what: str) -> np.ndarray:
         for dtype in (np.int64, np.uint64):
             if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
                 return np.asarray(given, object).astype(dtype)
-        both = f"{low} and {high}: no dtype of integers holds both"
+        both = f"{low} and {high}: no integer dtype holds both"
         one = high if low >= -(2**63) else low
-        alone = not -(2**63) <= one < 2**64
-        raise ValueError(f"{what} has {f'{one}: no dtype of integers holds it' if alone else both}")
+        too_large = not -(2**63) <= one < 2**64
+        raise ValueError(f"{what} has {f'{one}: no integer dtype holds it' if too_large else both}")
     if array.dtype.kind == "f":
         for item in whole:
             if int(float(item)) != item:
                 raise ValueError(
-                    f"{what} has {item} next to numbers that are not whole: float64 would round it"
+                    f"{what} has {item} next to fractional numbers; float64 would round it"
                 )
     return array
 

@@ -1,7 +1,7 @@
-"""Arrays of other libraries: of h5py, zarr, dask and xarray, and whatever has a shape, a dtype and slices.
+"""Arrays of other libraries: h5py, zarr, dask, xarray, and any with a shape, a dtype and slices.
 
-None of these libraries is imported here. An array that lies in a file is opened by its path, as if that had
-been given; others are read by slicing them in this process.
+None of these libraries is imported here. An array in a file is opened by its path; other arrays are
+sliced in this process.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.sources.axes import DEFAULT_AXES, converted, select
 from beam_volumes.storage.sources.source import Source, check_dtype
 
-#: Voxels of a chunk of what has none.
+#: Size of chunks for arrays without chunks.
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Described:
-    """What is to be opened instead of an object, and what that says of it."""
+    """The input to open in place of an object, with the object's metadata."""
 
     what: Any  #: A place, an array, or an `ArrayObject`
-    dataset: str | None = None  #: Inside the place
-    #: Voxel size, unit and origin, as a user would say them
+    dataset: str | None = None  #: The path inside the place
+    #: Options of `open_source`: voxel size, unit and origin
     space: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayObject:
-    """Something with a shape, a dtype and slices."""
+    """An object with a shape, a dtype and slices."""
 
     array: Any
     axes: str  #: A letter for each dimension, some of t, c, z, y, x in this order
-    library: str  #: How messages name it
+    library: str  #: The library's name, for messages
 
 
 def is_array_object(what: Any) -> bool:
-    """Whether something is an array of another library.
+    """Whether an object is an array of another library.
 
     Examples
     --------
@@ -62,14 +62,14 @@ def is_array_object(what: Any) -> bool:
     if library == "beam_volumes":
         return False
     if library == "xarray" and type(what).__name__ == "Dataset":
-        return True  # to be told which of its arrays
+        return True  # refused later, with the names of its arrays
     if library in ("h5py", "zarr") and type(what).__name__ in ("Dataset", "Group", "File"):
-        return True  # which may be closed
+        return True  # may be closed
     return all(hasattr(what, name) for name in ("shape", "dtype", "__getitem__"))
 
 
 def described(what: Any) -> Described:
-    """What to open instead of an object of another library."""
+    """Return the input to open in place of an object of another library."""
     library = type(what).__module__.partition(".")[0]
     if library == "h5py":
         found = _of_h5py(what)
@@ -82,9 +82,7 @@ def described(what: Any) -> Described:
     if found is not None:
         return found
     if not hasattr(what, "dtype"):
-        raise ValueError(
-            f"a group of {library} in memory has no place to be opened at; give one of its arrays"
-        )
+        raise ValueError(f"a group of {library} in memory cannot be opened; give one of its arrays")
     return Described(ArrayObject(what, _default_axes(what, library), library))
 
 
@@ -126,7 +124,7 @@ def _of_xarray(what: Any) -> Described:
     if not hasattr(what, "dims") or not hasattr(what, "dtype"):
         arrays = ", ".join(map(repr, list(getattr(what, "data_vars", []))[:5]))
         raise TypeError(
-            f"a Dataset of xarray has several arrays: give one of {arrays or 'them'}, as ds[name]"
+            f"a Dataset of xarray has several arrays; give one of {arrays or 'them'}, as ds[name]"
         )
     names = [str(d) for d in what.dims]
     letters = [name.lower() for name in names]
@@ -145,7 +143,7 @@ def _of_xarray(what: Any) -> Described:
 
 
 def _space_of(array: Any, axes: str) -> dict[str, Any]:
-    """Voxel size, origin and unit of coordinates that are evenly spaced; nothing if one is not."""
+    """Return voxel size, origin and unit from evenly spaced coordinates; empty if some are not."""
     sizes, origins, units = [], [], []
     for name, axis in zip(array.dims, axes, strict=True):
         if axis not in AXES:
@@ -168,9 +166,9 @@ def _space_of(array: Any, axes: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class ObjectReader:
-    """An array of another library, z, y, x behind leading axes, read by slicing it.
+    """An array of another library with the axes z, y, x after leading axes, read by slicing.
 
-    ``key`` has, for each of its dimensions, the axis of the result that it is, or the position that is taken.
+    ``key`` has an entry for each of its dimensions: the axis of the result, or a fixed position.
     """
 
     item: Any
@@ -198,7 +196,7 @@ class ObjectReader:
         box = domain.index_exp
         part = self.item[tuple(box[at] if kind == "axis" else at for kind, at in self.key)]
         with calling(f"an array of {self.library}"):
-            if hasattr(part, "compute"):  # of dask: its threads would be many times ours
+            if hasattr(part, "compute"):  # dask: with its own threads there would be too many
                 part = part.compute(scheduler="synchronous")
             out[...] = np.asarray(part).reshape(out.shape)
 
@@ -207,21 +205,21 @@ class ObjectReader:
 
 
 def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None) -> Source:
-    """A source that reads an array of another library."""
+    """Return a source that reads an array of another library."""
     array = what.array
     refuse_masked(array)
     shape = tuple(int(n) for n in array.shape)
     name = f"an array of {what.library} of shape {shape}"
     if any(n != n for n in array.shape):
-        raise ValueError(f"{name}: an extent is not known; compute_chunk_sizes() of dask finds it")
+        raise ValueError(f"{name} has an unknown extent; call compute_chunk_sizes() of dask first")
     dtype = check_dtype(name, np.dtype(array.dtype))
     chosen = select(what.axes, shape, index, name)
     fixed = dict(chosen.fixed)
     chunks = _chunks_of(array, shape, dtype)
     place = {a: d for d, a in enumerate(what.axes)}
     leading = [place[a] for a in chosen.leading]
-    seen = [place[a] if a in chosen.axes else None for a in AXES]
-    result = [*leading, *seen]
+    spatial = [place[a] if a in chosen.axes else None for a in AXES]
+    result = [*leading, *spatial]
     key = tuple(
         ("axis", result.index(d)) if d in result else ("at", fixed[d]) for d in range(len(shape))
     )
@@ -232,14 +230,14 @@ def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None)
 
 
 def _name_of(array: Any) -> str:
-    """What tells an array from others: dask names what it computes."""
+    """Return a unique name for an array; dask names its results."""
     name = getattr(array, "name", None)
     by_dask = hasattr(array, "__dask_graph__") and isinstance(name, str)
     return f"dask-{name}" if by_dask else uuid.uuid4().hex
 
 
 def _chunks_of(array: Any, shape: Sequence[int], dtype: np.dtype) -> list[int]:
-    """The chunks of an array along its dimensions; rows and planes if it has none."""
+    """Return the chunks of an array along its dimensions; rows and planes if it has none."""
     chunks = getattr(array, "chunksize", None) or getattr(array, "chunks", None)
     if chunks is not None and len(chunks) == len(shape):
         sizes = [c if isinstance(c, int) else max(c, default=1) for c in chunks]

@@ -1,4 +1,4 @@
-"""`open_source`: arrays, specs, and places, of whichever format they are."""
+"""`open_source`: open arrays, specs and places of any format."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ from beam_volumes.storage.sources.numbered import ZEROS
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching, on_top, with_stand_ins
 
-#: The options that are not those of a format.
+#: The options that are independent of the format.
 _EVERYWHERE = ("voxel_size", "unit", "origin", "axes", "index", "dataset", "level", "mpp")
 
-#: Slides that are called 0.25 micrometers a pixel have 0.2425 to 0.2625.
+#: Slides with a nominal 0.25 micrometers per pixel have 0.2425 to 0.2625.
 _NEARLY = 1.05
 
-
-#: Files of a list that are all opened before anything is read.
+#: Lists up to this length are opened completely before anything is read.
 _MANY = 256
 
-#: What follows a place to say its format.
+#: A format after a place.
 _FOLLOWS = re.compile(r"\|([a-z0-9-]+):$")
 
 
@@ -56,21 +55,19 @@ def open_source(
     """Open a volume for reading.
 
     - ``path_or_spec``: a path or a ``file://``, ``s3://``, ``gs://``, ``https://`` or ``memory://``
-      URL of a file or a folder of one of the `formats`, whose scheme may precede it
+      URL of a file or folder of one of the `formats`, optionally after its scheme
       (``n5://s3://bucket/a``); a TensorStore spec; an array. A list or a glob of these is one
-      volume, each on top of the one before it along z.
-    - ``voxel_size``: per axis, or one for all; replaces what the file says.
+      volume, stacked along z.
+    - ``voxel_size``: one number, or one per axis; replaces the file's.
     - ``unit``: the unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
-    - ``origin``: where the centre of the first voxel lies; replaces what the file says.
-    - ``axes``: a letter for each axis that it opens with otherwise, in their order: see
-      `renaming.renamed`.
-    - ``index``: which of the axes that are not z, y or x to take, e.g. ``{"t": 0, "c": "DAPI"}``.
+    - ``origin``: the centre of the first voxel; replaces the file's.
+    - ``axes``: the letters of the axes, in the order of the file: see `renaming.renamed`.
+    - ``index``: positions along axes other than z, y, x, e.g. ``{"t": 0, "c": "DAPI"}``.
     - ``dataset``: the path of an array or image inside a group.
     - ``level``: the level of a pyramid, 0 (the default) being the finest.
-    - ``mpp``: instead of ``level``: the coarsest level whose pixels are no longer or wider than so
-      many micrometers, to 5 %.
-    - ``**options``: what formats alone understand: see `Format.open_options`. None is as good as
-      nothing.
+    - ``mpp``: instead of ``level``: the coarsest level with pixels of at most this many
+      micrometers, to 5 %.
+    - ``**options``: options of single formats: see `Format.open_options`. None counts as not given.
     """
     what = path_or_spec
     space_given: dict[str, Any] = {"voxel_size": voxel_size, "unit": unit, "origin": origin}
@@ -107,7 +104,7 @@ def open_source(
 
 
 def _known(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are given, once some format has each of them."""
+    """Return the options that are not None; each must be an option of some format."""
     given = {name: value for name, value in options.items() if value is not None}
     known = open_options()
     for name, value in given.items():
@@ -122,7 +119,7 @@ def _known(options: Mapping[str, Any]) -> dict[str, Any]:
 def _opened(
     what: Any, request: OpenRequest, mpp: float | None, has_size: bool
 ) -> tuple[Source, OpenRequest]:
-    """What is asked for, with the level and the options by which it was opened."""
+    """Return the source, and the request with the level and options that opened it."""
     try:
         if mpp is not None:
             request = replace(request, level=_level_of(what, mpp, request))
@@ -142,7 +139,6 @@ def _opened(
 
 
 def reopened(source: Source) -> Source:
-    """Open again what a source was opened from."""
     if source.asked is None:
         return source
     asked = dict(source.asked)
@@ -154,9 +150,9 @@ def reopened(source: Source) -> Source:
 
 
 def _plain(what: Any) -> Any:
-    """What is to be opened as an array, a spec, or a place that other processes find too."""
+    """Return an input as an array, a spec, or a place that other processes can open."""
     if isinstance(what, str) and "://" not in what and not what.endswith(":"):
-        return os.path.abspath(os.path.expanduser(what))  # there may be many
+        return os.path.abspath(os.path.expanduser(what))  # fast, for long lists
     if isinstance(what, ts.TensorStore) and what.spec().to_json().get("driver") == "array":
         return np.asarray(what)
     if isinstance(what, ts.TensorStore | ts.Spec):
@@ -174,7 +170,7 @@ def _plain(what: Any) -> Any:
 
 
 def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
-    """What a path or URL means, and the formats that it may be of: one, if ``zarr://`` or so precedes it."""
+    """Return the place of a path or URL, and the candidate formats: one if it has a scheme."""
     scheme, text = _scheme_of(place)
     name = scheme.removesuffix("://")
     candidates = [f for f in formats() if not scheme or name in f.schemes]
@@ -184,17 +180,14 @@ def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
 
 
 def members(path: str) -> list[str]:
-    """The places of the volumes of a collection, such as a plate, each of which opens by itself.
-
-    None if there is one volume or no collection at a place.
-    """
+    """Return the paths of the volumes of a collection, such as a plate; empty otherwise."""
     place, candidates = asked_at(path)
     found = next((names for names in (f.members(place) for f in candidates) if names), ())
     return [f"{path.rstrip('/')}/{name}" for name in found]
 
 
 def _scheme_of(text: str) -> tuple[str, str]:
-    """The name of a format that precedes a place or follows it, as Neuroglancer has it, and the place.
+    """Split a format's name before or after a place, as in Neuroglancer, from the place.
 
     Examples
     --------
@@ -214,7 +207,7 @@ def _scheme_of(text: str) -> tuple[str, str]:
 
 
 def _is_stored(what: Any) -> bool:
-    """Whether what is to be opened is a place or a spec, or a list of these."""
+    """Whether an input is a place or a spec, or a list of these."""
     if isinstance(what, list):
         return all(map(_is_stored, what))
     return not isinstance(what, np.ndarray | ArrayObject)
@@ -246,7 +239,7 @@ def _open(what: Any, request: OpenRequest) -> Source:
         return open_object(what, request.index)
     if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
         raise ValueError(
-            f"{url(kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
+            f"{url(kvstore_spec(what))} is not a TensorStore spec of an array; it needs an "
             "array's 'driver' and a 'kvstore'"
         )
     return open_spec(what, request=request)
@@ -280,7 +273,7 @@ def _open_place(what: str, request: OpenRequest) -> Source:
 
 
 def _level_of(what: Any, mpp: float, request: OpenRequest) -> int | None:
-    """The coarsest level whose pixels are no larger than so many micrometers; None if there is one alone."""
+    """Return the coarsest level with pixels up to ``mpp`` micrometers; None without levels."""
     if isinstance(mpp, bool) or not isinstance(mpp, int | float) or not 0 < mpp < float("inf"):
         raise ValueError(f"mpp={mpp!r}: give the size of a pixel in micrometers, such as mpp=0.5")
     if request.level is not None:
@@ -296,22 +289,20 @@ def _level_of(what: Any, mpp: float, request: OpenRequest) -> int | None:
     for k in range(max(levels, 1)):
         space = _open(what, replace(request, level=k if levels else None)).space
         if space.voxel_size is None or space.unit not in METRES:
-            raise ValueError(
-                f"mpp={mpp!r}: {place.text} does not say how large its pixels are; choose by level="
-            )
+            raise ValueError(f"mpp={mpp!r}: {place.text} has no pixel size; choose by level=")
         micrometers = float(METRES[space.unit]) / float(METRES["micrometer"])
         sizes.append(max(space.voxel_size[1:]) * micrometers)
     fine = [k for k, size in enumerate(sizes) if size <= mpp * _NEARLY]
     if not fine:
         known = ", ".join(f"{size:.4g}" for size in sizes)
         raise ValueError(
-            f"mpp={mpp!r}: pixels of {place.text} are larger; its levels have {known} micrometers"
+            f"mpp={mpp!r} is less than the pixels of {place.text}; its levels have {known} micrometers"
         )
     return fine[-1] if levels else None
 
 
 def _check_kind(place: Place) -> None:
-    """Refuse a pipe, which would wait for ever for somebody to write, and other things that are no files."""
+    """Refuse pipes, which would block for ever, and other special files."""
     path = place.local
     if (
         path is not None
@@ -319,13 +310,12 @@ def _check_kind(place: Place) -> None:
         and not (os.path.isfile(path) or os.path.isdir(path))
     ):
         raise ValueError(
-            f"{place.text} is no file and no folder, but a pipe, a socket or a device; put what it "
-            "gives into a file"
+            f"{place.text} is a pipe, a socket or a device; write its content to a file, and open that"
         )
 
 
 def _stacked(items: Sequence[Any], request: OpenRequest, name: str | None = None) -> Source:
-    """Volumes one on top of another; slices among them may be lost if ``missing=`` says what is read."""
+    """Open volumes as a stack; slices may be missing if ``missing=`` chooses their replacement."""
     missing = request.option("missing")
     if missing not in ("repeat", "fill"):
         is_plain = request.index is None and request.dataset is None and request.level is None
@@ -352,7 +342,7 @@ def _stacked(items: Sequence[Any], request: OpenRequest, name: str | None = None
 
 
 def _many(items: Sequence[Any]) -> Source | None:
-    """More files than are soon opened, each looked at when it is read; None if they are not such."""
+    """Open a long list of files without checking each; None if that is not possible."""
     if len(items) <= _MANY:
         return None
     if not all(isinstance(item, str) and "://" not in item for item in items):
@@ -374,7 +364,7 @@ _OTHERS = 'reader="bioio" opens what the plugins of bioio read'
 def _unknown(place: Place, candidates: Sequence[Format]) -> Exception:
     if place.local is None:
         try:
-            # Here a refusal counts: see `Place.remembering`.
+            # Without a cache, a refused request is an error: see `Place.remembering`.
             Place(place.spec).read("zarr.json")
         except OSError as error:
             return error
@@ -383,21 +373,17 @@ def _unknown(place: Place, candidates: Sequence[Format]) -> Exception:
         return FileNotFoundError(f"{place.text}: there is no {titles.replace(', ', ' and no ')}")
     supported = f"supported are {titles}, TensorStore specs and numpy arrays"
     if place.local is None:
-        return FileNotFoundError(
-            f"{place.text}: nothing of a known format was found there; {supported}"
-        )
+        return FileNotFoundError(f"{place.text}: no known format was found there; {supported}")
     if not os.path.exists(place.local):
         return FileNotFoundError(f"{place.text} does not exist; {supported}")
     if os.path.isfile(place.local):
-        return ValueError(
-            f"{place.text} is a single file of no known format; {supported}; {_OTHERS}"
-        )
+        return ValueError(f"{place.text} is a file of an unknown format; {supported}; {_OTHERS}")
     if not os.path.isdir(place.local):
         return ValueError(f"{place.text} is neither a file nor a directory; {supported}")
     names = sorted(os.listdir(place.local))[:5]
     found = (
-        f"it holds {', '.join(names)}{', ...' if len(names) == 5 else ''}"
+        f"it contains {', '.join(names)}{', ...' if len(names) == 5 else ''}"
         if names
         else "it is empty"
     )
-    return ValueError(f"{place.text} is a directory of no known format: {found}; {supported}")
+    return ValueError(f"{place.text} is a directory of an unknown format: {found}; {supported}")

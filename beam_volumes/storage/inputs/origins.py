@@ -1,9 +1,9 @@
-"""Which stores an array of another library reads from, found in the objects it consists of.
+"""Find the stores that an array of another library reads from.
 
-A lazy array holds what it reads: a graph of dask holds arrays of zarr, h5py datasets and paths; an array of
-xarray holds those of its backend. All objects that can be reached from it are visited. None of these
-libraries is imported here. Code that is not of a library may open any file: unless it uses nothing but
-arithmetic, its stores count as unknown.
+A lazy array refers to its inputs: a dask graph contains zarr arrays, h5py datasets and paths; an
+xarray array contains its backend's arrays. All reachable objects are visited. None of these
+libraries is imported here. A user's code may open any file, so its stores count as unknown, unless
+it only uses arithmetic.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from beam_volumes.storage.inputs.arrays import file_of
 from beam_volumes.storage.places.extent import Extent, stores
 from beam_volumes.storage.places.place import is_pattern, kvstore_spec
 
-#: Objects that are visited.
+#: Maximal number of visited objects.
 _MAX_OBJECTS = 5_000_000
-#: Longer texts are no paths.
+#: Longer texts are not paths.
 _MAX_PATH = 4096
-#: Documents of the folders that are arrays: a folder without one is not an input by itself.
+#: Metadata files of arrays: a folder without one is not an input by itself.
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", "attributes.json", "info")
-#: Values that hold nothing else.
+#: Types of values that contain no other objects.
 _PLAIN = (int, float, complex, bytes, bytearray, np.generic, np.dtype, np.ufunc, slice, range, Enum)
-#: The same, of the exact types that are met most often.
+#: Exact types that are skipped first, as they are the most frequent.
 _SKIPPED = frozenset({int, float, bool, bytes, slice, type(None), np.dtype})
-#: The module of dask's tasks, and what they hold besides their own keys and those of others.
+#: The module of dask's tasks, and their attributes other than keys.
 _TASKS = "dask._task_spec"
 _OF_TASKS = ("func", "args", "kwargs", "value")
-#: Attributes that lead to objects of other arrays.
+#: Attributes that refer to objects of other arrays.
 _SHARED = re.compile(r"cache|lock|log|loop|thread|finali[sz]e|weakref", re.IGNORECASE)
-#: Libraries whose functions compute, unless their names say that they read.
+#: Libraries with functions that do not read files, except those named in `_READS`.
 _COMPUTING = frozenset(
     {"builtins", "collections", "functools", "itertools", "math", "operator", "random", "typing"}
     | {"beam_volumes", "dask", "numba", "numexpr", "numpy", "pandas", "scipy", "skimage", "xarray"}
@@ -76,8 +76,8 @@ _LIBRARIES = tuple(
 def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
     """Find the stores that an array, or a function, reads from.
 
-    `Extent.unknown` stands for those that cannot be known. Paths that are plain texts count with ``texts``: a
-    user's function may hold them for other purposes.
+    `Extent.unknown` represents unknown stores. With ``texts``, plain texts count as paths if they
+    name files; a user's function may have them for other purposes.
 
     Examples
     --------
@@ -91,21 +91,21 @@ def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
 
 
 class _Walk:
-    """What can be reached from an object."""
+    """A traversal of all objects that are reachable from one."""
 
     def __init__(self, texts: bool) -> None:
         self._with_texts = texts
-        self.found: dict[str, Extent] = {}  #: By what tells them apart
-        self.hidden: dict[str, None] = {}  #: What hides which stores it reads
-        self._seen: dict[int, Any] = {}  # kept alive, so that no number is used twice
+        self.found: dict[str, Extent] = {}  #: By their representation
+        self.hidden: dict[str, None] = {}  #: Objects with unknown stores
+        self._visited: dict[int, Any] = {}  # kept alive, so no id is reused
         self._texts: set[str] = set()
 
     def visit(self, item: Any) -> None:
-        left, seen = [item], self._seen
+        left, visited = [item], self._visited
         while left:
             item = left.pop()
             kind = type(item)
-            if kind in _SKIPPED or id(item) in seen:
+            if kind in _SKIPPED or id(item) in visited:
                 continue
             if kind is str:
                 if self._with_texts:
@@ -114,8 +114,8 @@ class _Walk:
             is_task = kind.__module__ == _TASKS
             if not is_task and isinstance(item, _PLAIN):
                 continue
-            seen[id(item)] = item
-            if len(seen) > _MAX_OBJECTS:
+            visited[id(item)] = item
+            if len(visited) > _MAX_OBJECTS:
                 self.hidden["a graph of millions of objects"] = None
                 return
             if kind is tuple or kind is list:
@@ -126,11 +126,11 @@ class _Walk:
                 continue
             try:
                 left.extend(self._inside(item))
-            except Exception:  # a foreign object that cannot be looked into
+            except Exception:  # an object that cannot be inspected
                 self._hide(item)
 
     def _inside(self, item: Any) -> Iterable[Any]:
-        """What an object holds; stores that it names are noted."""
+        """Return the objects inside an object, and note the stores that it names."""
         if isinstance(item, str):
             return [str(item)]
         if isinstance(item, dict):
@@ -161,7 +161,7 @@ class _Walk:
         return self._object(item)
 
     def _object(self, item: Any) -> Iterable[Any]:
-        """An object of a class of some library, or of the user's."""
+        """Handle an object of a library's class, or of a user's class."""
         root = _root(type(item))
         name = type(item).__name__
         if root == "beam_volumes" and isinstance(getattr(item, "extents", None), tuple):
@@ -203,7 +203,7 @@ class _Walk:
         self.hidden[what or f"an object of {type(item).__module__}.{type(item).__name__}"] = None
 
     def _text(self, text: str) -> None:
-        """A text, which may be a path, a pattern or a URL."""
+        """Note a text that is a path, a pattern or a URL."""
         if text in self._texts or not 0 < len(text) <= _MAX_PATH or "\0" in text:
             return
         self._texts.add(text)
@@ -225,7 +225,7 @@ class _Walk:
         return () if path is None else self._note(_file(path))
 
     def _store(self, store: Any, path: str) -> Iterable[Any]:
-        """A store of zarr, and the path of an array in it."""
+        """Handle a zarr store, and the path of an array in it."""
         name = type(store).__name__
         if isinstance(store, dict) or "MemoryStore" in name:
             return ()
@@ -243,7 +243,7 @@ class _Walk:
         return self._searched(store)
 
     def _object_store(self, store: Any, path: str) -> Iterable[Any]:
-        """A store of obstore."""
+        """Handle a store of obstore."""
         name, prefix = type(store).__name__, str(getattr(store, "prefix", None) or "")
         where = "/".join(filter(None, (prefix.rstrip("/"), path)))
         if name == "MemoryStore":
@@ -261,7 +261,7 @@ class _Walk:
         return ()
 
     def _filesystem(self, fs: Any, path: str) -> Iterable[Any]:
-        """A file system of fsspec, and a path in it."""
+        """Handle a file system of fsspec, and a path in it."""
         if hasattr(fs, "sync_fs"):
             return self._filesystem(fs.sync_fs, path)
         found = getattr(fs, "protocol", "")
@@ -286,7 +286,7 @@ class _Walk:
         return self._searched(fs)
 
     def _searched(self, item: Any) -> Iterable[Any]:
-        """An object that is known to read: what it reads is unknown unless it names that."""
+        """Handle an object that reads from unknown stores, unless it names them."""
         inner = _Walk(self._with_texts)
         inner.visit(dict(item) if isinstance(item, dict) else list(_attributes(item)))
         self.hidden |= inner.hidden
@@ -297,24 +297,24 @@ class _Walk:
     # code
 
     def _function(self, function: FunctionType) -> Iterator[Any]:
-        held = [_content(cell) for cell in function.__closure__ or ()]
+        captured = [_content(cell) for cell in function.__closure__ or ()]
         yield from (function.__defaults__ or ())
         yield from (function.__kwdefaults__ or {}).values()
         if _is_library(function.__module__):
-            yield from held  # such a function reads what it is given
+            yield from captured  # it reads its arguments
             return
         codes = list(_codes(function.__code__))
         yield from (c for code in codes for c in code.co_consts if isinstance(c, str | tuple))
         names = {name for code in codes for name in code.co_names}
         given = function.__globals__
-        used = [*held, *(given[name] for name in names if name in given)]
+        used = [*captured, *(given[name] for name in names if name in given)]
         if any(map(_READS.search, names)) or any(map(_imports, codes)) or any(map(_may_read, used)):
             self._hide(function, f"the function {function.__name__}")
         yield from used
 
 
 def _may_read(used: Any) -> bool:
-    """Whether what a function of the user uses by name may open files of its own accord."""
+    """Whether an object that a user's function refers to may open files by itself."""
     if isinstance(used, ModuleType):
         return used.__name__.partition(".")[0] not in _COMPUTING
     if isinstance(used, FunctionType | BuiltinFunctionType | type):
@@ -325,13 +325,13 @@ def _may_read(used: Any) -> bool:
 
 
 def _imports(code: CodeType) -> bool:
-    """Whether code imports what may read files."""
+    """Whether code imports modules that may read files."""
     found = (i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME")
     return any(str(name).partition(".")[0] not in _COMPUTING for name in found)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function, and of those inside it."""
+    """Yield the code of a function, and of the functions inside it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -341,7 +341,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _content(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # it is not set yet
+    except ValueError:  # not set yet
         return None
 
 
@@ -351,7 +351,7 @@ def _root(item: Any) -> str:
 
 @functools.lru_cache(4096)
 def _is_library(module: str | None) -> bool:
-    """Whether a module is installed, and not a program of the user's."""
+    """Whether a module is an installed library rather than the user's program."""
     root = str(module or "builtins").partition(".")[0]
     if root == "beam_volumes" or root in sys.builtin_module_names:
         return root != "__main__"
@@ -360,7 +360,7 @@ def _is_library(module: str | None) -> bool:
 
 
 def _attributes(item: Any) -> Iterator[Any]:
-    """The values of an object's attributes."""
+    """Yield the values of an object's attributes."""
     yield from (v for k, v in getattr(item, "__dict__", {}).items() if not _SHARED.search(k))
     names = _slots(type(item))  # type: ignore[arg-type]
     yield from (getattr(item, name, None) for name in names)
@@ -368,7 +368,7 @@ def _attributes(item: Any) -> Iterator[Any]:
 
 @functools.lru_cache(4096)
 def _slots(kind: type) -> tuple[str, ...]:
-    """The names of the attributes that have slots."""
+    """Return the names of attributes in ``__slots__``."""
     found = []
     for each in kind.__mro__:
         names = each.__dict__.get("__slots__", ())
@@ -381,7 +381,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def _gives_data(kind: type) -> bool:
-    """Whether objects that cannot be looked into may be arrays or stores."""
+    """Whether objects of this type that cannot be inspected may be arrays or stores."""
     reading = ("__getitem__", "__array__", "read", "get", "get_range")
     return _root(kind) not in _COMPUTING and any(hasattr(kind, name) for name in reading)
 

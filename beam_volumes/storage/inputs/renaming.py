@@ -1,4 +1,4 @@
-"""The axes of a source by the names that the user gives them: what a file calls z may be time."""
+"""User-defined names of the axes of a source: a file's z may be time."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _LETTERS = (*LEADING, *AXES)
 
 
 def letters_of(axes: Any) -> tuple[str, ...]:
-    """The letters of axes, checked: ``"tyx"`` or ``["t", "y", "x"]``.
+    """Return the letters of axes, checked: ``"tyx"`` or ``["t", "y", "x"]``.
 
-    Raises `ValueError`: some are not among t, c, z, y, x, or stand twice, or y or x is missing.
+    Raises `ValueError` for letters other than t, c, z, y, x, for repeated ones, and if y or x is
+    missing.
     """
     given = [str(a).lower() for a in axes] if isinstance(axes, str | Sequence) else []
     if not {"y", "x"} <= set(given) <= set(_LETTERS) or len(set(given)) < len(given):
         raise ValueError(
-            f"axes={axes!r}: give a different one of the letters t, c, z, y, x for each axis, y and x among "
-            "them, e.g. axes='tyx'"
+            f"axes={axes!r} is not valid; give a different letter of t, c, z, y, x for each axis, including "
+            "y and x, e.g. axes='tyx'"
         )
     return tuple(given)
 
 
 def renamed(source: Source, letters: Sequence[str]) -> Source:
-    """The same voxels by other axes.
+    """Return a source with other names of its axes.
 
-    - ``source``: as it opens by itself.
-    - ``letters``: the names of the axes that the user sees of it, in their order. Axes t and c of
-      extent 1 drop, as they do where files name them. An axis of space that was none before has
-      voxels of size 1.
+    - ``source``: as opened without names.
+    - ``letters``: the new names of the visible axes, in their order. Axes t and c of extent 1 are
+      dropped. A new spatial axis has voxels of size 1.
     """
     space, first = source.space, len(source.leading)
-    # Where the axes that the user sees are among those of what the reader opens.
-    seen = [*range(first), *(first + a for a in space.visible)]
+    # Positions of the visible axes among all axes of the reader.
+    visible = [*range(first), *(first + a for a in space.visible)]
     sizes = [*source.leading, *source.shape]
-    if len(letters) != len(seen):
-        shown = ", ".join(f"{a}: {sizes[d]}" for a, d in zip(space.all_axes, seen, strict=True))
+    if len(letters) != len(visible):
+        shown = ", ".join(f"{a}: {sizes[d]}" for a, d in zip(space.all_axes, visible, strict=True))
         raise ValueError(
-            f"axes={''.join(letters)!r}: {source.name} opens with {len(seen)} axes ({shown}); give a letter "
-            "for each of these, in this order"
+            f"axes={''.join(letters)!r}: {source.name} has {len(visible)} axes ({shown}); give a letter for "
+            "each of these, in this order"
         )
-    place = dict(zip(letters, seen, strict=True))
+    place = dict(zip(letters, visible, strict=True))
     leading = tuple(a for a in LEADING if a in place and sizes[place[a]] > 1)
     places = tuple(place.get(a) for a in (*leading, *AXES))
 
@@ -87,13 +87,13 @@ def renamed(source: Source, letters: Sequence[str]) -> Source:
 
 
 def _channels(space: Space, place: Mapping[str, int], leading: Sequence[str]) -> tuple[str, ...]:
-    """The names of channels, where they are the axis that they were."""
+    """Return the names of channels, if axis c keeps its place."""
     same = "c" in leading and "c" in space.leading and space.leading.index("c") == place["c"]
     return space.channels if same else ()
 
 
 def pointed(source: Source, index: Mapping[str, int | str]) -> Source:
-    """The points in time and channels of a source that the user takes."""
+    """Select points in time and channels of a source."""
     for axis, at in index.items():
         if axis in AXES:
             raise ValueError(f"index={{{axis!r}: {at!r}}} with axes=: slice the volume instead")
@@ -111,10 +111,10 @@ def _triple(values: Sequence[T]) -> tuple[T, T, T]:
 
 @dataclass(frozen=True, eq=False)
 class RenamedReader(ForwardingReader):
-    """What a source reads, with its axes in another order."""
+    """A source's voxels with the axes in another order."""
 
     source: Source
-    #: Which of its axes each one is, the leading ones first, of those that its reader opens; None
+    #: For each axis, its position among the axes of the source's reader, leading ones first; None
     #: for a new one
     places: tuple[int | None, ...]
 
@@ -142,14 +142,14 @@ class RenamedReader(ForwardingReader):
 
     @property
     def _inside(self) -> tuple[Any, ...]:
-        """The part that is meant; axes that are none of it have an extent of 1."""
+        """The source's part of the array; unused axes have an extent of 1."""
         box = Box.of_shape(self.source.shape).translate(self.source.offset)
         whole = [*(slice(0, n) for n in self.source.leading), *box.slices]
         return tuple(s if d in self.places else s.start for d, s in enumerate(whole))
 
     @property
     def _order(self) -> list[int]:
-        """Which of the axes that are left each one is."""
+        """The position of each axis among the remaining axes."""
         kept = sorted(d for d in self.places if d is not None)
         return [kept.index(d) for d in self.places if d is not None]
 

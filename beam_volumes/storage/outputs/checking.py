@@ -1,4 +1,4 @@
-"""Reading all of a volume to see that all of it can be read."""
+"""Check that a whole volume is readable."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.storage.sources.source import Source
 
-#: Bytes of voxels that are read at once, and by how many threads.
+#: Bytes of voxels that are read at a time, and the number of threads.
 _BYTES, _THREADS = 16 << 20, 4
 
 
 class Damage(NamedTuple):
     """A chunk that cannot be read."""
 
-    where: str  #: The point in time and channel, if there are several, and the chunk
+    where: str  #: The time point and channel, if there are several, and the chunk
     why: str
 
 
 @dataclass
 class Check:
-    """What has been read so far."""
+    """The state of a check."""
 
     source: Source
-    chunks: int = 0  #: That were read, damaged ones too
-    #: Chunks that are not stored and are read as one value. That is no damage: empty chunks may be
-    #: left out.
+    chunks: int = 0  #: Number of chunks read, including damaged ones
+    #: Chunks that are not stored and read as the fill value; this is valid
     absent: int = 0
     damaged: int = field(default=0)
 
     def problems(self) -> Iterator[Damage]:
-        """Read every chunk once; yields those that cannot be read."""
+        """Read every chunk once and yield unreadable ones."""
         for at, one in _points(self.source):
             boxes = _boxes(one)
             with ThreadPoolExecutor(_THREADS) as pool:
@@ -57,7 +56,7 @@ class _Found(NamedTuple):
 
 
 def _points(source: Source) -> Iterator[tuple[str, Source]]:
-    """Single volumes of which every chunk of a source is read once, and how they are called."""
+    """Yield single volumes that together contain every chunk once, with their names."""
     axes = source.space.leading
     starts = [range(0, n, c) for n, c in zip(source.leading, source.leading_chunk, strict=True)]
     for at in itertools.product(*starts):
@@ -68,7 +67,7 @@ def _points(source: Source) -> Iterator[tuple[str, Source]]:
 
 
 def _boxes(source: Source) -> Iterator[Box]:
-    """Boxes of whole chunks, in their order, that together are all of a source."""
+    """Yield boxes of whole chunks, in order, that cover a source."""
     size = [max(1, c) for c in source.chunk]
     for axis in (2, 1, 0):
         room = _BYTES // max(1, math.prod(size) * source.dtype.itemsize)
@@ -89,7 +88,7 @@ def _cells(box: Box, size: Triple, origin: Triple) -> Iterator[Box]:
 
 
 def _unreadable(source: Source, box: Box) -> _Found:
-    """How many chunks a box has, and which of them cannot be read."""
+    """Return the number of chunks in a box, and the unreadable ones."""
     chunks = list(_cells(box, source.chunk, source.chunk_origin))
     if _error(source, box) is None:
         return _Found(len(chunks), [])
@@ -106,7 +105,7 @@ def _error(source: Source, box: Box) -> str | None:
 
 
 def _absent(source: Source) -> int:
-    """How many chunks are not stored, where that can be asked for."""
+    """Return the number of chunks that are not stored, if the store can report it."""
     try:
         store = source.open()
         if store.storage_statistics(query_fully_stored=True).result().fully_stored:
@@ -124,7 +123,7 @@ def _absent(source: Source) -> int:
 
 
 def _range(source: Source, box: Box) -> str:
-    """A box by the axes that users see, as a crop is written."""
+    """Return a box by its visible axes, in the notation of crops."""
     pairs = zip(box.start, box.stop, strict=True)
     shown = [f"{a}:{b}" for axis, (a, b) in enumerate(pairs) if axis in source.space.visible]
     return f"[{','.join(shown)}]"

@@ -14,13 +14,13 @@ _P = TypeVar("_P", bound="PartedOutput")
 
 
 class PartedOutput(Description):
-    """An output that is written part by part, each of z, y, x."""
+    """An output that is written in parts with the axes z, y, x."""
 
     @property
     def parts(self: _P) -> tuple[_P, ...]:
-        """Its parts along leading axes, each an output of z, y, x; itself if it has no such axes.
+        """The parts along leading axes, each with the axes z, y, x; itself without such axes.
 
-        A part is one unit thick: a channel, or all of them if chunks hold all.
+        A part is one unit thick: one channel, or all channels if a chunk holds all.
         """
         if self.pyramid is not None and self.level is None:
             return tuple(part for level in self.every_level for part in level.parts)
@@ -32,7 +32,7 @@ class PartedOutput(Description):
         return tuple(self._part(at) for at in np.ndindex(*counts))
 
     def at_time(self: _P, k: int) -> _P:
-        """The part of point ``k`` in time, where this is that of another one."""
+        """Return the part of time point ``k``, given the part of another time point."""
         assert self.at is not None
         whole = replace(self, at=None, name=self.name.rpartition("[")[0])
         return whole._part((k, *self.at[1:]))
@@ -44,19 +44,19 @@ class PartedOutput(Description):
 
     @property
     def _units_along(self) -> list[int]:
-        """How many units there are along each leading axis."""
+        """The number of units along each leading axis."""
         return [n // u for n, u in zip(self.leading, self.leading_unit, strict=True)]
 
     @property
     def unit_count(self) -> int:
-        """How many units it has, those of all its parts if it has some."""
+        """The number of units, including all parts."""
         if self.pyramid is not None and self.level is None:
             return sum(level.unit_count for level in self.every_level)
         parts = 1 if self.at is not None else math.prod(self._units_along)
         return parts * len(self.grid)
 
     def unit_of(self, part: PartedOutput, unit: int) -> int:
-        """The number of a part's unit among all."""
+        """Return the number of a part's unit among all units."""
         if self.pyramid is not None and self.level is None:
             assert part.level is not None
             finer = sum(level.unit_count for level in self.every_level[: part.level])
@@ -66,7 +66,7 @@ class PartedOutput(Description):
         return k * len(self.grid) + unit
 
     def located(self: _P, unit: int) -> tuple[_P, int]:
-        """The part that a unit is of, and its number there."""
+        """Return the part that contains a unit, and the unit's number there."""
         if self.pyramid is not None and self.level is None:
             for level in self.every_level:
                 if unit < level.unit_count:

@@ -1,7 +1,7 @@
-"""Where it is kept what an output was made of, and how it is read; and what tells an input as it was.
+"""The provenance document of an output, and descriptions of inputs that detect changes.
 
-A document in the output's home, once the run has ended. It lies where no other program looks for
-files: formats say where. Whatever clears an output clears it too.
+The document is stored in the output's home when the run has ended, at a place that other programs
+ignore: formats define it. Clearing the output deletes it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from beam_volumes.storage.places.place import Place, kvstore_spec
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stamps import DOCUMENTS
 
-#: Files of an input that are looked at, and its places.
+#: Files of an input that are described, and its places.
 _FILES, _PLACES = 256, 8
 
 
 def write(sink: OwnedOutput, document: Mapping[str, Any]) -> None:
-    """Put a document beside the units of an output; it is whole or not there."""
+    """Write the document next to the units of an output, atomically."""
     if sink.is_file:
         document = {**document, "file": list(_local(sink.kvstore["path"], None))}
     Place(sink.home).write(sink.provenance_key, json.dumps(document, indent=1).encode())
 
 
 def written(sink: OwnedOutput) -> dict[str, Any] | None:
-    """The document of an output; None if there is none, or it is damaged."""
+    """Return the document of an output; None if it does not exist or is damaged."""
     return _parsed(Place(sink.home).read(sink.provenance_key))
 
 
 def found(place: Place) -> dict[str, Any] | None:
-    """The document of whatever output of ours is at a place, or None."""
+    """Return the document of an output at a place, or None."""
     homes = [place.directory]
     if place.local is not None and not os.path.isdir(place.local):
         homes = [home_of(place.spec, True)]
@@ -44,7 +44,7 @@ def found(place: Place) -> dict[str, Any] | None:
         for key in (PROVENANCE, f"0/{PROVENANCE}"):
             document = _parsed(Place.of(home).read(key))
             if document is not None:
-                # Another program may have written the file anew.
+                # Another program may have rewritten the file.
                 is_same = document.get("file") in (None, list(_local(place.local or "", None)))
                 return document if is_same else None
     return None
@@ -62,7 +62,7 @@ def _parsed(data: bytes | None) -> dict[str, Any] | None:
 
 
 def described_input(source: Source) -> dict[str, Any]:
-    """Describe an input: what and where it is, and what shows whether it has changed since."""
+    """Describe an input: its identity, location and properties that detect a change."""
     space = source.space
     return {
         "name": source.name,
@@ -80,7 +80,7 @@ def described_input(source: Source) -> dict[str, Any]:
 
 
 def _stamps(source: Source) -> Iterator[dict[str, Any]]:
-    """Files of an input with what is cheap to know: size and time, or the version that a bucket tells."""
+    """Yield files of an input with size and time, or an object's version."""
     for extent in source.reader.extents[:_PLACES]:
         try:
             spec = kvstore_spec(extent.store)
@@ -88,7 +88,7 @@ def _stamps(source: Source) -> Iterator[dict[str, Any]]:
                 yield from _local(str(spec["path"]), extent.names)
             else:
                 yield from _remote(Place.of(spec), extent.names)
-        except (OSError, ValueError, KeyError, TypeError):  # it is not worth a run
+        except (OSError, ValueError, KeyError, TypeError):  # never fail a run for this
             continue
 
 
@@ -113,7 +113,7 @@ def _remote(place: Place, names: Any) -> Iterator[dict[str, Any]]:
 
 
 def moment(seconds: float) -> str:
-    """A time as ISO 8601 has it.
+    """Return a time in ISO 8601.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sinks: output arrays as descriptions that travel; created once, then only opened and written."""
+"""Sinks: descriptions of output arrays for workers; created once, then opened and written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from beam_volumes.storage.sources.source import Source, digest
 
 
 class OwnedArray(PartedOutput, OwnedOutput):
-    """An output array as its format makes and recognises it."""
+    """An output array, as created and recognised by its format."""
 
     @cached_property
     def writer(self) -> WritableFormat:
@@ -62,7 +62,7 @@ class OwnedArray(PartedOutput, OwnedOutput):
 
     @cached_property
     def _documents(self) -> dict[str, Content]:
-        """Its metadata files by their names, which name no run yet."""
+        """The metadata files by name, without a run."""
         return self.writer.documents(self.whole)
 
     @property
@@ -109,36 +109,33 @@ class OwnedArray(PartedOutput, OwnedOutput):
         return True
 
     def documents_there(self) -> dict[str, Any]:
-        """Its metadata as they are stored now, by their names."""
+        """Return the stored metadata files by name."""
         home = Place(self.home)
         return {name: parsed_json(home.read(name) or b"{}") for name in self._documents}
 
 
 @dataclass(frozen=True, eq=False)
 class Sink(OwnedArray):
-    """An output array: what it is to be, and all that a run does with it.
-
-    How that is done, its format knows.
-    """
+    """An output array: its description, and the operations of a run. The format implements them."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
     def stores_empty(self) -> bool:
-        """Whether units of zeros alone are stored too."""
+        """Whether units of zeros are stored, too."""
         return self.scratch or not self.writer.omits_empty
 
     def holds(self, dtype: np.dtype) -> bool:
-        """Whether voxels of a dtype come back from it as they were."""
+        """Whether the output stores voxels of a dtype without loss."""
         voxels = np.dtype(bool) if self.mask else self.dtype
         return dtype == voxels and not self.writer.loses(self)
 
     def open(self) -> ts.TensorStore:
-        """The handle for `write_units`, with domain ``[0, shape)`` of z, y, x, shared by this process.
+        """Return the handle for `write_units`, shared by this process.
 
-        At the far edges it reaches further than its domain tells, so that whole units can be written; or it
-        ends there, and says so, if units are cut off there too.
+        Its domain is ``[0, shape)`` of z, y, x. At the far edges it accepts whole units beyond
+        that, except for formats with clipped units.
         """
         return opened("write" + self.token(), self._open)
 
@@ -146,17 +143,17 @@ class Sink(OwnedArray):
         z, y, x = (slice(0, n) for n in self.shape)
         view = self.writer.open_units(self)[..., z, y, x]
         for n, u, k in zip(self.leading, self.leading_unit, self.at or (), strict=True):
-            # What is one of several units is chosen; what lies in each unit stays in front.
+            # Select along axes with several units; move an axis inside units to the end.
             view = view[k] if u < n or n == 1 else view[ts.d[0].transpose[3]]
         return view if self.writer.clips_units else view[ts.d[:3].mark_bounds_implicit[False:True]]
 
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
-        """Assemble the output once all its units are there; repeating it is harmless."""
+        """Assemble the output when all units are written. It can be repeated."""
         if self.assembles:
             self.assemble_with(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
 
     def complete_metadata(self, run_id: str) -> None:
-        """Add metadata that depend on stored voxels; once is enough."""
+        """Add metadata that depend on stored voxels. It can be repeated."""
 
         def change(document: dict[str, Any]) -> bool:
             noted = self.writer.noted(document)
@@ -166,16 +163,16 @@ class Sink(OwnedArray):
         changed(self.document, change)
 
     def is_finished(self) -> bool:
-        """Whether units have been put together, so that they are no objects of their own any more."""
+        """Whether units are assembled, so they are no longer separate objects."""
         return self.assembles and bool(self.state().get("finished"))
 
     def read_back(self) -> Source:
-        """The output as a source, or the part that it is of one; nothing is read to make it."""
+        """Return the output, or its part, as a source, without reading anything."""
         return self._stored.as_mask() if self.mask else self._stored
 
     @cached_property
     def _stored(self) -> Source:
-        """The same as it is stored: uint8 for masks."""
+        """The source of the stored voxels: uint8 for masks."""
         source = self.writer.read_back(self)
         if self.at is not None:
             axes = zip(self.space.leading, self.at, self.leading_unit, self.leading, strict=True)
@@ -185,7 +182,7 @@ class Sink(OwnedArray):
         return source
 
     def open_back(self) -> ts.TensorStore:
-        """What is stored: z, y, x, and samples if units hold several."""
+        """Open the stored voxels: z, y, x, and samples if units contain several."""
         source = self._stored
         if not source.leading:
             return source.open()
@@ -193,7 +190,7 @@ class Sink(OwnedArray):
         return handle[ts.d[0].transpose[3]]
 
     def read_all(self) -> ts.TensorStore:
-        """What is stored of the whole: its leading axes, z, y and x, also those of one point."""
+        """Open the whole stored array with its leading axes, regardless of the part."""
         return self.writer.read_back(replace(self, at=None)).reader.open()
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,7 +200,7 @@ class Sink(OwnedArray):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Sink:
-        """What `to_dict` told of, from JSON too.
+        """Invert `to_dict`, also after JSON.
 
         Examples
         --------
@@ -228,7 +225,7 @@ class Sink(OwnedArray):
         return cls(**{**known, "dtype": np.dtype(known["dtype"]), "space": Space(**space)})
 
     def token(self) -> str:
-        """The sink's identity for fingerprints: its place and everything stored in it but voxels."""
+        """Return the sink's identity for fingerprints: its place, and its content except voxels."""
         return self._token
 
     @cached_property
@@ -252,19 +249,18 @@ def make_sink(
     labels: bool = False,
     **options: Any,
 ) -> Sink:
-    """Describe an output array; nothing is made yet.
+    """Describe an output array; nothing is created.
 
-    - ``path``: where it goes: a path, a URL or the spec of a TensorStore key-value store.
+    Raises `ValueError` if the format cannot store the dtype, or does not accept an option.
+
+    - ``path``: a path, a URL or the spec of a TensorStore key-value store.
     - ``shape``: of z, y, x; axes that ``space`` hides have extent 1 and are not stored.
-    - ``dtype``: of the voxels; where a format has no bool, it is stored as uint8 0 and 1.
+    - ``dtype``: of the voxels; formats without bool store it as uint8 0 and 1.
     - ``space``: axes, voxel size, unit and origin.
-    - ``leading``: extents of the axes before these that ``space`` names.
-    - ``format``: the name of a format; by default the one that the path ends with.
+    - ``leading``: the extents of the leading axes of ``space``.
+    - ``format``: the name of a format; by default the one of the path's suffix.
     - ``labels``: whether voxels are labels.
-    - ``**options``: what the format takes: see `Volume.to`.
-
-    Raises `ValueError`: the format cannot hold the dtype, or does not take an option of another
-    one.
+    - ``**options``: options of the format: see `Volume.to`.
     """
     spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
     name = url(spec).rstrip("/")
@@ -309,12 +305,12 @@ def make_sink(
 
 
 def _stored_dtype(writer: WritableFormat, name: str, dtype: np.dtype) -> np.dtype:
-    """As which dtype voxels are stored, if the format can hold it."""
+    """Return the dtype of the stored voxels, if the format supports it."""
     stored = writer.stored_dtype(dtype).newbyteorder("=")
     if stored not in writer.dtypes:
         allowed = ", ".join(d.name for d in writer.dtypes)
         raise ValueError(
-            f"{name}: {writer.name} cannot hold {stored}; convert by astype() to one of {allowed}"
+            f"{name}: {writer.name} cannot store {stored}; convert by astype() to one of {allowed}"
         )
     return stored
 
@@ -322,18 +318,20 @@ def _stored_dtype(writer: WritableFormat, name: str, dtype: np.dtype) -> np.dtyp
 def _check_place(
     writer: WritableFormat, name: str, spec: Mapping[str, Any], shape: Triple, space: Space
 ) -> None:
-    """Refuse axes that are hidden and have several voxels, and one file in a bucket."""
+    """Refuse hidden axes with several voxels, and single-file formats in a bucket."""
     hidden = [a for a in AXES if a not in space.axes and shape[AXES.index(a)] != 1]
     if hidden:
         raise ValueError(
             f"{name}: the axis {hidden[0]} is not among {space.axes} but has extent {shape}"
         )
     if writer.is_file and spec.get("driver") != "file":
-        raise ValueError(f"{name}: {writer.name} is one file, for local disks; write .zarr there")
+        raise ValueError(
+            f"{name}: {writer.name} is a single file, for local disks; write .zarr there"
+        )
 
 
 def _pyramid(writer: WritableFormat, sink: Sink, factors: Sequence[Triple], method: str) -> Pyramid:
-    """The levels of an output, each with chunks like those of the first."""
+    """Return the levels of an output, with chunks like the chunks of the first."""
     levels = [Level(sink.shape, sink.chunk, sink.shard, sink.space)]
     for by in factors:
         shape = smaller(levels[-1].shape, by)
@@ -345,13 +343,13 @@ def _pyramid(writer: WritableFormat, sink: Sink, factors: Sequence[Triple], meth
 def _leading_units(
     writer: WritableFormat, name: str, space: Space, leading: tuple[int, ...], given: dict[str, Any]
 ) -> tuple[int, ...]:
-    """How many points of each leading axis a chunk holds; what ``given`` says of it is taken out."""
+    """The number of points of each leading axis in a chunk; takes options from ``given``."""
     if not leading:
         return ()
     if writer.channels == "none":
         raise ValueError(
-            f"{name}: {writer.name} holds one channel of one point in time, and the volume has "
-            f"{' x '.join(map(str, leading))}; choose one, as v[0], or write .zarr or .ome.zarr"
+            f"{name}: {writer.name} stores one channel of one point in time, and the volume has "
+            f"{' x '.join(map(str, leading))}; select one, as v[0], or write .zarr or .ome.zarr"
         )
     units = (1,) * len(leading)
     if writer.channels == "together":
@@ -365,11 +363,11 @@ def _leading_units(
                 units = asked
             elif asked != units:
                 raise ValueError(
-                    f"{name}: shards={sizes!r} hold {asked} channels, and chunks {units}"
+                    f"{name}: shards={sizes!r} hold {asked} channels, but chunks {units}; give equal numbers"
                 )
     if writer.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
         raise ValueError(
-            f"{name}: chunks of {writer.name} hold all channels, {leading[-1]}, not {units[-1]}"
+            f"{name}: chunks of {units[-1]} channels; a chunk of {writer.name} holds all {leading[-1]}"
         )
     if space.times and units[0] != 1:
         raise ValueError(f"{name}: chunks of {units[0]} points in time; a chunk holds one")
@@ -381,7 +379,7 @@ def _leading_units(
 
 
 def _given(options: Mapping[str, Any], writer: WritableFormat, name: str) -> dict[str, Any]:
-    """The options of an output that its format takes; others may be None."""
+    """Return the options that the format accepts; other options must be None."""
     for option, value in options.items():
         if option in writer.options or (value is None and option in registry.options()):
             continue

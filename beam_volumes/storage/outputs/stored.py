@@ -1,4 +1,4 @@
-"""The places of a stored volume, and how its chunks are encoded."""
+"""The places of a stored volume, and the encoding of its chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from beam_volumes.storage.sources.source import Source
 
 
 def others(source: Source, path: str) -> list[str]:
-    """Local places that a volume is read from which are neither a path nor below it."""
+    """Return local places of a volume that are neither a path nor below it."""
     found: dict[str, None] = {}
     for extent in source.reader.extents:
         spec = kvstore_spec(extent.store) if isinstance(extent.store, str) else extent.store
@@ -22,9 +22,7 @@ def others(source: Source, path: str) -> list[str]:
 
 
 def codec(source: Source) -> str:
-    """How the chunks of a volume are encoded, in words; empty if that is not known.
-
-    A reader says it by its ``codec``; of what TensorStore opens, the store knows.
+    """Describe the encoding of a volume's chunks; empty if unknown.
 
     Examples
     --------
@@ -34,10 +32,10 @@ def codec(source: Source) -> str:
     'zstd level 1'
     """
     reader = source.stored.reader
-    said = getattr(reader, "codec", None)
-    if isinstance(said, str):
-        return said
-    if source.held or not hasattr(reader, "spec"):
+    codec_name = getattr(reader, "codec", None)
+    if isinstance(codec_name, str):
+        return codec_name
+    if source.in_memory or not hasattr(reader, "spec"):
         return "" if source.encoded else "none"
     known = reader.open().codec
     found = None if known is None else known.to_json()
@@ -45,7 +43,6 @@ def codec(source: Source) -> str:
 
 
 def _words(found: dict[str, Any]) -> str:
-    """A codec of TensorStore."""
     if "codecs" in found:
         return ", then ".join(filter(None, map(_step, found["codecs"]))) or "none"
     one = found.get("compressor", found.get("compression", found.get("encoding")))
@@ -58,7 +55,7 @@ def _words(found: dict[str, Any]) -> str:
 
 
 def _step(step: dict[str, Any]) -> str:
-    """One of the codecs that a chunk of zarr v3 goes through; nothing, of its bytes in order."""
+    """Describe one codec of a zarr v3 chunk; empty for the codec "bytes"."""
     how = step.get("configuration", {})
     name = str(step.get("name", ""))
     if name == "sharding_indexed":

@@ -1,4 +1,4 @@
-"""Output tables: written shard by shard, each whole or not at all."""
+"""Output tables, written atomically shard by shard."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class TableSink(OwnedOutput):
     """An output table."""
 
-    name: str  #: How messages name it: its path or URL
+    name: str  #: The path or URL, for messages
     format: str  #: The name of a `TableFormat`
-    kvstore: dict[str, Any]  #: Its place: of a file or of a directory
+    kvstore: dict[str, Any]  #: The place of a file or a directory
 
     kind = "such a table"
     _key = RUN
@@ -33,14 +33,14 @@ class TableSink(OwnedOutput):
 
     @classmethod
     def of(cls, path: Any, format: str | None = None) -> TableSink:
-        """Describe an output table; nothing is made yet.
+        """Describe an output table; nothing is created.
 
         Examples
         --------
         >>> TableSink.of("s3://bucket/neurons.csv")
         Traceback (most recent call last):
         ...
-        ValueError: s3://bucket/neurons.csv: csv is one file, for local disks; write .parquet there
+        ValueError: s3://bucket/neurons.csv: csv is a single file, for local disks; write .parquet there
         """
         spec, known = output_spec(path), table_formats()
         name = url(spec).rstrip("/")
@@ -49,13 +49,15 @@ class TableSink(OwnedOutput):
             format = os.path.splitext(name)[1].removeprefix(".")
             if format not in known:
                 raise ValueError(
-                    f"{name}: cannot tell the format of a table from the name; end it with "
+                    f"{name}: a table's format cannot be inferred from this name; end it with "
                     f"{', '.join('.' + f for f in known)}, or pass format="
                 )
         if format not in known:
             raise ValueError(f"format={format!r}; use one of {', '.join(known)}")
         if known[format].is_file and spec.get("driver") != "file":
-            raise ValueError(f"{name}: {format} is one file, for local disks; write .parquet there")
+            raise ValueError(
+                f"{name}: {format} is a single file, for local disks; write .parquet there"
+            )
         return cls(name, format, spec)
 
     @property
@@ -81,7 +83,7 @@ class TableSink(OwnedOutput):
     def token(self) -> str:
         return digest(self.kvstore, self.format)
 
-    # whose it is
+    # ownership
 
     def _is_in_bucket(self) -> bool:
         return bool(Place(self.home).names())
@@ -99,7 +101,7 @@ class TableSink(OwnedOutput):
         part = re.compile(rf"part-\d+(-\d+)?\.{re.escape(self.format)}")
         return lambda name: name in (RUN, PROVENANCE) or part.fullmatch(name) is not None
 
-    # writing it
+    # writing
 
     def _part(self, shard: int | str) -> str:
         name = f"{shard:05d}" if isinstance(shard, int) else shard
@@ -109,7 +111,7 @@ class TableSink(OwnedOutput):
         return [self._part(i) for i in (range(shards) if isinstance(shards, int) else shards)]
 
     def write(self, shard: int | str, columns: Columns, run_id: str | None = None) -> None:
-        """Write a shard, whole or not at all, if the table is still that of the run."""
+        """Write a shard atomically, if the run still owns the table."""
         self.check(run_id)
         if self.state().get("finished"):
             return
@@ -122,7 +124,7 @@ class TableSink(OwnedOutput):
     def finish(
         self, shards: int | Sequence[str], run_id: str | None = None, durable: bool = False
     ) -> None:
-        """Assemble the table of its shards; repeating it is harmless."""
+        """Assemble the table from its shards. It can be repeated."""
 
         def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
             have = set(Place(self.home).names())
@@ -142,13 +144,13 @@ class TableSink(OwnedOutput):
 
         self.assemble_with(run_id, durable, assemble)
 
-    # using it
+    # reading
 
     def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
-        """What is wrong with the table that a run should have written, all of which is read."""
+        """Yield the problems of the table of a run, reading it completely."""
         noted = self.state()
         if self.existing_run() != run_id:
-            yield f"{self.name} is gone or was written by another run"
+            yield f"{self.name} is missing or was written by another run"
         elif not noted.get("finished"):
             yield f"{self.name} is not finished"
         else:
@@ -156,7 +158,7 @@ class TableSink(OwnedOutput):
             yield from self.writer.problems(self.name, self.kvstore, parts, noted, checksums)
 
     def read(self) -> pa.Table:
-        """The whole table, of the dtypes that were written."""
+        """Return the whole table with the dtypes that were written."""
         noted = self.state()
         if not noted.get("finished"):
             raise OSError(f"{self.name} is not finished")

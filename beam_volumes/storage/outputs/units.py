@@ -1,4 +1,4 @@
-"""What is there of an output's write units, and whether it is what was written."""
+"""Check which write units of an output exist, and whether they contain the written voxels."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.transfer import checksum
 
-#: Decoded bytes that are read at a time to look at units.
+#: Decoded bytes that are read at a time.
 _AT_A_TIME = 64 << 20
-#: Bytes of what is remembered of listings.
+#: Bytes of cached listings.
 _REMEMBERED = 32 << 20
 
 
 class Listing:
-    """Which of a sink's units the store holds, by listing its layers, each once as far as possible."""
+    """The stored units of a sink, by listing each of its layers once, as far as possible."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._format = sink, sink.writer
-        # Where units are no objects of their own, reading them is all that tells.
+        # If units are not separate objects, only reading shows whether they exist.
         self._is_whole = self._format.key(sink, (0, 0, 0)) is None or sink.is_finished()
         _, ny, nx = sink.grid.counts
         remember = max(2, _REMEMBERED // max(1024, 8 * ny * nx))
@@ -40,7 +40,7 @@ class Listing:
         return at < len(listed) and bool(listed[at] == index)
 
     def _list(self, prefix: str) -> np.ndarray:
-        """The units whose names begin so, sorted."""
+        """Return the numbers of the units below a prefix, sorted."""
         sink = self._sink
         names = Place(sink.home).names(prefix)
         cells = (self._format.cell(sink, prefix + name) for name in names)
@@ -54,7 +54,7 @@ class Listing:
 
 
 class Reading:
-    """Decodes units, a bounded number of bytes at a time, and tells what is wrong with them."""
+    """Decodes units, a bounded number of bytes at a time, and reports problems."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -65,7 +65,7 @@ class Reading:
         """Start reading a unit; yields problems of units that were started before."""
         try:
             if sink.name not in self._handles:
-                # Checksums are those of what is stored, of masks too.
+                # Checksums are computed from the stored voxels, also for masks.
                 self._handles[sink.name] = sink.open_back()
         except OSError as error:
             yield f"{name} {error}"
@@ -78,7 +78,7 @@ class Reading:
         self._flying.append((name, sink, expected if comes_back else None, voxels))
 
     def rest(self) -> Iterator[str]:
-        """Wait for all that was begun."""
+        """Wait for all reads that were started."""
         while self._flying:
             yield from self._next()
 
@@ -87,6 +87,6 @@ class Reading:
         self._bytes -= sink.unit_bytes
         try:
             if expected not in (None, checksum(voxels.result())):
-                yield f"{name} does not hold the voxels that were written (checksum)"
+                yield f"{name} differs from the voxels that were written (checksum)"
         except (ValueError, OSError) as error:
             yield f"{name} cannot be read: {str(explain(error, 'reading')).removeprefix('reading: ')}"

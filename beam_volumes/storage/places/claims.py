@@ -1,8 +1,8 @@
-"""Whose a place is: a document in it that is changed only by who has seen what it replaces.
+"""Ownership of a place: a document that is only changed by conditional writes.
 
-A runner repeats steps, late and at the same time, and two runs may want one place. Every change is a
-conditional write, so of all that have seen the same document one goes on. A document that says that a place
-is being prepared names the attempt that does so; as soon as another one has taken over, the first stops.
+A runner repeats steps, late and simultaneously, and two runs may use one place. Of all processes
+that have read the same document, only one can replace it. While a place is being prepared, the
+document names the attempt. When another attempt takes over, the first one stops.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, Spec
 
-#: Seconds for which an attempt waits for one that took over from it, before it takes over again.
+#: Seconds for which an attempt waits for one that took over, before it takes over again.
 PATIENCE = 30.0
-#: What stands for any run, or none, where it is said which run may be replaced.
+#: Stands for any run, or none, as the run to replace.
 ANY = "any"
 
 
 class Superseded(OSError):
-    """Another run has taken the place of this one; nothing was written over it."""
+    """Another run has taken the place of this one; it was not overwritten."""
 
 
 @dataclass(frozen=True)
@@ -47,47 +47,47 @@ class Document:
         return Place(self.folder).store
 
     def ask(self, generation: bytes | None = None) -> Any:
-        """Start reading it, unless it is what it was in that generation."""
+        """Start reading, unless the generation is unchanged."""
         return self._store.read(self.key, if_not_equal=generation)
 
     def answered(self, answer: Any) -> Any:
-        """Wait for the answer to `ask`."""
+        """Wait for the result of `ask`."""
         try:
             return answer.result()
         except Exception as error:
             raise explain(error, f"reading {self.name}") from error
 
     def read(self) -> tuple[bytes | None, bytes]:
-        """Its content, None if it is not there, and the generation of that."""
+        """Return the content, or None, and its generation."""
         found = self.answered(self.ask())
         return (found.value if found.state == "value" else None), found.stamp.generation
 
     def replace(self, data: bytes | None, generation: bytes) -> bytes | None:
-        """Write or delete it if it still is what it was; gives its generation, or None if it is not."""
+        """Replace or delete an unchanged document; return the new generation, else None."""
         try:
             written = self._store.write(self.key, data, if_equal=generation).result()
         except Exception as error:
             raise explain(error, f"writing {self.name}") from error
         if written.generation:
             return bytes(written.generation)
-        # A request that is made again, because its answer was lost, finds what it wrote itself.
+        # A request that is repeated because its response was lost finds its own content.
         now, generation = self.read()
         return generation if now == data else None
 
     def is_still(self, generation: bytes) -> bool:
-        """Whether the document is unchanged; on a disk this takes some 20 us."""
+        """Whether the document is unchanged; this takes some 20 us on a disk."""
         found = self.answered(self.ask(generation))
-        # Some servers send what was not to be sent.
+        # Some servers return the content in any case.
         return bool(found.state == "unspecified" or found.stamp.generation == generation)
 
 
 @dataclass
 class Watched:
-    """A document that names a run, looked at again and again by one process."""
+    """A document that names a run, which one process checks repeatedly."""
 
     document: Document
-    run_id: str  #: The run that it should name
-    #: The run that a content names as its own, once the place is ready
+    run_id: str  #: The run that should be named
+    #: Returns the run that a content names, if the place is ready
     named: Callable[[bytes | None], str | None]
     store: ts.KvStore
     _generation: bytes | None = None
@@ -96,7 +96,7 @@ class Watched:
     def of(
         cls, document: Document, run_id: str, named: Callable[[bytes | None], str | None]
     ) -> Watched:
-        """The one that this process has."""
+        """Return the shared instance of this process."""
         key = f"watched {document.key} {json.dumps(document.folder, sort_keys=True)} {run_id}"
         return opened(key, lambda: cls(document, run_id, named, document._store))  # type: ignore[no-any-return]
 
@@ -104,7 +104,7 @@ class Watched:
         return self.store.read(self.document.key, if_not_equal=self._generation)
 
     def holds(self, answer: Any) -> bool:
-        """Whether it still names the run, by what came of `ask`."""
+        """Whether the document still names the run, by the result of `ask`."""
         found = self.document.answered(answer)
         if found.state == "unspecified":
             return True
@@ -115,7 +115,7 @@ class Watched:
 
 
 def lost(watched: Iterable[Watched]) -> list[Watched]:
-    """Those that no longer name their run; all are asked at once."""
+    """Return the documents that no longer name their run; all are requested at once."""
     asked = [(one, one.ask()) for one in watched]
     return [one for one, answer in asked if not one.holds(answer)]
 
@@ -129,18 +129,17 @@ def prepare(
     refuse: Callable[[str | None], None],
     make: Callable[[Callable[[], bool]], bool],
 ) -> None:
-    """Make a place ready for a run, once, however many attempts there are.
+    """Prepare a place for a run once, regardless of the number of attempts.
 
-    - ``document``: it says whose the place is.
-    - ``begun``: the run that a content names, and whether the place is ready for it.
-    - ``written``: the content that names an attempt of this run which prepares the place, or with
-      None this run.
-    - ``refuse``: given the run that is there, raises if it must stay.
-    - ``make``: clears the place and makes it, given a function that says whether it is still this
-      attempt's to do so; asks that before whatever cannot be undone, and gives False once it is
-      not.
+    Raises `Superseded` if another run has taken over meanwhile.
 
-    Raises `Superseded`: another run has taken over from this one meanwhile.
+    - ``document``: names the owner of the place.
+    - ``begun``: returns the run that a content names, and whether the place is ready for it.
+    - ``written``: returns the content that names an attempt of this run, or the run itself for
+      None.
+    - ``refuse``: raises an error if the given run must not be replaced.
+    - ``make``: clears and creates the place. Its argument returns whether this attempt still owns
+      it. ``make`` checks that before each irreversible action, and returns False if it does not.
     """
     claim = written(uuid.uuid4().hex)
     has_claimed, waits_for, until = False, b"", 0.0
@@ -178,13 +177,13 @@ class _Ours:
 
 
 def replaced(document: Document, data: bytes, is_ours: Callable[[], bool]) -> bool:
-    """Write a further document of a place that is being prepared; False if it is no longer ours."""
+    """Write another document of a place that is being prepared; False if it was lost."""
     _, generation = document.read()
     return is_ours() and document.replace(data, generation) is not None
 
 
 def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> None:
-    """Change a JSON document in place, if ``change`` says that it changed it."""
+    """Change a JSON document by a conditional write, if ``change`` returns that it changed it."""
     while True:
         data, generation = document.read()
         content = parsed_json(data or b"{}")

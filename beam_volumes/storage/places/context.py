@@ -1,4 +1,4 @@
-"""What a process shares: one TensorStore context and the handles it has opened.
+"""Resources shared within a process: one TensorStore context and the opened handles.
 
 Handles are opened where they are used and never pickled. TensorStore's threads do not survive a
 fork, so a forked child is refused with the remedy instead of hanging.
@@ -18,14 +18,14 @@ from typing import Any
 
 import tensorstore as ts
 
-#: Handles kept open per process; the least recently used is let go.
+#: Handles kept open per process; the least recently used is dropped.
 MAX_HANDLES = 64
-#: How often, and after what pauses, a request is made again that a bucket's server has refused for now
-#: (busy, broken, out of reach): for about a minute, where TensorStore by itself goes on for a quarter of an
-#: hour. A run that ends by it can be resumed.
+#: Retries of a request that a bucket's server has refused temporarily (busy, broken, unreachable):
+#: for about a minute. TensorStore's default is a quarter of an hour. A run that fails after it can
+#: be resumed.
 RETRIES = {"max_retries": 9, "initial_delay": "250ms", "max_delay": "16s"}
-#: Servers that take a request and send nothing, or do not take it, are given up after so many seconds;
-#: TensorStore by itself waits for ever.
+#: Timeouts in seconds for servers that do not answer or do not accept a connection; TensorStore's
+#: default is to wait for ever.
 _PATIENCE = {
     "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS": "60",
     "TENSORSTORE_CURL_LOW_SPEED_LIMIT_BYTES": "1",
@@ -38,18 +38,18 @@ _root: ts.Context | None = None
 _context: ts.Context | None = None
 _pid = os.getpid()
 _threads = os.cpu_count() or 1
-#: How many callbacks may wait for a bucket at a time.
+#: Callbacks that may wait for a bucket at a time.
 WAITING = 16
 
 
 def configure(threads: int) -> None:
-    """Say how many threads TensorStore may use in this process (default: all cores).
+    """Set the number of TensorStore's threads in this process (default: all cores).
 
-    Handles that are open already keep what they were opened with; later ones follow.
+    It does not change open handles.
     """
     global _threads, _context
     if threads < 1:
-        raise ValueError(f"threads={threads}: at least one is needed")
+        raise ValueError(f"threads={threads} is too small; give at least 1")
     with _lock:
         if threads != _threads:
             _threads, _context = threads, None
@@ -57,15 +57,16 @@ def configure(threads: int) -> None:
 
 
 def threads() -> int:
-    """How many threads TensorStore uses in this process."""
+    """Return the number of TensorStore's threads in this process."""
     return _threads
 
 
 def context() -> ts.Context:
-    """The process's TensorStore context, made at the first call.
+    """Return the process's TensorStore context.
 
     Nothing is cached: a sweep reads each chunk once and writes each unit once. Local files are not
-    synchronised to the disk one by one (seven times slower); they appear whole or not at all.
+    synchronised to the disk one by one, which would be seven times slower; they are written
+    atomically.
     """
     global _context, _root, _pid
     with _lock:
@@ -80,7 +81,7 @@ def context() -> ts.Context:
             for name, value in _PATIENCE.items():
                 os.environ.setdefault(name, value)
             _root = ts.Context({"memory_key_value_store": {}})
-            # the resource is made when first used; everything opened later shares it
+            # The store is made on first use; everything opened later shares it.
             ts.KvStore.open({"driver": "memory"}, context=_root).result()
         if _context is None:
             spec: dict[str, Any] = {
@@ -93,26 +94,26 @@ def context() -> ts.Context:
                 "gcs_request_retries": RETRIES,
             }
             if "AWS_ACCESS_KEY_ID" in os.environ:
-                # Otherwise every place that may hold keys is asked, and what is missing is printed.
+                # Otherwise every possible source of keys is tried, and missing ones are logged.
                 spec["aws_credentials"] = {"type": "environment"}
             _context = ts.Context(spec, parent=_root)
         return _context
 
 
 def waiting_context(many: int = WAITING) -> ts.Context:
-    """A context for arrays whose callbacks wait for requests to a bucket: with threads of its own.
+    """Return a context with its own threads, for arrays with callbacks that wait for a bucket.
 
-    Requests need some of the threads of `context` to end; if all of those waited for them, none would.
-    What waits for a disk is slower with more threads than there are cores.
+    Requests need threads of `context` to complete. If all of these waited, no request would.
+    Callbacks that read from a disk are slower with more threads than cores.
     """
     return ts.Context({"data_copy_concurrency": {"limit": many}}, parent=context())
 
 
 def _few_arenas() -> None:
-    """Let TensorStore's threads share two malloc arenas, where glibc is the C library.
+    """Let TensorStore's threads share two malloc arenas, if the C library is glibc.
 
-    By default each thread keeps the chunks it freed in an arena of its own: on two cores a write
-    held 70 MB instead of 40, and was no faster.
+    By default each thread keeps the freed chunks in its own arena: on two cores a write used 70 MB
+    instead of 40 and was no faster.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -121,16 +122,16 @@ def _few_arenas() -> None:
 
 
 def forget_opened() -> None:
-    """Drop the shared handles of this process; each is opened again when it is needed.
+    """Drop the shared handles of this process; they are opened again when needed.
 
-    A handle of an array that was replaced by one of another dtype refuses to read what is there now.
+    The handle of an array that was replaced by one of another dtype cannot read the new array.
     """
     with _lock:
         _handles.clear()
 
 
 def opened(key: str, open_it: Callable[[], Any]) -> Any:
-    """The handle known by ``key`` in this process, opened by ``open_it`` the first time."""
+    """Return the handle with this key, opened by ``open_it`` on first use in this process."""
     context()
     with _lock:
         if key in _handles:
@@ -146,14 +147,14 @@ def opened(key: str, open_it: Callable[[], Any]) -> Any:
 
 
 def callback(read: Callable[..., None]) -> Callable[..., Any]:
-    """Wrap a function that TensorStore calls to fill a chunk.
+    """Wrap a function that fills a chunk for TensorStore.
 
-    It is told when that was. Without, whoever asks while a thread still has the chunk gets what it held
-    before, also once its file has been replaced.
+    The wrapper returns the time of the read. Without it, TensorStore returns a chunk that a thread
+    still holds to other readers, even after its file was replaced.
 
-    What the function raises comes without the errors that led to it. TensorStore pickles errors. A library
-    that teaches Python to pickle tracebacks and causes, as dask does, makes it pickle those too, and some
-    of them cannot be read back.
+    Exceptions are raised without their causes and tracebacks. TensorStore pickles exceptions, and
+    some libraries, such as dask, make Python pickle causes and tracebacks, too. Some of these
+    cannot be unpickled.
     """
 
     @wraps(read)

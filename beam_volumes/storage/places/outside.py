@@ -1,6 +1,6 @@
-"""Files that name other files: those that lie elsewhere are read only where the user allows that.
+"""Check files that other files name: only those in the same folder are read by default.
 
-A header, a group's metadata or a link may come from anybody. It could name any file of the machine.
+A header, metadata or link from an untrusted source could name any file of the machine.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextvars import ContextVar
 
 from beam_volumes.base.text import printable
 
-#: Whether files may name others that lie elsewhere: `beam_volumes.options.outside`.
+#: Whether files may name files in other folders: `beam_volumes.options.outside`.
 allowed = False
-#: The same for this thread: set by the process that sent it its work.
+#: The setting of this thread, from the process that sent its work.
 _allowed_here: ContextVar[bool] = ContextVar("beam_volumes_outside", default=False)
 
 
 @contextmanager
 def allowing(allow: bool) -> Iterator[None]:
-    """Let files name others that lie elsewhere, in this thread, if ``allow``."""
+    """Let files name files in other folders, in this thread, if ``allow``."""
     token = _allowed_here.set(allow)
     try:
         yield
@@ -30,47 +30,30 @@ def allowing(allow: bool) -> Iterator[None]:
 
 
 class OutsideError(ValueError):
-    """A file names another one that lies neither in its folder nor below it."""
+    """A file names another file outside its folder."""
 
 
 def check_path(header: str, path: str) -> None:
-    """Refuse a file that a header names, unless it lies in the header's folder or below.
-
-    Examples
-    --------
-    >>> check_path("/data/a.nhdr", "/data/raw/a.raw"), check_path("a.nhdr", "b/../a.raw")
-    (None, None)
-    >>> check_path("/data/a.nhdr", "/data/../etc/passwd")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    beam_volumes...OutsideError: /data/a.nhdr names the file /etc/passwd, which lies outside ...
-    """
+    """Refuse a file named by a header, unless it is in or below the header's folder."""
     if not (allowed or _allowed_here.get() or is_in_folder_of(header, path)):
         raise OutsideError(
-            f"{printable(header)} names the file {printable(os.path.abspath(path))}, which lies outside its "
-            "folder: if you trust it, allow that by beam_volumes.options.outside = True"
+            f"{printable(header)} names the file {printable(os.path.abspath(path))}, which is outside its "
+            "folder; if you trust it, set beam_volumes.options.outside = True"
         )
 
 
 def is_in_folder_of(header: str, path: str) -> bool:
-    """Whether a file lies in the folder of another one or below; links of the file system count as given."""
+    """Whether a file is in or below the folder of another; the folder may be named by a link."""
     path = os.path.abspath(path)
     folders = {os.path.dirname(p) for p in (os.path.abspath(header), os.path.realpath(header))}
     return any(os.path.commonpath([folder, path]) == folder for folder in folders)
 
 
 def check_key(group: str, key: str) -> None:
-    """Refuse an array that a group's metadata name by a path that leads out of the group, always.
-
-    Examples
-    --------
-    >>> check_key("a.zarr", "labels/0")
-    >>> check_key("a.zarr", "../b.zarr/0")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    beam_volumes...OutsideError: a.zarr names the array '../b.zarr/0', which lies outside ...
-    """
+    """Refuse an array path in a group's metadata that leads out of the group."""
     parts = re.split(r"[/\\]", key)
     if ".." in parts or parts[0] == "" != key or "://" in key:
         raise OutsideError(
-            f"{printable(group)} names the array {printable(key)!r}, which lies outside it: open that array "
-            "by a path of its own"
+            f"{printable(group)} names the array {printable(key)!r}, which is outside the group; open that "
+            "array by its own path"
         )

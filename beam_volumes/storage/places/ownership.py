@@ -1,4 +1,4 @@
-"""Outputs as things that one run owns: what is there, made ready once, and finished once."""
+"""Outputs that one run owns: their state, creation and completion."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec, join
 from beam_volumes.storage.places.single_file import flush
 
-#: What a note calls the part that is there as long as its run has not ended.
+#: The key of a note that exists until its run has ended.
 UNFINISHED = "unfinished"
 
 
 class OutputExistsError(FileExistsError, ValueError):
-    """An output exists and was not asked to be replaced or continued."""
+    """An output exists, and neither overwriting nor resuming was requested."""
 
 
 def home_of(place: Spec, is_file: bool) -> Spec:
-    """The folder in which units of an output and what is noted of its run lie.
+    """Return the folder for the units of an output and for the note of its run.
 
-    That of one file is beside it.
+    For a single file it is next to that file.
 
     Examples
     --------
@@ -49,12 +49,12 @@ def home_of(place: Spec, is_file: bool) -> Spec:
 
 
 class OutputState:
-    """Where an output is, what is there, and which run's that is: a document in its home names the run.
+    """The state of an output: location, content, and the run that owns it.
 
-    The document's note has ``run``; ``preparing`` until the place is ready for the units of that run;
-    ``finished`` once all of them have been put together, where that is done; and ``unfinished``, how the run
-    is continued, until it has ended. Kinds of outputs say how a note
-    is stored, and what else is made.
+    A document in the home folder has the note of the run, with the keys ``run``; ``preparing``
+    until the place is ready; ``finished`` when all parts are assembled, if they are; and
+    ``unfinished``, how to resume the run, until it has ended. Subclasses define the format of the
+    note and the other files.
     """
 
     name: str
@@ -62,81 +62,80 @@ class OutputState:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is one file on a disk."""
+        """Whether the output is one local file."""
         raise NotImplementedError
 
     @property
     def assembles(self) -> bool:
-        """Whether that file is there only once its parts have been put together."""
+        """Whether the file only exists once its parts are assembled."""
         return True
 
     @property
     def kind(self) -> str:
-        """What it is, for messages."""
+        """The kind of output, for messages."""
         raise NotImplementedError
 
     @property
     def _key(self) -> str:
-        """The document, by its name in the output's home."""
+        """The name of the document in the home folder."""
         raise NotImplementedError
 
     @property
     def provenance_key(self) -> str:
-        """The document that says what it was made of, by its name in the output's home."""
+        """The name of the provenance document in the home folder."""
         raise NotImplementedError
 
     def _found(self) -> bytes | None:
-        """The document of whatever is there."""
         return Place(self.home).read(self._key)
 
     def _noted(self, document: Mapping[str, Any]) -> Any:
         return document
 
     def _document_of(self, noted: Mapping[str, Any]) -> bytes:
-        """The document with a note of a run."""
+        """Return the document with a note of a run."""
         return json.dumps(noted).encode()
 
     def _is_replaceable(self) -> bool:
-        """Whether what is there is of its kind, so that no other files are deleted with it."""
+        """Whether the existing output is of this kind, so no other files are deleted with it."""
         raise NotImplementedError
 
     def _owned(self) -> Callable[[str], bool] | None:
-        """Says, by its name below the output's home, whether a file there is part of what is there.
+        """Return a predicate of names below the home folder that belong to the existing output.
 
-        None if all files are.
+        None if all files belong to it.
         """
         return None
 
     def _other(self) -> str | None:
-        """What is in the file that is there, besides the output."""
+        """Return the name of foreign content in the existing file, or None."""
         return None
 
     def _is_in_bucket(self) -> bool:
-        """Whether something is there, where that is not a disk of this machine."""
+        """Whether the output exists, for places that are not local."""
         raise NotImplementedError
 
     def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
-        """Make what there is beside the document; False once it is no longer ours."""
+        """Create everything except the document; False if the run no longer owns the place."""
         return True
 
     @cached_property
     def home(self) -> dict[str, Any]:
-        """The folder of its units and of the document."""
+        """The folder of the units and of the document."""
         return home_of(self.kvstore, self.is_file)
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where it is stored: all of it is cleared before it is written."""
+        """The extents of the output, which are cleared before it is written."""
         here = Extent(self.kvstore)
         return (here, Extent(self.home)) if self.is_file else (here,)
 
     @property
     def document(self) -> Document:
-        """The one that says which run's the output is."""
+        """The document that names the owner of the output."""
         return Document(self.home, self._key)
 
     def exists(self) -> bool:
-        """Whether something is at the output's place."""
+        """Whether anything exists at the output's place."""
         local = Place(self.kvstore).local
         if local is None:
             return self._is_in_bucket()
@@ -146,16 +145,16 @@ class OutputState:
         return os.path.lexists(local) or (self.is_file and self.existing_run() is not None)
 
     def existing_run(self) -> str | None:
-        """The id of the run that created what is there, if one of ours did."""
+        """Return the id of the run that created the output, or None."""
         run, is_ready = self._begun(self._found())
         return run if is_ready else None
 
     def begun_run(self) -> str | None:
-        """The same, or of the run that is creating it."""
+        """Return the id of the run that created the output or is creating it, or None."""
         return self._begun(self._found())[0]
 
     def state(self) -> Mapping[str, Any]:
-        """What is noted of the run whose output is there."""
+        """Return the note of the run that owns the output."""
         return self._note(self._found())
 
     def _note(self, data: bytes | None) -> Mapping[str, Any]:
@@ -167,7 +166,7 @@ class OutputState:
         return noted if isinstance(noted, dict) else {}
 
     def _begun(self, data: bytes | None) -> tuple[str | None, bool]:
-        """The run that a document names, and whether the output is ready for it."""
+        """Return the run that a document names, and whether the output is ready for it."""
         noted = self._note(data)
         is_ready = "run" in noted and "preparing" not in noted
         should_be = noted.get("finished") or (is_ready and not self.assembles)
@@ -180,21 +179,21 @@ class OutputState:
         return None if "preparing" in noted else noted.get("run")
 
     def watched(self, run_id: str) -> Watched | None:
-        """By what is seen whether the output is still that of the run which writes it."""
+        """Return the document to watch for a change of ownership."""
         return Watched.of(self.document, run_id, self._ready_run)
 
     def check(self, run_id: str | None) -> None:
-        """Raise `Superseded` if the output is no longer that of a run."""
+        """Raise `Superseded` if a run no longer owns the output."""
         watched = None if run_id is None else self.watched(run_id)
         if watched is not None and lost([watched]):
-            raise Superseded(f"{self.name} is gone, or is that of another run than {run_id} now")
+            raise Superseded(f"{self.name} was removed, or another run than {run_id} owns it now")
 
 
 class OwnedOutput(OutputState):
-    """What a run writes for others: made ready once, and finished once."""
+    """An output of a run, which is created once and finished once."""
 
     def check_replaceable(self) -> None:
-        """Refuse to overwrite what is there if that is something else, or if other files lie in it."""
+        """Refuse to overwrite an output of another kind, or one that contains foreign files."""
         if not self._is_replaceable():
             raise OutputExistsError(
                 f"the output {self.name} exists and is not {self.kind}, so overwrite=True does not "
@@ -204,8 +203,8 @@ class OwnedOutput(OutputState):
         other = self._other() if owned is None else Place(self.home).other_than(owned)
         if other is not None:
             raise OutputExistsError(
-                f"the output {self.name} exists, and {printable(other)} in it is no part of it, so "
-                "overwrite=True does not delete it; move it away, or choose another path"
+                f"the output {self.name} exists and contains {printable(other)}, which is not part of it, "
+                "so overwrite=True does not delete it; move it away, or choose another path"
             )
 
     def create(
@@ -215,23 +214,23 @@ class OwnedOutput(OutputState):
         replaces: str | None = ANY,
         unfinished: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make the output ready to be written, once per run.
+        """Create the output, once per run.
 
-        Called again by the same run (a retry), also at the same time, it changes nothing. What another run
-        left is cleared only with ``overwrite``, and only if it is of the same kind.
+        A repeated or simultaneous call of the same run (a retry) changes nothing. The output of
+        another run is only cleared with ``overwrite``, and only if it is of the same kind.
 
-        - ``replaces``: the run, or None, that was there when the run was asked for.
-        - ``unfinished``: how the run is continued, to be noted until `note_ended`.
+        - ``replaces``: the run, or None, that owned the place when this run was requested.
+        - ``unfinished``: how to resume the run, kept in the note until `note_ended`.
         """
 
         def refuse(run: str | None) -> None:
             now = run or self.begun_run()
-            if now == run_id or not self.exists():  # a twin of this attempt was quicker
+            if now == run_id or not self.exists():  # another attempt of this run was faster
                 return
             if replaces != ANY and now not in (None, replaces):
                 raise Superseded(
-                    f"{self.name}: the run {now} has begun to write it since this one was asked for, and "
-                    "goes on; this one writes nothing: start it again with overwrite=True when the other "
+                    f"{self.name}: the run {now} has started to write it since this run was requested; "
+                    "this run writes nothing: start it again with overwrite=True when the other "
                     "has ended or is stopped"
                 )
             if not overwrite:
@@ -261,7 +260,7 @@ class OwnedOutput(OutputState):
         prepare(self.document, run_id, begun=self._begun, written=written, refuse=refuse, make=make)
 
     def _replaces_something(self, run_id: str) -> bool:
-        """Whether something was there before the run, which may have begun to replace it."""
+        """Whether anything existed before the run, which may have started to replace it."""
         try:
             noted = self.state()
         except VolumeError:
@@ -270,7 +269,7 @@ class OwnedOutput(OutputState):
         return bool(begun["replaced"]) if isinstance(begun, dict) else self.exists()
 
     def note_ended(self, run_id: str) -> None:
-        """Note that the run which writes the output has ended well; may be repeated."""
+        """Note that the run of the output has ended successfully. It can be repeated."""
 
         def change(document: dict[str, Any]) -> bool:
             noted = self._noted(document)
@@ -285,13 +284,13 @@ class OwnedOutput(OutputState):
         durable: bool,
         assemble: Callable[[Callable[[], bool]], Mapping[str, Any]],
     ) -> None:
-        """Make the output whole of its parts; once is enough, and any number of attempts do no harm.
+        """Assemble the output from its parts, once; further attempts are harmless.
 
-        - ``run_id``: the run whose it must be.
-        - ``durable``: whether a disk holds it before it is said to be whole.
-        - ``assemble``: makes it, given a function that says whether it is still this run's to be
-          made; gives what is to be noted of it. Parts that are gone, because another attempt was
-          quicker, are a FileNotFoundError.
+        - ``run_id``: the run that must own the output.
+        - ``durable``: whether to flush it to disk before it is marked as finished.
+        - ``assemble``: a function that assembles it and returns entries for the note. Its argument
+          returns whether the run still owns the output. It raises FileNotFoundError if another
+          attempt has removed the parts.
         """
         while True:
             self.check(run_id)

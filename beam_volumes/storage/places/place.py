@@ -1,6 +1,6 @@
-"""Places: paths and URLs as key-value stores of TensorStore, on a disk or in a bucket, and what lies there.
+"""Places: paths and URLs on a disk or in a bucket, as key-value stores of TensorStore.
 
-A place travels and is written down as its `Spec`, which is plain data. A `Place` is what is done there.
+A `Spec` is the plain data that identifies a place. A `Place` has its operations.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from beam_volumes.storage.places.errors import VolumeError, explain
 
 Spec = dict[str, Any]
 
-#: How many objects are asked for at a time.
+#: Objects requested at a time.
 _BATCH = 256
-#: Files, or objects in a bucket, that are deleted between two looks at whether they may be.
+#: Files or objects that are deleted between two checks of the ownership.
 _AT_A_TIME = 64
-#: What TensorStore appends to the name of a file that it is writing.
+#: TensorStore appends this to the name of a file while writing it.
 _LOCK = ".__lock"
 
 
 def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
-    """The TensorStore key-value store spec of a path, a URL or a spec.
+    """Return the TensorStore key-value store spec of a path, a URL or a spec.
 
     Examples
     --------
@@ -55,50 +55,50 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     if scheme in ("http", "https"):
         check_no_secrets(text)
         if not urlsplit(text).netloc:
-            raise ValueError(f"{text!r} is no address: it names no server")
+            raise ValueError(f"{text!r} is not a valid address: it names no server")
         try:
             return dict(ts.KvStore.Spec(text).to_json())
         except ValueError as error:
-            raise ValueError(f"{without_secrets(text)!r} is no address: {error}") from None
+            raise ValueError(f"{without_secrets(text)!r} is not a valid address: {error}") from None
     if scheme == "memory":
         return {"driver": "memory", "path": text.partition("://")[2]}
     driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
     if driver is None:
         raise ValueError(
-            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs://, "
+            f"{without_secrets(text)!r}: {scheme}:// is not supported; use a local path, s3://, gs://, "
             "https:// or a TensorStore spec"
         )
-    # not urlsplit: keys may hold ? and #
+    # Not urlsplit: keys may contain ? and #.
     bucket, _, path = text.partition("://")[2].partition("/")
     spec = {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
     return spec | _endpoint() if driver == "s3" else spec
 
 
 def output_spec(place: str | os.PathLike[str] | Spec) -> Spec:
-    """The same of a place that is to be written to.
+    """Return the spec of a place to write to.
 
     Examples
     --------
     >>> output_spec("https://example.org/a.zarr")
     Traceback (most recent call last):
-    ValueError: https://example.org/a.zarr: web servers are read from; write to a local path, s3:// or gs://
+    ValueError: https://example.org/a.zarr: web servers are read-only; write to a local path, s3:// or gs://
     """
     spec = kvstore_spec(place)
     if not can_be_written(spec):
         what = "zip files" if spec.get("driver") == "zip" else "web servers"
         raise ValueError(
-            f"{url(spec)}: {what} are read from; write to a local path, s3:// or gs://"
+            f"{url(spec)}: {what} are read-only; write to a local path, s3:// or gs://"
         )
     return spec
 
 
 def can_be_written(spec: Spec) -> bool:
-    """Whether objects can be written in a store of this kind."""
+    """Whether this kind of store accepts writes."""
     return spec.get("driver") not in ("http", "zip")
 
 
 def _endpoint() -> Spec:
-    """The S3 server that the environment names as AWS's own programs have it; workers are told too."""
+    """Return the S3 server from AWS's environment variables; the spec passes it to workers."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if not endpoint:
         return {}
@@ -108,7 +108,7 @@ def _endpoint() -> Spec:
 
 
 def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
-    """The spec of something below a place."""
+    """Return the spec of a place below another."""
     path = "/".join([str(spec.get("path", "")).rstrip("/"), *(p.strip("/") for p in parts)])
     if directory and not path.endswith("/"):
         path += "/"
@@ -116,17 +116,17 @@ def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
 
 
 def sibling(spec: Spec, suffix: str) -> Spec:
-    """The spec of a place named like this one with a suffix, e.g. the run folder of an output."""
+    """Return the spec of a place with a suffix after its name, e.g. the run folder of an output."""
     return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
 
 
 def is_local(spec: Spec) -> bool:
-    """Whether a place is on a disk of this machine (or looks so: it may be shared)."""
+    """Whether a place is a path of this machine's file system, which may be shared."""
     return spec.get("driver") == "file"
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a local path is a pattern, and no file or folder of that name.
+    """Whether a local path is a glob pattern and not the name of an existing file or folder.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def is_pattern(path: str) -> bool:
 
 
 def url(spec: Spec) -> str:
-    """How messages name a place.
+    """Return the name of a place for messages.
 
     Examples
     --------
@@ -158,14 +158,13 @@ def url(spec: Spec) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """A file or a folder, of which there may be nothing yet, and the objects below it by their names.
+    """A file or folder, which may not exist yet, and the objects below it.
 
-    An object is written as a whole: whoever reads sees all of it or none. Handles are opened once per
-    process, and never pickled.
+    Objects are written atomically. Handles are opened once per process and never pickled.
     """
 
     spec: Spec
-    #: The objects that were read there, for a place that remembers them
+    #: Objects already read, if the place caches them
     remembered: dict[str, bytes | None] | None = None
 
     @classmethod
@@ -174,9 +173,9 @@ class Place:
         return cls(kvstore_spec(place))
 
     def remembering(self) -> Place:
-        """Return the place as one that reads no object twice, to find out what it is.
+        """Return the place with a cache: it reads no object twice.
 
-        An object in a bucket or on a server that refuses to give it is as good as none.
+        An object that a bucket or server refuses to return counts as missing.
         """
         return replace(self, remembered={})
 
@@ -185,22 +184,22 @@ class Place:
 
     @property
     def text(self) -> str:
-        """How messages name it."""
+        """The name in messages."""
         return url(self.spec)
 
     @property
     def local(self) -> str | None:
-        """The local path, if it is one."""
+        """The local path, or None."""
         return str(self.spec["path"]) if is_local(self.spec) else None
 
     @property
     def can_list(self) -> bool:
-        """Whether there is a way to ask what is there; a web server tells only of names that are known."""
+        """Whether the store can list its objects; web servers cannot."""
         return self.spec.get("driver") != "http"
 
     @property
     def directory(self) -> Spec:
-        """The spec of the folder that it is."""
+        """The spec as a folder."""
         return join(self.spec, directory=True)
 
     @property
@@ -210,13 +209,13 @@ class Place:
         return opened(f"folder {key}", lambda: _open(folder))
 
     def name_of(self, key: str) -> str:
-        """Say how messages name an object."""
+        """Return the name of an object for messages."""
         return url(join(self.spec, key))
 
     # objects
 
     def read(self, key: str) -> bytes | None:
-        """Read an object, or None where there is none."""
+        """Read an object; None if it does not exist."""
         if self.remembered is not None and key in self.remembered:
             return self.remembered[key]
         if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
@@ -225,7 +224,7 @@ class Place:
             try:
                 data = next(iter(self.read_many([key])))
             except PermissionError:
-                # Servers that tell nobody what there is refuse what is not there.
+                # Servers that do not list their objects refuse missing ones.
                 if self.remembered is None or self.local is not None:
                     raise
                 data = None
@@ -234,7 +233,7 @@ class Place:
         return data
 
     def json(self, key: str) -> dict[str, Any] | None:
-        """Read the JSON object in a file below, or None."""
+        """Read an object as a JSON object; None if it does not exist."""
         data = self.read(key)
         if data is None:
             return None
@@ -247,7 +246,7 @@ class Place:
         return value
 
     def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
-        """Read objects in the order of their keys, many requests at a time."""
+        """Read objects in the order of their keys, with many requests at a time."""
         keys, store = iter(keys), self.store
         while batch := list(islice(keys, _BATCH)):
             futures = [store.read(key) for key in batch]
@@ -259,20 +258,20 @@ class Place:
                 yield bytes(found.value) if found.state == "value" else None
 
     def write(self, key: str, data: bytes) -> None:
-        """Put an object there or replace it."""
+        """Create or replace an object."""
         try:
             self.store.write(key, data).result()
         except Exception as error:
             raise explain(error, f"writing {self.name_of(key)}") from error
 
     def names(self, prefix: str = "") -> list[str]:
-        """List the names below a prefix that ends with a slash, without it, sorted; by default all."""
+        """List the names below a prefix that ends with a slash, sorted and without the prefix."""
         if self.local is not None and not os.path.isdir(self.local):
             return []
         return next(iter(self.names_many([prefix])))
 
     def names_many(self, prefixes: Iterable[str]) -> Iterator[list[str]]:
-        """List as `names` does, for several prefixes at once."""
+        """List the names below each of several prefixes, with many requests at a time."""
         prefixes = iter(prefixes)
         while batch := list(islice(prefixes, _BATCH)):
             futures = [self.store.list(_below(p), strip_prefix_length=len(p)) for p in batch]
@@ -284,14 +283,14 @@ class Place:
                 yield sorted(name.decode() for name in names)
 
     def folders(self, prefix: str) -> list[str]:
-        """List the folders directly below one on a disk, whose name ends with a slash, sorted."""
+        """List the local folders directly below a prefix that ends with a slash, sorted."""
         root = Path(self.spec["path"], prefix)
         return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
 
     # removing
 
     def delete(self, *keys: str) -> None:
-        """Delete objects, and all below the keys that end with a slash."""
+        """Delete objects, and everything below keys that end with a slash."""
         for key in keys:
             try:
                 if key.endswith("/"):
@@ -300,13 +299,13 @@ class Place:
                     self.store.write(key, None).result()
             except Exception as error:
                 raise explain(error, f"writing to {self.name_of(key)}") from error
-        if self.local is not None:  # folders and left-over lock files are no objects
+        if self.local is not None:  # folders and stale lock files are not objects
             for key in keys:
                 if key.endswith("/"):
                     shutil.rmtree(Path(self.local, key), ignore_errors=True)
 
     def remove(self) -> None:
-        """Delete everything there; nothing there is no error."""
+        """Delete everything at the place, if anything exists."""
         if self.local is not None:
             shutil.rmtree(self.local, ignore_errors=True)
             return
@@ -316,7 +315,7 @@ class Place:
             raise explain(error, f"clearing {url(self.directory)}") from None
 
     def tidy(self, *folders: str) -> None:
-        """Remove folders on a disk, and the place itself, where nothing is in them."""
+        """Remove the local folders, and the place itself, if they are empty."""
         if self.local is not None:
             root = Path(self.local)
             for folder in (*(root / name for name in folders), root):
@@ -326,11 +325,10 @@ class Place:
     def clear(
         self, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None = None
     ) -> bool:
-        """Delete everything below but one object, as long as ``may`` says so.
+        """Delete everything below except one object, while ``may`` returns True.
 
-        With ``owned``, only the objects of the names for which that is true.
-
-        Gives whether all is deleted; False once it may not be.
+        With ``owned``, only objects with names for which it is true. Returns whether all are
+        deleted.
         """
         if self.local is not None:
             return _clear_local(self.local, keep, may, owned)
@@ -347,7 +345,7 @@ class Place:
         return may()
 
     def other_than(self, owned: Callable[[str], bool]) -> str | None:
-        """Find the first object below whose name is not one of those that are ``owned``."""
+        """Return the first name below the place that is not ``owned``."""
         if self.local is None:
             names: Iterable[str] = self.names()
         else:
@@ -356,7 +354,7 @@ class Place:
         return next((name for name in names if not owned(name)), None)
 
     def check_writable(self) -> None:
-        """Raise OSError if nothing can be written there, where there may be nothing yet; leave nothing.
+        """Raise OSError if the place cannot be written to; leave nothing behind.
 
         Examples
         --------
@@ -372,7 +370,7 @@ class Place:
                 tempfile.TemporaryFile(dir=folder).close()
             except OSError as error:
                 raise OSError(
-                    f"writing to {self.text}: {error.strerror} (check who may write to {folder})"
+                    f"writing to {self.text}: {error.strerror} (check the permissions of {folder})"
                 ) from None
             return
         key = f"writable-{uuid.uuid4().hex}"
@@ -384,7 +382,7 @@ class Place:
 
 
 def _open(folder: Spec) -> ts.KvStore:
-    # Objects are synchronised to the disk no more than the voxels they speak of: see `single_file.flush`.
+    # Like voxels, objects are not synchronised to the disk one by one: see `single_file.flush`.
     return ts.KvStore.open(with_secrets(folder), context=context()).result()
 
 
@@ -409,18 +407,18 @@ def _clear_local(
     if not may():
         return False
     for folder in reversed(folders):
-        with contextlib.suppress(OSError):  # one that is written into again is not empty
+        with contextlib.suppress(OSError):  # not empty if another process writes into it
             os.rmdir(folder)
     return True
 
 
 def _bare(name: str) -> str:
-    """The name of the file that a lock file is for, or the name itself."""
+    """Return the name of the file that a lock file belongs to, or the name itself."""
     return name.removesuffix(_LOCK)
 
 
 def _files(path: str, folders: list[str]) -> Iterator[str]:
-    """All files below a folder; its folders are put on the list, the outer ones first."""
+    """Yield all files below a folder, and append its folders to ``folders``, outer ones first."""
     for root, inside, files in os.walk(path):
         below = [os.path.join(root, name) for name in inside]
         links = [name for name in below if os.path.islink(name)]

@@ -1,7 +1,7 @@
-"""Bytes of local files by their positions.
+"""Random access to bytes of local files.
 
-A file is opened for each read or write and closed after it, so that no handle outlives a fork, and a file
-that has been replaced is read as it is now. Any number of threads may do so at once.
+Each read or write opens and closes the file. No handle outlives a fork, and a replaced file is read
+as it is now. Any number of threads may read or write at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beam_volumes.storage.places.errors import VolumeError
 
 @dataclass(frozen=True)
 class Stamp:
-    """Which file a path leads to, and when it was written: another stamp is another content."""
+    """The identity and the modification time of a file; it changes with the content."""
 
     device: int
     inode: int
@@ -36,7 +36,7 @@ class Stamp:
 
 @contextmanager
 def reading(path: str) -> Iterator[int]:
-    """Open a file to read it; what goes wrong is a `VolumeError`."""
+    """Open a file for reading; errors become a `VolumeError`."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
@@ -58,25 +58,25 @@ def _unreadable(path: str, error: OSError) -> VolumeError:
 
 
 def stamp_of(path: str) -> Stamp:
-    """The stamp of the file that a path leads to now."""
+    """Return the stamp of the file that a path leads to now."""
     with reading(path) as handle:
         return Stamp.of(os.fstat(handle))
 
 
 def kept_of(what: str, path: str, make: Callable[[], Any]) -> Any:
-    """What this process keeps of a file, made anew once the file has been written anew."""
+    """Return the cached object of a file, created again when the file has changed."""
     return opened(f"{what} {path} {stamp_of(path)}", make)
 
 
 def read_at(path: str, at: int, size: int) -> bytes:
-    """Read so many bytes of a file from a position on."""
+    """Read ``size`` bytes of a file from a position."""
     with reading(path) as handle:
         return read_from(handle, path, at, size)
 
 
 def read_from(handle: int, path: str, at: int, size: int) -> bytes:
-    """As `read_at`, of a file that is open."""
-    # Nothing is allocated for what is not there.
+    """Read as `read_at` does, from an open file."""
+    # Nothing is allocated for bytes that do not exist.
     if at < 0 or size < 0 or at + size > os.fstat(handle).st_size:
         raise _cut_off(handle, path, at + size)
     parts = []
@@ -91,14 +91,14 @@ def read_from(handle: int, path: str, at: int, size: int) -> bytes:
 
 def _cut_off(handle: int, path: str, needed: int) -> VolumeError:
     return VolumeError(
-        f"{printable(path)} is cut off: it has {os.fstat(handle).st_size:,} bytes, and voxels are said to be "
-        f"there up to byte {needed:,}; restore it"
+        f"{printable(path)} is cut off: it has {os.fstat(handle).st_size:,} bytes, but its metadata places "
+        f"voxels up to byte {needed:,}; restore it"
     )
 
 
 def first_bytes(path: str, size: int) -> bytes:
-    """What a file begins with: as many bytes as it has, up to ``size``; none if it cannot be read."""
-    if not os.path.isfile(path):  # of a pipe nothing may ever come
+    """Return up to ``size`` bytes from a file's start; none if it cannot be read."""
+    if not os.path.isfile(path):  # reading a pipe may block for ever
         return b""
     try:
         with open(path, "rb") as file:
@@ -108,9 +108,9 @@ def first_bytes(path: str, size: int) -> bytes:
 
 
 def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, slice]]]:
-    """The pieces of a box that lie side by side in a volume whose x is fastest.
+    """Yield the contiguous pieces of a box in a volume with x fastest.
 
-    Yields the voxel of the volume at which each begins, and the piece in an array of the box's shape.
+    Yields the linear index of the first voxel, and the piece in an array of the box's shape.
 
     Examples
     --------
@@ -138,17 +138,19 @@ def runs(shape: Triple, box: Box) -> Iterator[tuple[int, tuple[slice, slice, sli
 
 
 def write_box(path: str, at: int, shape: Triple, box: Box, voxels: np.ndarray) -> None:
-    """Write a box of a volume that lies in a file from a position on, x fastest.
-
-    To do so again changes nothing.
-    """
+    """Write a box of a volume at byte ``at`` of a file, x fastest; it can be repeated."""
     handle = os.open(path, os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         for first, part in runs(shape, box):
             data = np.ascontiguousarray(voxels[part]).reshape(-1).view(np.uint8).data
-            place = at + first * voxels.dtype.itemsize
-            while data:
-                done = os.pwrite(handle, data, place)
-                data, place = data[done:], place + done
+            write_to(handle, data, at + first * voxels.dtype.itemsize)
     finally:
         os.close(handle)
+
+
+def write_to(handle: int, data: Any, at: int) -> None:
+    """Write bytes at a position of an open file."""
+    view = memoryview(data)
+    while view:
+        done = os.pwrite(handle, view, at)
+        view, at = view[done:], at + done

@@ -1,4 +1,4 @@
-"""Remote objects and local files read at positions, as libraries read files."""
+"""File objects for remote objects and local files, as libraries read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beam_volumes.storage.places.place import Spec, url
 
 
 class Readable(Protocol):
-    """Bytes of a known size that are read at positions."""
+    """Bytes of known size with random access."""
 
     size: int
 
@@ -21,7 +21,7 @@ class Readable(Protocol):
 
 
 class Object:
-    """An object of a key-value store that is not a disk; ``size`` is its length."""
+    """An object of a remote key-value store; ``size`` is its length."""
 
     def __init__(self, spec: Spec) -> None:
         import tensorstore as ts
@@ -45,11 +45,11 @@ class Object:
         except Exception as error:
             raise explain(error, f"reading {self._name}") from None
         if found.state != "value":
-            raise VolumeError(f"{printable(self._name)} is gone: restore it")
+            raise VolumeError(f"{printable(self._name)} no longer exists; restore it")
         return bytes(found.value)
 
     def _length(self) -> int:
-        """Its length, which no store tells: found by asking which bytes there are, 16 at a time."""
+        """Find the length by bisection, with 16 requests at a time: no store reports it."""
         try:
             is_there = self._read(0, 1).result().state == "value"
         except Exception as error:
@@ -85,7 +85,7 @@ class Object:
 
 
 class Stream(io.RawIOBase):
-    """A file as libraries read it, by a position of its own."""
+    """A file object with its own position."""
 
     def __init__(self, file: Readable) -> None:
         self._file, self._at = file, 0
@@ -111,7 +111,7 @@ class Stream(io.RawIOBase):
 
 
 class BoundedFile(io.BufferedReader):
-    """A file of which no more is asked for than there is: a library that reads 2**40 bytes gets the rest.
+    """A file that never reads beyond its end: a library that requests 2**40 bytes gets the rest.
 
     Examples
     --------

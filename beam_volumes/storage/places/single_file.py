@@ -1,4 +1,4 @@
-"""Files that are put together of parts."""
+"""Files that are assembled from parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beam_volumes.storage.places.place import Spec, is_local, url
 
 
 def pieces(path: str) -> Iterator[bytes]:
-    """A file's content, some of it at a time."""
+    """Yield a file's content in pieces."""
     with open(path, "rb") as file:
         while data := file.read(1 << 20):
             yield data
@@ -21,14 +21,13 @@ def pieces(path: str) -> Iterator[bytes]:
 def put_together(
     place: str, home: str, content: Iterable[bytes], is_ours: Callable[[], bool]
 ) -> None:
-    """Make a file, whole or not at all, of a content that is never in memory as a whole.
+    """Write a file atomically from content that is never in memory as a whole.
 
-    - ``place``: the file.
-    - ``home``: a folder on the same disk: what is not yet whole is there, in a file of this attempt
-      alone, for another one may be at it.
-    - ``is_ours``: says whether it is still this run's to be made.
+    Raises `FileNotFoundError` if the run no longer owns the file, or another attempt has removed
+    parts.
 
-    Raises `FileNotFoundError`: it is not, or another attempt has removed parts of the content.
+    - ``home``: a folder on the same disk, for the incomplete file of this attempt.
+    - ``is_ours``: returns whether the run still owns the file.
     """
 
     def write(path: str) -> None:
@@ -42,7 +41,7 @@ def put_together(
 def write_whole(
     place: str, home: str, write: Callable[[str], None], is_ours: Callable[[], bool]
 ) -> None:
-    """Make a file, whole or not at all, by a function that writes it at a new path in ``home``."""
+    """Write a file atomically, by a function that writes it at a new path in ``home``."""
     whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
     write(whole)
     if not is_ours():
@@ -52,9 +51,10 @@ def write_whole(
 
 
 def flush(places: Iterable[Spec]) -> None:
-    """Wait until the disks of these places hold what was written to them; a bucket does before it answers.
+    """Wait until local disks have stored everything written to these places.
 
-    One call for each file system: to wait for files one by one takes several times as long.
+    It is one call for each file system, which is several times faster than one for each file.
+    Buckets store everything before they answer.
     """
     folders = {_existing(place["path"]) for place in places if is_local(place)}
     for folder in {os.stat(folder).st_dev: folder for folder in sorted(folders)}.values():
@@ -62,7 +62,7 @@ def flush(places: Iterable[Spec]) -> None:
         try:
             _sync(handle)
         except OSError as error:
-            reason = f"{error.strerror}; what was written there may be lost"
+            reason = f"{error.strerror}; the last files written there may be lost"
             raise OSError(
                 f"writing to {url({'driver': 'file', 'path': folder})}: {reason}"
             ) from None
@@ -71,7 +71,7 @@ def flush(places: Iterable[Spec]) -> None:
 
 
 def _existing(path: str) -> str:
-    """A place, or the folder that it will be in."""
+    """Return the place, or the innermost existing folder that will contain it."""
     while not os.path.exists(path):
         path = os.path.dirname(path.rstrip("/"))
     return path

@@ -1,4 +1,4 @@
-"""How many bytes inputs take on the disk, from the sizes of their files, or of a sample of them."""
+"""The bytes that inputs use on disk, from the sizes of all files or of a sample."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import NamedTuple, TypeVar
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import kvstore_spec
 
-#: Files whose sizes are added up at most: there may be millions.
+#: Maximal number of files with sizes that are added up: there may be millions.
 _MAX_FILES = 1000
-#: Of more files: how many sizes are looked up in a folder, in how many of its folders, and how deep.
+#: Sample of more files: files of a folder, its subfolders, and the depth.
 _SAMPLED_FILES, _SAMPLED_FOLDERS, _DEEPEST = 16, 4, 5
-#: Extents that are sampled, and entries of a folder that are counted at most.
+#: Extents that are sampled, and the maximal number of entries in a folder.
 _SAMPLED_EXTENTS, _MAX_ENTRIES = 16, 100_000
 
 _T = TypeVar("_T")
 
 
 class _NotKnown(Exception):
-    """A size cannot be had, or not soon."""
+    """A size is not available, or not quickly."""
 
 
 class Stored(NamedTuple):
-    """Files and their bytes."""
+    """A number of files and their total bytes."""
 
     files: int
     bytes: int
-    is_all: bool  #: Whether there are no more
+    is_all: bool  #: Whether all files are counted
 
 
 def stored(extents: Iterable[Extent], maximum: int) -> Stored | None:
-    """Count the files of extents and add up their bytes; None where they are on no disk of this machine."""
+    """Count files and bytes of extents; None if they are not on a disk of this machine."""
     files = size = 0
     counted: set[tuple[int, int]] = set()
     for extent in extents:
@@ -57,16 +57,16 @@ def stored(extents: Iterable[Extent], maximum: int) -> Stored | None:
 
 
 def stored_bytes(extents: Iterable[Extent]) -> int | None:
-    """Return the bytes of the files of extents; None where they are many, or not on this machine's disks."""
+    """Return the bytes of extents; None if they have many files or are not on a local disk."""
     found = stored(extents, _MAX_FILES)
     return found.bytes if found is not None and found.is_all else None
 
 
 def sampled_bytes(extents: Iterable[Extent]) -> int | None:
-    """Return about the bytes of the files of extents, by a sample; None where that would not be quick.
+    """Estimate the bytes of extents from a sample; None if that would take long.
 
-    Of each folder the entries are counted. The sizes of some are looked up, evenly spaced among the sorted
-    names, and stand for the others. Stores that are no disks of this machine list names without sizes.
+    All entries of a folder are counted. The sizes of some, evenly spaced among the sorted names,
+    represent the others. Remote stores list names without sizes.
     """
     places = list({(repr(e.store), tuple(e.names or ())): e for e in extents}.values())
     try:
@@ -76,15 +76,15 @@ def sampled_bytes(extents: Iterable[Extent]) -> int | None:
     return _scaled(found, len(places)) or None
 
 
-def _spread(items: Sequence[_T], most: int) -> Sequence[_T]:
-    """Return no more than so many of some items, evenly spaced: the middle of each of as many parts."""
-    if len(items) <= most:
+def _spread(items: Sequence[_T], number: int) -> Sequence[_T]:
+    """Return at most ``number`` items, evenly spaced: the middle of each of as many parts."""
+    if len(items) <= number:
         return items
-    return [items[(2 * k + 1) * len(items) // (2 * most)] for k in range(most)]
+    return [items[(2 * k + 1) * len(items) // (2 * number)] for k in range(number)]
 
 
 def _scaled(sizes: Sequence[int], number: int) -> int:
-    """Return what so many take, of which the sizes of some are known."""
+    """Extrapolate from the sizes of some of ``number`` items to all."""
     return sum(sizes) * number // len(sizes) if sizes else 0
 
 
@@ -98,7 +98,7 @@ def _sampled(extent: Extent) -> int:
 
 
 def _of_folder(path: str, deepest: int) -> int:
-    """Return about the bytes of all files in and below a folder."""
+    """Estimate the bytes of all files in and below a folder."""
     try:
         with os.scandir(path) as entries:
             found = [(e.name, e.is_dir()) for e in islice(entries, _MAX_ENTRIES + 1)]
@@ -130,7 +130,7 @@ def _size(file: str) -> int:
 
 
 def _files(root: str) -> Iterator[os.stat_result]:
-    """A file, or those of a folder and of the folders in it, each folder once."""
+    """Yield the status of a file, or of all files in and below a folder, each folder once."""
     folders, known = [root], set()
     while folders:
         folder = folders.pop()
@@ -148,5 +148,5 @@ def _files(root: str) -> Iterator[os.stat_result]:
                         folders.append(entry.path)
                     elif entry.is_file():
                         yield entry.stat()
-        except OSError:  # it has gone, or may not be looked into
+        except OSError:  # removed meanwhile, or not readable
             continue

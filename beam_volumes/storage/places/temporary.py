@@ -1,7 +1,7 @@
-"""Temporary folders on this machine that only their owner can read, and that end with the process.
+"""Temporary folders that only their owner can read, removed after their process has died.
 
-A folder has a file that its process holds locked. Nobody locks it any more once that process is dead, however
-it ended: then the next process that makes such a folder removes it.
+The process locks a file in its folder. When the process dies, the lock is released, and the next
+process that makes a temporary folder removes the old one.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from contextlib import suppress
 PREFIX = "beam-volumes-"
 _LOCK = "owner.lock"
 _lock = threading.Lock()
-#: Of the folders that this process made, the file that it holds locked.
-_held: dict[str, int] = {}
+#: The locked file of each folder that this process made.
+_locked_files: dict[str, int] = {}
 
 
 def is_temporary(path: str) -> bool:
-    """Whether a path is that of such a folder, by its name."""
+    """Whether a path has the name of a temporary folder."""
     return os.path.basename(path.rstrip(os.sep)).startswith(PREFIX)
 
 
 def make(path: str | None = None) -> str:
-    """Make a temporary folder that only its owner can read; an existing one is left as it is."""
+    """Make a temporary folder that only its owner can read; an existing one is not changed."""
     parent = os.path.dirname(path.rstrip(os.sep)) if path else tempfile.gettempdir()
     with _lock:
         remove_abandoned(parent)
         if path is not None and os.path.isdir(path):
             return path
         os.makedirs(parent, exist_ok=True)
-        # It gets its name when it is locked: before that nobody takes it for abandoned.
+        # It is renamed once it is locked, so that no process considers it abandoned before.
         made = tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent)
         handle = _locked(made)
         path = path or os.path.join(parent, os.path.basename(made).lstrip("."))
         os.rename(made, path)
         if handle is not None:
-            _held[_key(path)] = handle
+            _locked_files[_key(path)] = handle
     return path
 
 
 def remove(path: str) -> None:
-    """Remove such a folder with all that is in it."""
+    """Remove a temporary folder and its content."""
     shutil.rmtree(path, ignore_errors=True)
     with _lock:
-        handle = _held.pop(_key(path), None)
+        handle = _locked_files.pop(_key(path), None)
     if handle is not None:
         os.close(handle)
 
 
 def remove_abandoned(parent: str) -> None:
-    """Remove the temporary folders of this user's processes that are dead."""
+    """Remove the temporary folders of dead processes of this user."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             with suppress(OSError):
@@ -68,7 +68,7 @@ def remove_abandoned(parent: str) -> None:
 
 
 def _locked(folder: str) -> int | None:
-    """Lock a folder's file; None if another process has done so."""
+    """Lock a folder's file; None if another process has locked it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     handle = os.open(os.path.join(folder, _LOCK), flags, 0o600)
     try:

@@ -1,9 +1,9 @@
-"""Reads into and writes from arrays of ours, a bounded number of bytes in flight.
+"""Reads into and writes from arrays, with a bounded number of bytes in flight.
 
-TensorStore copies straight between chunks and the array, strided or not. It would start all of a
-large read or write at once and hold every encoded chunk; here a transfer is cut into pieces of whole
-chunks, and a process-wide lane starts the next piece when one ends. So what a transfer needs beside
-the array is known: `in_flight` bytes of chunks.
+TensorStore copies directly between chunks and an array, which may be strided. It would start a
+large transfer all at once and keep every encoded chunk in memory. Here a transfer is divided into
+pieces of whole chunks, and a process-wide lane starts a piece when another ends. The memory for
+chunks is therefore known: `in_flight` bytes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,18 @@ from beam_volumes.storage.places.context import context, threads
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import url
 
-#: Decoded bytes that one piece of a transfer aims at.
+#: Target size of one piece, in decoded bytes.
 PIECE = 4 << 20
-#: What threads and the allocator keep of transfers, roughly.
+#: Approximate memory that threads and the allocator keep after transfers.
 KEPT = 16 << 20
 _LOCAL, _MAXIMUM = 16 << 20, 64 << 20
 
 
 def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
-    """Decoded bytes of chunks that may be read at a time in a process, and as many written.
+    """Return the decoded bytes of chunks that a process reads, or writes, at a time.
 
-    A thread decodes or encodes one chunk, so there are chunks for all of them if 64 MiB hold that
-    many; a chunk larger than that is alone. From and to buckets it is 64 MiB, for more requests hide
-    latency.
-
-    Examples
-    --------
-    >>> [in_flight(mib << 20, threads=2, remote=False) >> 20 for mib in (1, 4, 16, 48, 100)]
-    [16, 16, 32, 64, 100]
+    One chunk for each thread, up to 64 MiB; a larger chunk is processed alone. Buckets always get
+    64 MiB, since more requests hide their latency.
     """
     return max(
         chunk_bytes, _MAXIMUM if remote else max(_LOCAL, min(threads * chunk_bytes, _MAXIMUM))
@@ -51,7 +45,7 @@ def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
 
 
 class Transfer:
-    """A read or a write under way."""
+    """A read or write in progress."""
 
     def __init__(self, verb: str, box: Box, handle: ts.TensorStore) -> None:
         self._of = verb, box, handle
@@ -62,16 +56,16 @@ class Transfer:
 
     @property
     def doing(self) -> str:
-        """What it does, for messages."""
+        """The action, for messages."""
         verb, box, handle = self._of
         return f"{verb} {box} of {describe(handle)}"
 
     def done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._done.is_set()
 
     def result(self, timeout: float | None = None) -> None:
-        """Wait for the end; an error names what was read or written, and the remedy."""
+        """Wait for the end; an error names the volume, the box and the remedy."""
         if not self._done.wait(timeout):
             raise TimeoutError(f"{self.doing}: not done after {timeout} s")
         if self._error is not None:
@@ -94,14 +88,14 @@ class Transfer:
                 self._done.set()
 
 
-#: Begins a piece and calls its argument when the piece has ended, from any thread. It must not
-#: wait: pieces begin in TensorStore's own threads.
+#: Starts a piece, and calls its argument from any thread when the piece has ended. It must not
+#: block: pieces start in TensorStore's threads.
 Begin = Callable[[Callable[[BaseException | None], None]], None]
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """What a lane begins: it costs so many bytes, and all in flight with it may be ``limit``."""
+    """A piece of a transfer: its bytes, and the limit of all bytes in flight with it."""
 
     cost: int
     limit: int
@@ -110,7 +104,7 @@ class _Piece:
 
 
 class _Lane:
-    """Begins pieces in order while their bytes fit the next one's limit; any may run alone."""
+    """Starts pieces in order while the bytes in flight fit; one may always run."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -123,9 +117,9 @@ class _Lane:
             self._waiting.append(piece)
 
     def pump(self) -> None:
-        """Begin what fits now; called again whenever a piece ends.
+        """Start the pieces that fit now; it is called again whenever a piece ends.
 
-        One thread at a time does it, so that pieces that end at once do not nest.
+        Only one thread at a time does so, to avoid recursion when pieces end at once.
         """
         with self._lock:
             if self._pumping:
@@ -144,7 +138,7 @@ class _Lane:
         with self._lock:
             piece = self._waiting[0] if self._waiting else None
             if piece is None or (self._bytes and self._bytes + piece.cost > piece.limit):
-                # whatever ends from here on pumps again
+                # each piece that ends later pumps again
                 self._pumping = False
                 return None
             self._bytes += piece.cost
@@ -160,7 +154,7 @@ class _Lane:
         piece.transfer._ended(error)
 
 
-#: Futures under way, so that none is collected before its callback ran.
+#: Pending futures, kept alive until their callbacks have run.
 _flying: dict[int, Any] = {}
 
 
@@ -179,10 +173,9 @@ _lanes = {(kind, remote): _Lane() for kind in ("read", "write") for remote in (F
 def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     """Start reading a box of voxels into an array.
 
-    - ``handle``: an opened `Source`.
-    - ``box``: what to read, inside the handle's domain.
-    - ``out``: of the box's shape and the handle's dtype; may be a strided view, e.g. rows inside a
-      padded ring. It must not be touched until the transfer is done.
+    - ``box``: inside the handle's domain.
+    - ``out``: of the box's shape and the handle's dtype; may be strided, e.g. rows of a padded
+      ring. It must not be used until the transfer is done.
     """
     _check(handle, box, out)
     layout = handle.chunk_layout
@@ -191,7 +184,7 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     origin = _or_shape(layout.grid_origin, (0, 0, 0))
     inner = math.prod(-(-s // c) for s, c in zip(shard, chunk, strict=True))
     itemsize = out.dtype.itemsize
-    # a piece of a shard reads the shard's index again: keep that below a hundredth
+    # Each piece of a shard reads the shard's index again: keep that below a hundredth.
     target = max(PIECE, 128 * 16 * inner) if inner > 1 else PIECE
     transfer = Transfer("reading", box, handle)
     remote = _remote(handle)
@@ -215,12 +208,12 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
 def read_channels(
     handle: ts.TensorStore, parts: Sequence[tuple[int, Box, np.ndarray]], remote: bool
 ) -> Transfer:
-    """Start reading boxes of several channels into arrays, where a chunk holds several channels.
+    """Start reading boxes of several channels into arrays, if chunks contain several channels.
 
-    Each chunk is decoded once: into an array of all channels that are wanted, from which they are copied.
+    Each chunk is decoded once, into an array of all requested channels, and copied from there.
 
-    - ``handle``: of c, z, y, x.
-    - ``parts``: the channel, the box, and what is filled.
+    - ``handle``: with the axes c, z, y, x.
+    - ``parts``: the channel, the box and the array for its voxels.
     """
     channels = [c for c, _, _ in parts]
     first, last = min(channels), max(channels) + 1
@@ -236,11 +229,11 @@ def read_channels(
     chunk = _or_shape(chunk4[1:], handle.shape[1:])
     origin = _or_shape((layout.grid_origin or (0, 0, 0, 0))[1:], (0, 0, 0))
     itemsize = handle.dtype.numpy_dtype.itemsize
-    together = max(chunk4[0], last - first) * itemsize
+    voxel_bytes = max(chunk4[0], last - first) * itemsize
     transfer = Transfer("reading", box, handle)
     lane = _lanes["read", remote]
-    limit = in_flight(math.prod(chunk) * together, threads(), remote)
-    pieces = list(_pieces(box, chunk, origin, PIECE // together)) if box.size else []
+    limit = in_flight(math.prod(chunk) * voxel_bytes, threads(), remote)
+    pieces = list(_pieces(box, chunk, origin, PIECE // voxel_bytes)) if box.size else []
     transfer._expect(len(pieces))
     for piece in pieces:
 
@@ -261,22 +254,21 @@ def read_channels(
             there = handle[first:last, z, y, x]
             _when(into.write(there).commit, ended)
 
-        lane.add(_Piece(_decoded(piece, chunk, origin) * together, limit, transfer, begin))
+        lane.add(_Piece(_decoded(piece, chunk, origin) * voxel_bytes, limit, transfer, begin))
     lane.pump()
     return transfer
 
 
 def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer:
-    """Start writing whole units: each is one write to the store, and nothing is read.
+    """Start writing whole units: each is one write to the store, without reading.
 
-    Units cut off by the far edges of the volume count as whole; what of them lies outside is filled
-    with the fill value, in the same write.
+    Units at the far edges of the volume count as whole. Their parts outside the volume are written
+    as the fill value.
 
-    - ``handle``: an opened `Sink`.
     - ``box``: starts on the grid of write units and ends on it or at the edge of the volume.
-    - ``array``: of the box's shape and the handle's dtype (bool stands for 0 and 1 of one byte);
-      may be strided. It must not be changed until the transfer is done. Where units hold several
-      channels, both have a fourth axis of these.
+    - ``array``: of the box's shape and the handle's dtype (bool for 0 and 1 of one byte); may be
+      strided. It must not be changed until the transfer is done. If units contain several
+      channels, both have a fourth axis for them.
     """
     if array.dtype == bool and handle.dtype.numpy_dtype in (np.uint8, np.int8):
         array = array.view(handle.dtype.numpy_dtype)
@@ -311,15 +303,14 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
 def _write_unit(
     handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore, then: Any
 ) -> None:
-    ends = not any(handle.domain.implicit_upper_bounds)  # the store does where the volume does
+    ends = not any(handle.domain.implicit_upper_bounds)  # the store has the extent of the volume
     layout = handle.chunk_layout
     many = ends and layout.read_chunk.shape != layout.write_chunk.shape
     if (ends or piece.shape == unit) and not many:
         write = handle[piece.slices].write(data, can_reference_source_data_indefinitely=True)
         _when(write.commit, then)
         return
-    # One transaction covers the unit, with all chunks of a shard, so that TensorStore need not read what it
-    # would not overwrite.
+    # One transaction covers the unit with all chunks of a shard, so TensorStore reads nothing.
     transaction = ts.Transaction()
     store = handle.with_transaction(transaction)
     parts: list[tuple[Box, Any]] = [(piece, data)]
@@ -352,12 +343,12 @@ def _write_unit(
 
 
 def describe(handle: ts.TensorStore) -> str:
-    """How messages name what a handle shows."""
+    """Return the name of an opened array for messages."""
     if handle.kvstore is None:
         return "the volume"
-    # Some 250 bytes are lost in TensorStore each time: for messages only.
+    # TensorStore leaks some 250 bytes each time: only use this for messages.
     spec = handle.kvstore.spec().to_json()
-    # TensorStore has no URL for an S3 server that is not Amazon's.
+    # TensorStore has no URL for S3 servers other than Amazon's.
     text = url(spec) if "bucket" in spec else str(handle.kvstore.url)
     return text.removeprefix("file://").rstrip("/")
 
@@ -367,15 +358,17 @@ def _remote(handle: ts.TensorStore) -> bool:
         return False
     try:
         return not str(handle.kvstore.url).startswith(("file:", "memory:"))
-    except (NotImplementedError, ValueError):  # there is none for an S3 server that is not Amazon's
+    except (NotImplementedError, ValueError):  # no URL for S3 servers other than Amazon's
         return True
 
 
 def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
     if array.shape[:3] != box.shape or array.ndim != handle.rank:
-        raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
+        raise ValueError(f"an array of shape {array.shape} does not fit {box} of shape {box.shape}")
     if array.dtype != handle.dtype.numpy_dtype:
-        raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
+        raise TypeError(
+            f"an array of {array.dtype} does not fit {describe(handle)} of {handle.dtype.name}"
+        )
     domain = Box(handle.domain.inclusive_min[:3], handle.domain.exclusive_max[:3])  # type: ignore[arg-type]
     if not domain.contains(box):
         raise ValueError(f"the box {box} reaches outside {describe(handle)} of {domain}")
@@ -408,14 +401,14 @@ def _pieces(box: Box, chunk: Triple, origin: Triple, voxels: int) -> Iterator[Bo
 
 
 def _decoded(box: Box, chunk: Triple, origin: Triple) -> int:
-    """Voxels of the chunks that a box touches."""
+    """Return the number of voxels in all chunks that a box touches."""
     n = 1
     for a, b, c, o in zip(box.start, box.stop, chunk, origin, strict=True):
         n *= c * ((b - 1 - o) // c - (a - o) // c + 1)
     return n
 
 
-#: Bytes of strided voxels that are copied at a time: they stay in the cache.
+#: Bytes of strided voxels that are copied at a time, so they stay in the processor's cache.
 _COPY = 1 << 18
 
 
@@ -426,18 +419,18 @@ def _fastest() -> Callable[[Any, int], int]:
 
         if imagecodecs.deflate_crc32(b"crc32", 0) == zlib.crc32(b"crc32"):
             return imagecodecs.deflate_crc32
-    except ImportError:  # not there, or built without it
+    except ImportError:  # not installed, or built without it
         pass
     return zlib.crc32
 
 
 def crc32(data: Any, found: int = 0) -> int:
-    """The CRC-32 of bytes that follow on those of which it is ``found``."""
+    """Return the CRC-32 of bytes that follow bytes with the CRC-32 ``found``."""
     return _fastest()(data, found)
 
 
 def checksum(voxels: np.ndarray) -> int:
-    """The checksum of a unit's voxels.
+    """Return the checksum of a unit's voxels.
 
     Examples
     --------

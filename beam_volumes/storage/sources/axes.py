@@ -1,4 +1,4 @@
-"""From the axes a file has to t, c, z, y, x."""
+"""Map the axes, units and positions of files to t, c, z, y, x."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.source import Reader, Source
 
-#: What arrays without names of axes are taken for.
+#: Axes of arrays without names.
 DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
 
 UNITS = {
@@ -43,82 +43,63 @@ UNITS = {
     "mil": ("mils", "thou"),
 }
 _UNIT_NAMES = {alias: name for name, aliases in UNITS.items() for alias in (name, *aliases)}
-#: Words, whose case is of no matter. That of symbols is: Mm are megameters.
+#: Words are case-insensitive. Symbols are not: Mm is a megameter.
 _UNIT_WORDS = {alias: name for alias, name in _UNIT_NAMES.items() if len(alias) > 3}
 
-#: The option of formats that may turn or reverse axes.
+#: The option of formats with rotated or reversed axes.
 AFFINE = (
     "str",
-    'What to do where the file says that its axes are turned or reversed in space: ``"drop"`` takes '
-    "voxels as they are stored, with their size and without an origin; "
-    '``"reorient"`` orders and reverses axes so that positions increase along z, y and x. By default such a '
-    "file is refused.",
+    'What to do with a file with rotated or reversed axes: ``"drop"`` takes voxels as they are stored, with '
+    'their size and without an origin; ``"reorient"`` orders and reverses axes so that positions increase '
+    "along z, y and x. By default such a file is refused.",
 )
 
 
 class UnclearSpace(ValueError):
-    """What a file says of its voxels' places needs a decision of the user, by ``affine=``."""
+    """The position of a file's voxels requires a decision of the user, by ``affine=``."""
 
 
 class UnclearPlace(VolumeError, UnclearSpace):
-    """A file does not say where its voxels lie."""
+    """A file does not define the position of its voxels."""
 
 
 class UnclearSize(UnclearSpace):
-    """A file says a voxel size that is none; ``voxel_size=`` replaces it."""
+    """A file has an invalid voxel size; ``voxel_size=`` replaces it."""
 
 
 def check_affine(affine: str | None, name: str) -> None:
-    """Refuse other values of the option ``affine``."""
+    """Refuse invalid values of the option ``affine``."""
     if affine not in (None, "drop", "reorient"):
         raise ValueError(f"{printable(name)}: affine={affine!r}; use 'drop' or 'reorient'")
 
 
 def turned(name: str, what: str, can_reorient: bool = True) -> UnclearSpace:
-    """The refusal of a file whose axes are turned or reversed: ``what`` it does."""
-    remedy = " or affine='reorient' to bring them in the order of space" if can_reorient else ""
+    """Return the error for a file with rotated or reversed axes, as described by ``what``."""
+    remedy = ", or affine='reorient' to order and reverse its axes" if can_reorient else ""
     return UnclearSpace(
-        f"{printable(name)}: {what}; say affine='drop' to take voxels as they are stored, with their size "
+        f"{printable(name)}: {what}; give affine='drop' to take voxels as they are stored, with their size "
         f"and without an origin{remedy}"
     )
 
 
 def unit_name(unit: str | None) -> str | None:
-    """The OME-NGFF name of a unit of length.
-
-    Examples
-    --------
-    >>> unit_name("um")
-    'micrometer'
-    """
+    """Return the OME-NGFF name of a unit of length."""
     if unit is None:
         return None
     text = unit.strip() if isinstance(unit, str) else ""
     name = _UNIT_NAMES.get(text) or _UNIT_WORDS.get(text.lower())
     if name is None:
         known = ", ".join(f"{k} ({v[0]})" for k, v in UNITS.items())
-        raise ValueError(f"unit={unit!r} is no unit of length; use one of {known}")
+        raise ValueError(f"unit={unit!r} is not a unit of length; use one of {known}")
     return name
 
 
 def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | None:
-    """One unit for lengths along several axes.
+    """Find one unit for lengths along several axes, named by a file; others are unknown.
 
-    - ``units``: what a file says of each axis: any name of a unit. What is no text, or an empty
-      one, is not said.
-
-    Gives the unit, and what each axis' lengths are multiplied by: those of several units become
-    micrometers. An axis without a unit has that of the others. None if lengths of some axes cannot
-    be compared.
-
-    Examples
-    --------
-    >>> in_one_unit(["um", "micron", None])
-    ('micrometer', [Fraction(1, 1), Fraction(1, 1), Fraction(1, 1)])
-    >>> in_one_unit(["um", "nm", "nm"])
-    ('micrometer', [Fraction(1, 1), Fraction(1, 1000), Fraction(1, 1000)])
-    >>> in_one_unit(["um", "pixel", "pixel"]), in_one_unit(["um", None, "nm"])
-    (None, None)
+    Returns the unit, and the factor for the lengths along each axis. Mixed units become
+    micrometers. An axis without a unit has the unit of the others. None if some lengths cannot be
+    compared.
     """
     names: list[str | None] = []
     for unit in units:
@@ -140,7 +121,7 @@ def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | Non
 def converted(
     units: Sequence[Any], *lengths: Sequence[float] | None
 ) -> tuple[str | None, list[list[float] | None]]:
-    """Lengths along several axes in one unit, as `in_one_unit` has it; None where they cannot be compared.
+    """Convert lengths along several axes to one unit, as `in_one_unit`; None if impossible.
 
     Examples
     --------
@@ -164,12 +145,11 @@ def stated_space(
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
 ) -> Space:
-    """The space of a volume with what the user says of it; the rest stays.
+    """Return a volume's space with the values of the user; others remain.
 
-    - ``name``: how messages name the volume.
-    - ``voxel_size``, ``origin``: one number, or one for each axis that the user sees, in ``unit``.
-    - ``unit``: a unit of length, by any of its usual names. Without ``voxel_size`` it is what the
-      numbers that are known were in all along; with it, an origin that is known is converted.
+    - ``voxel_size``, ``origin``: one number, or one for each visible axis, in ``unit``.
+    - ``unit``: a unit of length. Without ``voxel_size`` it is the unit of the existing values; with
+      it, an existing origin is converted.
 
     Examples
     --------
@@ -201,7 +181,7 @@ def stated_space(
 def _per_axis(
     what: str, given: Any, space: Space, name: str, positive: bool = False
 ) -> list[float]:
-    """Finite numbers, one for each axis that the user sees."""
+    """Return finite numbers, one for each visible axis."""
     many = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
     try:
         numbers = [float(v) for v in given] if many else [float(given)] * len(space.axes)
@@ -211,15 +191,15 @@ def _per_axis(
         math.isfinite(v) and (v > 0 or not positive) for v in numbers
     ):
         raise ValueError(
-            f"{what}={given!r}: {name} needs one {'positive ' if positive else ''}number, or one per axis "
-            f"{', '.join(space.axes)}"
+            f"{what}={given!r} does not fit {name}; give one {'positive ' if positive else ''}number, or one "
+            f"per axis {', '.join(space.axes)}"
         )
     return numbers
 
 
 @dataclass(frozen=True)
 class Placement:
-    """How voxels lie in space: per z, y, x, of axes that are reversed where ``flipped`` says so."""
+    """The position of voxels in space, for z, y, x; ``flipped`` axes are reversed."""
 
     voxel_size: tuple[float, float, float] | None = None
     unit: str | None = None
@@ -229,7 +209,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which dimensions are fixed, and which are the volume's axes."""
+    """Dimensions that are fixed, and dimensions that are the volume's axes."""
 
     fixed: tuple[tuple[int, int], ...]
     dims: tuple[tuple[str, int], ...]
@@ -237,23 +217,23 @@ class Selection:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes of space that the user sees, in the order z, y, x."""
+        """The visible spatial axes, in the order z, y, x."""
         names = dict(self.dims)
         return tuple(a for a in AXES if a in names)
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """Those before them, in the order t, c."""
+        """The leading axes, in the order t, c."""
         names = dict(self.dims)
         return tuple(a for a in LEADING if a in names)
 
     def before(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Values per dimension of the file as values per leading axis."""
+        """Select the values of leading axes from values per dimension of the file."""
         dims = dict(self.dims)
         return tuple(values[dims[a]] for a in self.leading)
 
     def triple(self, values: Sequence[Any], default: Any) -> tuple[Any, Any, Any]:
-        """Values per dimension of the file as values per z, y, x."""
+        """Select the values of z, y, x from values per dimension of the file."""
         dims = dict(self.dims)
         z, y, x = (values[dims[a]] if a in dims else default for a in AXES)
         return (z, y, x)
@@ -278,7 +258,7 @@ class Selection:
         space: Space,
         encoded: bool = True,
     ) -> Source:
-        """A source by the extents of a file's dimensions, and by how much of each is decoded at once."""
+        """Return a source with the extents and chunk extents of a file's dimensions."""
         return Source(
             name=name,
             shape=self.triple(sizes, 1),
@@ -292,7 +272,7 @@ class Selection:
         )
 
     def apply(self, store: Any) -> Any:
-        """The leading axes, z, y, x, from 0, of a `tensorstore.TensorStore` or `tensorstore.Spec`."""
+        """Transform a TensorStore or Spec to leading axes, z, y, x from 0."""
         origin = store.domain.inclusive_min
         store = store[ts.d[:].label[("",) * store.rank]]
         if self.fixed:
@@ -307,12 +287,18 @@ class Selection:
         return store[ts.d[:].translate_to[(0,) * store.rank]]
 
 
+def letters_of_axes(names: Sequence[Any], ndim: int) -> tuple[str, ...] | None:
+    """Return the letters t, c, z, y, x for names of axes; None if a volume cannot have these axes."""
+    short = tuple({"channel": "c", "time": "t"}.get(str(n).lower(), str(n).lower()) for n in names)
+    is_valid = len(short) == ndim == len(set(short)) and {"y", "x"} <= set(short) <= set("tczyx")
+    return short if is_valid else None
+
+
 def names_of_axes(names: Sequence[str | None] | None, ndim: int, name: str) -> tuple[str, ...]:
-    """The names of a file's axes: its own where they make sense, else by their number."""
-    if names is not None and len(names) == ndim:
-        short = [{"channel": "c", "time": "t"}.get(str(n).lower(), str(n).lower()) for n in names]
-        if set(short) <= set("tczyx") and len(set(short)) == ndim and {"y", "x"} <= set(short):
-            return tuple(short)
+    """Return the names of a file's axes, if valid, else default names."""
+    letters = None if names is None else letters_of_axes(names, ndim)
+    if letters is not None:
+        return letters
     if ndim not in DEFAULT_AXES:
         raise ValueError(
             f"{name} has {ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x), "
@@ -328,20 +314,19 @@ def select(
     name: str,
     channels: Sequence[str] = (),
 ) -> Selection:
-    """Choose the volume in an array that may have t and c too: these stay, unless a point is chosen.
+    """Select the volume in an array that may have t and c: they remain unless a point is chosen.
 
     - ``axes``, ``sizes``: name and extent of each dimension.
-    - ``index``: a position, or for ``c`` a channel's name, per axis to drop. Axes t and c of extent
-      1 drop by themselves.
-    - ``name``: how messages name the array.
-    - ``channels``: names of the channels, if known.
+    - ``index``: the position, or a channel's name for ``c``, along each axis to drop. Axes t and c
+      of extent 1 are dropped anyway.
+    - ``channels``: the names of the channels, if known.
     """
     index = dict(index or {})
     shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))
     unknown = set(index) - set(axes)
     if unknown:
         raise ValueError(
-            f"index={index}: {name} has no axis {sorted(unknown)[0]!r} (it has {shown})"
+            f"index={index}: {name} has no axis {sorted(unknown)[0]!r}; it has {shown}"
         )
     fixed, dims = [], []
     for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
@@ -359,9 +344,9 @@ def select(
 
 
 def oriented(source: Source, back: Sequence[bool], affine: str | None) -> Source:
-    """A source of which some of z, y, x run backwards in space, as the option ``affine`` says.
+    """Return a source with reversed axes of z, y, x as the option ``affine`` requests.
 
-    Its voxel size is positive already, and its origin that of the voxel that is stored first.
+    Its voxel size is already positive, and its origin belongs to the first stored voxel.
     """
     if not any(back):
         return source
@@ -383,7 +368,7 @@ def oriented(source: Source, back: Sequence[bool], affine: str | None) -> Source
 def position_along(
     axis: str, value: int | str, size: int, channels: Sequence[str], name: str
 ) -> int:
-    """The position that an entry of ``index=`` means along an axis, checked."""
+    """Return the position of an entry of ``index=`` along an axis, checked."""
     if isinstance(value, str):
         if axis != "c" or value not in channels:
             known = f"channels: {', '.join(channels)}" if channels else "it names no channels"

@@ -1,4 +1,4 @@
-"""How an output is cut into chunks: by default, and as options say."""
+"""The chunks of an output: defaults and options."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 
-#: Default chunks hold at least this much before compression, if the volume does.
+#: Minimal size of default chunks before compression, if the volume is that large.
 CHUNK_BYTES = 2 << 20
 
 
 def default_chunk(shape: Triple, itemsize: int) -> Triple:
-    """The chunk of an output whose user did not choose one.
+    """Return the default chunk of an output.
 
-    16 slices of 512 x 512 voxels (256 x 256 from 4 bytes a voxel on): 4 or 8 MiB. Where the volume is
-    smaller than that along an axis, the others grow, y and x first, until a chunk holds 2 MiB. It
-    depends on nothing else.
+    16 slices of 512 x 512 voxels (256 x 256 from 4 bytes per voxel on): 4 or 8 MiB. If the volume
+    is smaller along an axis, the others grow, y and x first, until a chunk has 2 MiB. It depends on
+    nothing else.
 
     Examples
     --------
@@ -67,13 +67,13 @@ def per_axis(
 
 
 def no_larger(chunk: Triple, shape: Triple) -> Triple:
-    """A chunk, cut where the volume is smaller."""
+    """Return a chunk, clipped to the volume."""
     z, y, x = (max(1, min(c, n)) for c, n in zip(chunk, shape, strict=True))
     return (z, y, x)
 
 
 def whole_chunks(wanted: Triple, chunk: Triple, shape: Triple) -> Triple:
-    """``wanted`` as a multiple of ``chunk`` that is not larger than it must be for ``shape``."""
+    """Return ``wanted`` as a multiple of ``chunk``, no larger than needed for ``shape``."""
     z, y, x = (
         i * max(1, min(w // i, -(-n // i))) for w, i, n in zip(wanted, chunk, shape, strict=True)
     )

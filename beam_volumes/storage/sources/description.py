@@ -1,4 +1,4 @@
-"""An output array as plain data, as its format is told of it."""
+"""Descriptions of output arrays as plain data for their formats."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ _D = TypeVar("_D", bound="Description")
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What is to be stored, where and how."""
+    """The content, place and layout of an output array."""
 
-    name: str  #: How messages name it: its path or URL
+    name: str  #: The path or URL, for messages
     format: str  #: The name of a `WritableFormat`
-    #: Of z, y, x, also where the file has fewer axes
+    #: Of z, y, x, even if the file has fewer axes
     shape: Triple
     dtype: np.dtype  #: As stored: uint8 for bool
     chunk: Triple
-    shard: Triple | None  #: What is written at once, if that is more than a chunk
+    shard: Triple | None  #: The write unit, if larger than a chunk
     codec: tuple[str, int | None]  #: Name and level
     space: Space
-    kvstore: dict[str, Any]  #: The place of a file or of a directory
-    #: What the format alone understands: plain data
+    kvstore: dict[str, Any]  #: The place of a file or a directory
+    #: Options of the format: plain data
     options: Mapping[str, Any] = field(default_factory=dict)
-    #: Whether it is a run's own, between its passes: all its chunks are stored, and one that is not
-    #: there is an error where it is read
+    #: Whether it is intermediate data of a run: all its chunks are stored, and a missing one is an
+    #: error
     scratch: bool = False
-    #: Whether it is bool, stored as uint8 0 and 1: formats that can say so mark it, and who opens
-    #: it finds bool again
+    #: Whether it is bool, stored as uint8 0 and 1: formats mark it if they can, and readers return
+    #: bool
     mask: bool = False
-    #: Extents of the axes before z, y and x that are stored, which ``space.leading`` names
+    #: Extents of the stored axes before z, y, x, named by ``space.leading``
     leading: tuple[int, ...] = ()
-    leading_unit: tuple[int, ...] = ()  #: How many of their points a chunk holds: one, or all
-    #: Of a part of an output, which of the units along these axes it is; else None
+    leading_unit: tuple[int, ...] = ()  #: Their points in a chunk: one, or all
+    #: The position of a part among the units along these axes; else None
     at: tuple[int, ...] | None = None
-    labels: bool = False  #: Whether its voxels are labels
-    pyramid: Pyramid | None = None  #: The levels that are stored, if there are several
-    #: Which of them this is; None of the whole, which is described as the finest
+    labels: bool = False  #: Whether voxels are labels
+    pyramid: Pyramid | None = None  #: The stored levels, if there are several
+    #: The number of the level; None for the whole, which is described as the finest
     level: int | None = None
 
     def of_level(self: _D, k: int) -> _D:
@@ -64,24 +64,24 @@ class Description:
 
     @property
     def every_level(self: _D) -> tuple[_D, ...]:
-        """The levels of a pyramid; itself if it is none."""
+        """The levels of a pyramid; itself without one."""
         if self.pyramid is None:
             return (self,)
         return tuple(self.of_level(k) for k in range(len(self.pyramid.levels)))
 
     @property
     def whole(self: _D) -> _D:
-        """The whole of a level of a pyramid; else itself."""
+        """The whole pyramid, given one of its levels; else itself."""
         return self if self.level is None else replace(self.of_level(0), level=None)
 
     @property
     def samples(self) -> int:
-        """How many points a unit holds of each voxel: several, if chunks hold all channels."""
+        """The number of values per voxel in a unit: several, if chunks hold all channels."""
         return math.prod(self.leading_unit)
 
     @property
     def unit(self) -> Triple:
-        """What is written at once: the shard, or else the chunk."""
+        """The write unit: the shard, or the chunk if there are no shards."""
         return self.shard or self.chunk
 
     @property
@@ -102,14 +102,13 @@ class Description:
 
     @property
     def remote(self) -> bool:
-        """Whether it lies in a bucket."""
         return self.kvstore.get("driver") not in ("file", "memory")
 
     def stored(self, triple: Sequence[Any], leading: Sequence[Any] = ()) -> list[Any]:
-        """Values for z, y, x, behind those for leading axes, as values for the axes that are stored."""
+        """Arrange values for leading axes and z, y, x by the stored axes."""
         return [*leading, *(triple[a] for a in self.space.visible)]
 
     def whole_units(self) -> Triple:
-        """The shape rounded up to whole units."""
+        """Return the shape rounded up to whole units."""
         z, y, x = (-(-n // u) * u for n, u in zip(self.shape, self.unit, strict=True))
         return (z, y, x)

@@ -1,4 +1,4 @@
-"""Names that differ in a number: their order, and what is read for numbers that are missing."""
+"""Numbered names: their order, and replacements of missing numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Series:
-    """Names that count up, e.g. ``iso.2600.png`` to ``iso.2849.png``: small, however many they are."""
+    """Numbered names, e.g. ``iso.2600.png`` to ``iso.2849.png``, in constant memory."""
 
     prefix: str
     first: int
@@ -36,27 +36,13 @@ class Series:
 
 
 def natural_key(name: str) -> tuple[Any, ...]:
-    """Sorts names as people do: ``s9`` before ``s10``.
-
-    Examples
-    --------
-    >>> sorted(["s10.png", "s9.png"], key=natural_key)
-    ['s9.png', 's10.png']
-    """
+    """Return a key for natural order: ``s9`` before ``s10``."""
     parts = re.split(r"(\d+)", name)
     return (tuple(int(p) if p.isdigit() else p.lower() for p in parts), name)
 
 
 def in_natural_order(names: Sequence[str]) -> list[str]:
-    """Names as `natural_key` sorts them, a hundred thousand in a tenth of a second if they count up.
-
-    Examples
-    --------
-    >>> in_natural_order(["s10.png", "s9.png", "s010.png"])
-    ['s9.png', 's010.png', 's10.png']
-    >>> in_natural_order(["b1.png", "a10.png", "a9.png"])
-    ['a9.png', 'a10.png', 'b1.png']
-    """
+    """Sort names as by `natural_key`, faster if they are numbered."""
     parts = _one_number(names)
     if parts is None:
         return sorted(names, key=natural_key)
@@ -66,7 +52,7 @@ def in_natural_order(names: Sequence[str]) -> list[str]:
 def series_of(
     names: Sequence[str], where: str, missing: str = "error"
 ) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
-    """Sorted names as a `Series` if they count up, and what is read for missing numbers."""
+    """Return sorted names, as a `Series` if numbered, and replacements of missing ones."""
     parts = _one_number(names)
     if parts is None:
         return tuple(names), {}
@@ -75,7 +61,9 @@ def series_of(
     gaps = [b - a for a, b in pairwise(numbers)]
     if 0 in gaps:
         i = gaps.index(0)
-        raise ValueError(f"{where}: {names[i]} and {names[i + 1]} have the same number")
+        raise ValueError(
+            f"{where}: {names[i]} and {names[i + 1]} have the same number; rename or remove one"
+        )
     step = math.gcd(*gaps)
     padded = digits[0].startswith("0") or len(set(map(len, digits))) == 1
     width = len(digits[0]) if padded else 1
@@ -89,7 +77,7 @@ def series_of(
         more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
         raise FileNotFoundError(
             f"{where}: {len(absent)} slice{'s are' if len(absent) > 1 else ' is'} missing between "
-            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, choose the slices by a "
+            f"{names[0]} and {names[-1]}: {shown}{more}; restore them, select the slices by a "
             'glob, or give missing="repeat" or missing="fill"'
         )
     instead = stand_ins(there, absent, missing) if absent else {}
@@ -100,10 +88,10 @@ def series_of(
 
 
 def _one_number(names: Sequence[str]) -> tuple[str, list[str], str] | None:
-    """What comes before the one number in which names differ, its digits, and what comes after it."""
+    """Split names that differ in one number into prefix, digits and suffix."""
     if len(names) < 2:
         return None
-    # What the first and the last of all have in common, all between them have too.
+    # A common prefix of the first and the last name is common to all names between.
     first, last = min(names), max(names)
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     prefix = first[: sum(1 for _ in alike)]
@@ -118,13 +106,13 @@ def _one_number(names: Sequence[str]) -> tuple[str, list[str], str] | None:
     return (prefix, digits, suffix) if all(map(str.isdecimal, digits)) else None
 
 
-#: The option of formats whose slices are files or pages, of which some may be lost.
+#: The option of formats with slices as files or pages, which may be missing.
 MISSING = (
     '``"error"`` (the default), ``"repeat"`` or ``"fill"``',
-    "Whether slices that are lost are an error, are read as the nearest slice there is (of two, the one "
-    "before), or as zeros.",
+    "Whether missing slices are an error, are replaced by the nearest slice (of two, the previous one), "
+    "or by zeros.",
 )
-#: What is said of a slice that nothing but zeros can be read for.
+#: The name of the replacement by zeros.
 ZEROS = "zeros"
 
 
@@ -132,7 +120,7 @@ def check_missing(missing: str, where: str) -> str:
     """Refuse unknown values of the option ``missing``."""
     if missing not in ("error", "repeat", "fill"):
         raise ValueError(
-            f"missing={missing!r}: {printable(where)} is made of slices; use 'error', 'repeat' or 'fill'"
+            f"{printable(where)}: missing={missing!r} is not valid; use 'error', 'repeat' or 'fill'"
         )
     return missing
 
@@ -140,7 +128,7 @@ def check_missing(missing: str, where: str) -> str:
 def stand_ins(
     there: Sequence[int] | np.ndarray, lost: Sequence[int] | np.ndarray, missing: str
 ) -> dict[int, int | None]:
-    """Which slice is read in place of each missing one; None for zeros.
+    """Return the replacement of each missing slice; None for zeros.
 
     Examples
     --------
@@ -163,10 +151,11 @@ def describe_lost(lost: Mapping[str, str]) -> str:
     Examples
     --------
     >>> describe_lost({"s3.png": "s2.png", "s9.png": "zeros"})
-    '2 slices are lost: s3.png (s2.png instead), s9.png (zeros instead)'
+    '2 slices are missing: s3.png (s2.png instead), s9.png (zeros instead)'
     """
     if not lost:
         return ""
     first = [f"{printable(name)} ({printable(lost[name])} instead)" for name in [*lost][:_SHOWN]]
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    return f"{counted(len(lost), 'slice')} {'are' if len(lost) > 1 else 'is'} lost: {', '.join(first)}{more}"
+    missing = f"{counted(len(lost), 'slice')} {'are' if len(lost) > 1 else 'is'} missing"
+    return f"{missing}: {', '.join(first)}{more}"

@@ -1,4 +1,4 @@
-"""Pyramids: how a volume becomes smaller level by level, and how the levels are stored beside each other."""
+"""Pyramids: the factors, shapes and positions of their levels."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.storage.sources.chunking import per_axis
 
-#: Ways to make a voxel of those of the level before, and what `downsample` calls them.
+#: Methods to compute a voxel from the finer level, with their names in `downsample`.
 METHODS = {m: m for m in ("mean", "mode", "max", "min", "median")} | {"nearest": "stride"}
-#: ``levels="auto"`` ends with a level that is no larger along any axis.
+#: ``levels="auto"`` ends with a level of at most this size along each axis.
 SMALL = 256
 
-#: The options of formats that hold pyramids: the type of each, and what it means.
+#: The options of formats with pyramids: type and description.
 OPTIONS = {
     "levels": (
         '``"auto"`` or int',
-        "Store a pyramid of so many levels, the volume itself included. ``auto`` halves the axes with the "
-        "smallest voxels until voxels are about as long along all axes, then all, until a level has 256 "
+        "Store a pyramid with this number of levels, including the volume itself. ``auto`` halves the axes "
+        "with the smallest voxels until voxels are nearly isotropic, then all axes, until a level has 256 "
         "voxels or less along each axis.",
     ),
     "method": (
         '``"mean"``, ``"mode"``, ``"nearest"``, ``"max"``, ``"min"`` or ``"median"``',
-        "How each level is made of the one before: see `downsample`; ``nearest`` takes the first voxel. By "
-        "default the mode for labels and masks, the mean for all else.",
+        "How each level is computed from the previous one: see `downsample`; ``nearest`` takes the first "
+        "voxel. The default is the mode for labels and masks, otherwise the mean.",
     ),
     "factors": (
         "int, sequence of int, or a sequence of these",
-        "How many voxels become one, of all axes or of each, for all levels or for each level after the "
-        "first; by default 2, or what ``auto`` says.",
+        "How many voxels become one, for all axes or for each, and for all levels or for each level after "
+        "the first. The default is 2, or chosen by ``auto``.",
     ),
 }
 
@@ -49,9 +49,9 @@ class Level:
 
 @dataclass(frozen=True)
 class Pyramid:
-    """The levels that are stored of a volume, the volume itself first."""
+    """The stored levels of a volume, starting with the volume itself."""
 
-    name: str  #: Of the whole, for messages
+    name: str  #: The name of the whole, for messages
     method: str  #: One of `METHODS`
     factors: tuple[Triple, ...]  #: From each level to the next
     levels: tuple[Level, ...] = ()
@@ -76,12 +76,12 @@ def smaller(shape: Triple, factors: Triple) -> Triple:
 
 
 def middle_of(method: str) -> float:
-    """Where in a window the voxel lies that stands for it, from its first voxel (0) to its last (1)."""
+    """Return the position of a coarse voxel in its window, from 0 (first voxel) to 1."""
     return 0.0 if method == "nearest" else 0.5
 
 
 def space_of(space: Space, factors: Triple, method: str) -> Space:
-    """Where the voxels of the next level lie: the first amid those it is made of."""
+    """Return the space of the next level, centred on the voxels it is made of."""
     known = replace(space, voxel_size=space.voxel_size or (1.0, 1.0, 1.0)).unsliced()
     middle = middle_of(method)
     z, y, x = (middle * (f - 1) for f in factors)
@@ -97,9 +97,9 @@ def factors_between(
     method: str | None = None,
     factors: Any = None,
 ) -> tuple[Triple, ...]:
-    """From each level of a pyramid to the next, as a user says it; empty if there is no pyramid.
+    """Return the factors from each level to the next; empty without a pyramid.
 
-    Raises `ValueError`: the message names the output, the option and what it may be.
+    Raises `ValueError`: the message names the output, the option and its valid values.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def factors_between(
     for option, value in (("method", method), ("factors", factors)):
         if levels is None and value is not None:
             raise ValueError(
-                f"{name}: {option}={value!r} says how levels are made; ask for them by levels="
+                f"{name}: {option}={value!r} needs levels=, the number of levels or 'auto'"
             )
     if levels is None:
         return ()
     is_count = isinstance(levels, int) and not isinstance(levels, bool) and levels >= 1
     if levels != "auto" and not is_count:
         raise ValueError(
-            f"{name}: levels={levels!r}; give 'auto', or how many there are with the volume itself"
+            f"{name}: levels={levels!r}; give 'auto' or the number of levels including the volume itself"
         )
     steps = _steps(name, space, factors, None if levels == "auto" else int(levels) - 1)
     found: list[Triple] = []
@@ -146,7 +146,7 @@ def factors_between(
 
 
 def _halved(shape: Triple, size: Sequence[float]) -> Triple:
-    """The axes to halve: those with much shorter voxels than the longest, or else all."""
+    """Return factors of 2 for axes with much shorter voxels than the longest, or else for all."""
     able = [a for a in range(3) if shape[a] > 1]
     longest = max((size[a] for a in able), default=1.0)
     short = [a for a in able if size[a] * math.sqrt(2) <= longest * (1 + 1e-9)]
@@ -155,7 +155,7 @@ def _halved(shape: Triple, size: Sequence[float]) -> Triple:
 
 
 def _steps(name: str, space: Space, factors: Any, count: int | None) -> list[Triple]:
-    """Factors that a user gives: one for all levels, or one for each."""
+    """Return the factors of a user: one for all levels, or one for each."""
     if factors is None:
         return []
     each = list(factors) if isinstance(factors, Sequence) else [factors]
@@ -163,7 +163,7 @@ def _steps(name: str, space: Space, factors: Any, count: int | None) -> list[Tri
         each = [factors]
     elif count is not None and len(each) != count:
         raise ValueError(
-            f"{name}: factors={factors!r} are for {len(each)} levels after the first, and there are {count}"
+            f"{name}: factors={factors!r} are for {len(each)} levels after the first, but there are {count}"
         )
     found = []
     for by in each:

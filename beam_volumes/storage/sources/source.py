@@ -1,4 +1,4 @@
-"""Sources: readable volumes as descriptions that travel, opened once per process."""
+"""Sources: descriptions of readable volumes for workers, opened once per process."""
 
 from __future__ import annotations
 
@@ -20,88 +20,85 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
 from beam_volumes.storage.places.transfer import Transfer, read_channels, read_into
 
-#: What voxels may be.
+#: Possible dtypes of voxels.
 DTYPES = tuple(
     np.dtype(t) for t in ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 )
 
-#: As what formats without bool store masks: MRC has no unsigned bytes.
+#: Dtypes of masks in formats without bool: MRC has no unsigned bytes.
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 class Reader(Protocol):
-    """What a format supplies: plain data that can open itself."""
+    """Plain data of a format that can open an array."""
 
     @property
     def portable(self) -> bool:
-        """Whether another process can open it too."""
+        """Whether another process can open it, too."""
         ...
 
     @property
-    def remote(self) -> bool:
-        """Whether it lies in a bucket."""
-        ...
+    def remote(self) -> bool: ...
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where its bytes are stored; none if they are memory of this process alone."""
+        """Where the bytes are stored; empty for memory of this process."""
         ...
 
     def open(self) -> ts.TensorStore:
-        """The array as z, y, x from 0, behind the source's leading axes."""
+        """Open the array as z, y, x from 0, after the source's leading axes."""
         ...
 
-    def token(self) -> str:
-        """A digest that is the same in every process and differs from those of others."""
-        ...
+    def token(self) -> str: ...
 
 
 def check_dtype(name: str, dtype: np.dtype) -> np.dtype:
-    """Refuse a dtype that voxels cannot have; else give it in the byte order of this machine."""
+    """Return a dtype in the byte order of this machine; refuse unsupported ones."""
     native = dtype.newbyteorder("=")
     if native not in DTYPES:
         known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"{name} holds {dtype}; voxels are one of {known}")
+        raise ValueError(
+            f"{name} has dtype {dtype}, which is not supported; voxels are one of {known}"
+        )
     return native
 
 
 class TokenOfFields:
-    """A dataclass of plain data: its token is a digest of all its fields.
+    """A dataclass of plain data with a digest of all its fields as token.
 
-    A process opens what has one token once. So nothing that decoding depends on may be left out of it.
+    A process opens each token once, so the fields must include everything that decoding depends on.
     """
 
     def token(self) -> str:
-        """A digest that is the same in every process and differs from those of others."""
         own: Any = self
         return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(own)))
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A readable z, y, x array, or many of them: one for each point in time and each channel.
+    """A readable z, y, x array, or one for each time point and channel.
 
-    What is said of its voxels holds for each of these; `point` chooses one. `open` and `read` are for
-    a single one.
+    Its properties hold for each of these; `point` selects one. `open` and `read` need a single one.
     """
 
-    name: str  #: How messages name it: its path or URL
+    name: str  #: The path or URL, for messages
     shape: Triple
     dtype: np.dtype
     chunk: Triple  #: The decode unit: a chunk, the inner chunk of a shard, a slice
     space: Space
-    reader: Reader  #: Opens it
-    #: Where the grid of chunks starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop
+    reader: Reader
+    #: Start of the grid of chunks relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a
+    #: crop
     chunk_origin: Triple = (0, 0, 0)
-    offset: Triple = (0, 0, 0)  #: Voxel (0, 0, 0) in what the reader opens
+    offset: Triple = (0, 0, 0)  #: The position of voxel (0, 0, 0) in the reader's array
     encoded: bool = True  #: Whether a codec compresses the chunks
-    #: What `open_source` was given, to open it anew; None where that is not possible
+    #: The arguments of `open_source`, to open it again; None if that is not possible
     asked: Mapping[str, Any] | None = None
-    #: Extents of the axes before these, which ``space.leading`` names
+    #: Extents of the leading axes, named by ``space.leading``
     leading: tuple[int, ...] = ()
-    #: How many of their points a decode unit holds; as long as ``leading``
+    #: Their points in a decode unit; as long as ``leading``
     leading_chunk: tuple[int, ...] = ()
-    labels: bool = False  #: Whether the file says that its voxels are labels
+    labels: bool = False  #: Whether the file marks voxels as labels
 
     @property
     def chunk_bytes(self) -> int:
@@ -109,22 +106,22 @@ class Source:
 
     @property
     def decode_bytes(self) -> int:
-        """Of what is decoded in one piece, if that is more than a chunk of it; else 0."""
+        """The bytes that are decoded at once, if more than a chunk; else 0."""
         return getattr(self.reader, "decode_bytes", 0)
 
     @property
     def channels_per_chunk(self) -> int:
-        """How many channels and points in time a chunk holds, which are decoded with this one."""
-        return 1 if self.held else getattr(self.reader, "channels_per_chunk", 1)
+        """The number of channels and time points in a chunk, which are decoded together."""
+        return 1 if self.in_memory else getattr(self.reader, "channels_per_chunk", 1)
 
     @property
     def read_unit(self) -> Triple:
-        """What is read at least: a chunk, or a voxel of what is `held`."""
-        return (1, 1, 1) if self.held else self.chunk
+        """The smallest part that can be read: a chunk, or a voxel if it is `in_memory`."""
+        return (1, 1, 1) if self.in_memory else self.chunk
 
     def units_touched(self, axis: int, span: tuple[int, int]) -> int:
-        """How many such units a range along an axis needs."""
-        origin = 0 if self.held else self.chunk_origin[axis]
+        """Return the number of read units in a range along an axis."""
+        origin = 0 if self.in_memory else self.chunk_origin[axis]
         return cells_touched(*span, self.read_unit[axis], origin)
 
     @property
@@ -133,7 +130,7 @@ class Source:
 
     @property
     def remark(self) -> str:
-        """What plans say of how it is read: why it is slow, or which slices are lost; often empty."""
+        """A remark for plans: why it is slow, or which slices are missing; often empty."""
         return getattr(self.reader, "remark", "")
 
     @property
@@ -147,35 +144,36 @@ class Source:
 
     @property
     def stored(self) -> Source:
-        """What it is a view of: itself, if of nothing."""
+        """The source that this is a view of, or itself."""
         return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
 
     @property
-    def held(self) -> bool:
-        """Whether its voxels lie in this process's memory."""
-        return getattr(self.reader, "held", False)
+    def in_memory(self) -> bool:
+        """Whether its voxels are in this process's memory."""
+        return getattr(self.reader, "in_memory", False)
 
     @property
     def array(self) -> np.ndarray | None:
-        """Its voxels where they lie, if they are `held`; not to be written to."""
-        held: np.ndarray | None = getattr(self.reader, "array", None)
-        if held is None:
+        """Its voxels if they are `in_memory`, or None; read-only."""
+        whole: np.ndarray | None = getattr(self.reader, "array", None)
+        if whole is None:
             return None
-        part = held[Box.of_shape(self.shape).translate(self.offset).slices]
+        part = whole[Box.of_shape(self.shape).translate(self.offset).slices]
         is_mask = self.dtype == bool and part.dtype in BYTES
         return part.view(bool) if is_mask else part
 
     @property
     def stack(self) -> str | None:
-        """Tells the units that it is decoded from, if they hold other channels too; else None.
+        """The identity of its decode units, if they contain other channels, too; else None.
 
-        Sources of one stack are channels of the same units, of the same place: see `read_stack`.
+        Sources with the same stack are channels of the same units at the same position: see
+        `read_stack`.
         """
         stack = getattr(self.reader, "stack", None)
         return None if stack is None else digest(stack, self.offset, self.shape)
 
     def open(self) -> ts.TensorStore:
-        """The handle, with domain ``[0, shape)``, shared by this process."""
+        """Return the handle, with domain ``[0, shape)``, shared by this process."""
         return opened(self.token(), self._open)
 
     def _open(self) -> ts.TensorStore:
@@ -186,21 +184,22 @@ class Source:
         handle = _as_mask(handle, self.dtype)
         if handle.dtype.numpy_dtype != self.dtype:
             raise OSError(
-                f"{self.name} holds {handle.dtype.name}, not the {self.dtype} it was opened with"
+                f"{self.name} has dtype {handle.dtype.name} now, and was opened with {self.dtype}; "
+                "open it again"
             )
         box = Box.of_shape(self.shape).translate(self.offset)
         if not Box.of_shape(handle.shape).contains(box):
             raise OSError(
-                f"{self.name} has shape {handle.shape} now and no longer holds {box}; open it anew"
+                f"{self.name} has shape {handle.shape} now and no longer contains {box}; open it again"
             )
         return handle[box.slices][ts.d[:].translate_to[0, 0, 0]]
 
     def point(self, axis: str, at: int) -> Source:
-        """One point in time or one channel of it."""
+        """Return one time point or channel."""
         d = self.space.leading.index(axis)
         if not 0 <= at < self.leading[d]:
             raise ValueError(
-                f"{self.name} has {self.leading[d]} along {axis}; {at} is not among them"
+                f"{axis}={at} is out of range; {self.name} has {self.leading[d]} along {axis}"
             )
         asked = None if self.asked is None else _asked_of(self.asked, axis, at)
         return replace(
@@ -214,20 +213,20 @@ class Source:
         )
 
     def as_mask(self) -> Source:
-        """The same as bool, if it holds bytes: for formats without bool that have marked it a mask.
+        """Return a source of bytes as bool: for masks in formats without bool.
 
-        Memory that is `held` has nothing but 0 and 1 then.
+        If it is `in_memory`, its voxels are 0 and 1.
         """
         return replace(self, dtype=np.dtype(bool)) if self.dtype in BYTES else self
 
     def span(self, axis: str, first: int, last: int) -> Source:
-        """A range of its points in time or of its channels."""
+        """Return a range of time points or channels."""
         d = self.space.leading.index(axis)
         leading = (*self.leading[:d], last - first, *self.leading[d + 1 :])
         return replace(self, reader=self._along(axis, (first, last)), leading=leading, asked=None)
 
     def _along(self, axis: str, at: int | tuple[int, int]) -> Reader:
-        """What reads a point, or a range, along a leading axis."""
+        """Return the reader of a point, or a range, along a leading axis."""
         if isinstance(self.reader, ViewReader):
             whole = self.reader.source
             part = whole.point(axis, at) if isinstance(at, int) else whole.span(axis, *at)
@@ -239,7 +238,7 @@ class Source:
         return reader.fixed(self.space.leading.index(axis), at)
 
     def crop(self, box: Box) -> Source:
-        """The part of it inside ``box``, which counts from this source's voxel (0, 0, 0)."""
+        """Return the part inside ``box``, relative to this source's voxel (0, 0, 0)."""
         if not Box.of_shape(self.shape).contains(box):
             raise ValueError(f"the crop {box} reaches outside {self.name} of shape {self.shape}")
         return replace(
@@ -253,9 +252,9 @@ class Source:
         )
 
     def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
-        """Its axes in another order, and reversed where ``flipped`` says so of the result's axis.
+        """Return the source with another order of axes, reversed along ``flipped`` axes.
 
-        The space is that of the voxels as they lie now: `Space.view`.
+        The space is `Space.view`.
         """
         origin = [
             self.shape[a] - self.chunk_origin[a] if back else self.chunk_origin[a]
@@ -273,17 +272,16 @@ class Source:
         )
 
     def moved(self, name: str, move: Callable[[Spec], Spec]) -> Source:
-        """The same where its bytes have been moved to.
+        """Return the source after its bytes have been moved.
 
-        - ``name``: how messages name it then.
-        - ``move``: gives the place of a key-value store that has been moved, and any other as it
-          is. Only readers that have a method ``moved`` of such a function can be.
+        - ``move``: maps the place of a moved key-value store; other places stay the same. Only
+          readers with a method ``moved`` support it.
         """
         moved = getattr(self.reader, "moved", None)
         return self if moved is None else replace(self, name=name, reader=moved(move))
 
-    def thinned(self, step: Triple) -> Source:
-        """Every so many-th of its voxels, of chunks one voxel thick: others are not read."""
+    def subsampled(self, step: Triple) -> Source:
+        """Subsample a source with chunks of one voxel along the axes of ``step``."""
         if any(s > 1 and c > 1 for s, c in zip(step, self.chunk, strict=True)):
             raise ValueError(
                 f"every {step}-th voxel of chunks of {self.chunk} cannot be read alone"
@@ -298,7 +296,7 @@ class Source:
         )
 
     def read(self, box: Box | None = None) -> np.ndarray:
-        """A box of voxels, or all of them, as a new array; of each channel and point in time there is."""
+        """Read a box, or all, as a new array with all channels and time points."""
         if self.leading:
             axis = self.space.leading[0]
             return np.stack([self.point(axis, k).read(box) for k in range(self.leading[0])])
@@ -310,7 +308,7 @@ class Source:
         return out
 
     def token(self) -> str:
-        """A digest that is the same in every process and differs from those of others."""
+        """Return a unique digest that is the same in every process."""
         return digest(
             self.reader.token(),
             self.offset,
@@ -322,7 +320,7 @@ class Source:
 
 
 def _as_mask(handle: ts.TensorStore, dtype: np.dtype) -> ts.TensorStore:
-    """What is not 0 as true, of bytes that are marked as bool."""
+    """Convert bytes that are marked as bool: nonzero is true."""
     is_mask = dtype.kind == "b" and handle.dtype.numpy_dtype in BYTES
     return ts.cast(handle, ts.bool) if is_mask else handle
 
@@ -342,7 +340,7 @@ def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
 
 
 class ForwardingReader(TokenOfFields):
-    """A reader of what another one reads: all but the voxels is the same."""
+    """A reader with the properties of another reader."""
 
     @property
     def inner(self) -> Any:
@@ -373,26 +371,26 @@ class ForwardingReader(TokenOfFields):
         return getattr(self.inner, "lost", {})
 
     @property
-    def held(self) -> bool:
-        return getattr(self.inner, "held", False)
+    def in_memory(self) -> bool:
+        return getattr(self.inner, "in_memory", False)
 
 
 @dataclass(frozen=True, eq=False)
 class PointReader(ForwardingReader):
-    """One point in time or one channel of what a reader opens."""
+    """One time point or channel of a reader's array."""
 
     whole: Reader
-    #: Where along each leading axis: a number, the ends of a range, or None for all of it
+    #: The position along each leading axis: a number, a range, or None for all
     at: tuple[int | tuple[int, int] | None, ...]
-    chunk: tuple[int, ...]  #: How many points of these axes a decode unit holds
-    chunk_bytes: int  #: Of one point of a decode unit
+    chunk: tuple[int, ...]  #: Their points in a decode unit
+    chunk_bytes: int  #: Bytes of one point in a decode unit
 
     @property
     def inner(self) -> Reader:
         return self.whole
 
     def fixed(self, d: int, at: int | tuple[int, int]) -> PointReader:
-        """A point, or a range, along axis ``d`` of those that are left."""
+        """Select a point, or a range, along axis ``d`` of the remaining ones."""
         left = [k for k, a in enumerate(self.at) if not isinstance(a, int)]
         now = list(self.at)
         before = now[left[d]]
@@ -407,9 +405,9 @@ class PointReader(ForwardingReader):
 
     @property
     def decode_bytes(self) -> int:
-        """Of a unit with all that it holds."""
+        """The bytes of a decode unit with all its points."""
         own = super().decode_bytes
-        several = self.channels_per_chunk > 1 and not self.held
+        several = self.channels_per_chunk > 1 and not self.in_memory
         return max(own, self.channels_per_chunk * self.chunk_bytes) if several else own
 
     @property
@@ -418,19 +416,19 @@ class PointReader(ForwardingReader):
 
     @property
     def stack(self) -> str | None:
-        if self.held or self.chunk[-1] == 1 or not isinstance(self.at[-1], int):
+        if self.in_memory or self.chunk[-1] == 1 or not isinstance(self.at[-1], int):
             return None
         return digest(self.whole.token(), self.at[:-1])
 
     @property
     def channel(self) -> int:
-        """Where along the last leading axis."""
+        """The position along the last leading axis."""
         at = self.at[-1]
         assert isinstance(at, int)
         return at
 
     def open_all(self) -> ts.TensorStore:
-        """The array with all channels of its point in time: c, z, y, x."""
+        """Open the array with all channels of its time point: c, z, y, x."""
         return opened("whole" + self.whole.token(), self.whole.open)[self._index[:-1]]
 
     def open(self) -> ts.TensorStore:
@@ -450,7 +448,7 @@ class PointReader(ForwardingReader):
 
 @dataclass(frozen=True, eq=False)
 class ViewReader(ForwardingReader):
-    """A source with its axes in another order, some reversed, or only every so many-th voxel."""
+    """A source with another order of axes, some reversed, or subsampled."""
 
     source: Source
     axes: Triple = (0, 1, 2)
@@ -463,11 +461,11 @@ class ViewReader(ForwardingReader):
 
     @property
     def array(self) -> np.ndarray | None:
-        held = self.source.array
-        if held is None:
+        whole = self.source.array
+        if whole is None:
             return None
         back = zip(self.flipped, self.step, strict=True)
-        return held.transpose(self.axes)[tuple(slice(None, None, -s if b else s) for b, s in back)]
+        return whole.transpose(self.axes)[tuple(slice(None, None, -s if b else s) for b, s in back)]
 
     def open(self) -> ts.TensorStore:
         view = self.source.open()[ts.d[self.axes].transpose[0, 1, 2]]
@@ -481,13 +479,13 @@ class ViewReader(ForwardingReader):
 
 
 def digest(*parts: Any) -> str:
-    """A short hash of plain data, the same in every process."""
+    """Return a short hash of plain data, the same in every process."""
     text = json.dumps(parts, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _plain(part: Any) -> Any:
-    """Convert to what JSON knows."""
+    """Convert to types of JSON."""
     if hasattr(part, "token"):
         return part.token()
     if is_dataclass(part):
@@ -506,7 +504,7 @@ def _without(items: tuple[int, ...], d: int) -> tuple[int, ...]:
 
 
 def _asked_of(asked: Mapping[str, Any], axis: str, at: int) -> dict[str, Any]:
-    """What `opening.reopened` is to take one point of."""
+    """Add a point to the arguments of `opening.reopened`."""
     return {**asked, "points": (*asked.get("points", ()), (axis, at))}
 
 

@@ -1,4 +1,4 @@
-"""Volumes one on top of another: sources of any format as one, along z."""
+"""Stacks: sources of any format joined along z."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from beam_volumes.storage.places.place import Spec, is_pattern
 from beam_volumes.storage.sources.numbered import describe_lost, in_natural_order, stand_ins
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
-#: The largest chunk that holds a whole one of the volumes, where their own ones do not meet.
+#: Maximal size of a chunk that is a whole volume, if the volumes' chunks are not aligned.
 _WHOLE = 16 << 20
 
 
@@ -34,9 +34,9 @@ class StackReader(TokenOfFields):
 
     parts: tuple[Source, ...]
     chunk: tuple[int, ...]  #: With leading axes
-    #: Which part is read for each that is lost, which ``parts`` has there; None for zeros
+    #: The part that replaces each missing one, already in ``parts``; None for zeros
     instead: Mapping[int, int | None] = field(default_factory=dict)
-    lost: Mapping[str, str] = field(default_factory=dict)  #: The same by their names
+    lost: Mapping[str, str] = field(default_factory=dict)  #: The replacements by name
 
     @property
     def portable(self) -> bool:
@@ -62,7 +62,7 @@ class StackReader(TokenOfFields):
 
     @property
     def starts(self) -> list[int]:
-        """The slices with which the parts begin, and their number."""
+        """The first slice of each part, and the number of slices."""
         return [0, *accumulate(part.shape[0] for part in self.parts)]
 
     def open(self) -> ts.TensorStore:
@@ -88,7 +88,7 @@ class StackReader(TokenOfFields):
             dtype=self.parts[0].dtype,
             shape=(*self.parts[0].leading, starts[-1], y, x),
             chunk_layout=ts.ChunkLayout(chunk_shape=self.chunk),
-            # Reads of ours wait for those of the parts, which need the threads of the other context.
+            # These reads wait for reads of the parts, which need the threads of the other context.
             context=waiting_context() if self.remote else waiting_context(threads()),
         )
 
@@ -96,7 +96,7 @@ class StackReader(TokenOfFields):
         part = self.parts[k]
         store = opened("whole" + part.reader.token(), part.reader.open)
         if store.dtype.numpy_dtype != part.dtype or store.shape[-3:] != part.shape:
-            raise VolumeError(f"{part.name} has changed since it was opened; open it anew")
+            raise VolumeError(f"{part.name} has changed since it was opened; open it again")
         return store
 
     def moved(self, move: Callable[[Spec], Spec]) -> StackReader:
@@ -106,7 +106,7 @@ class StackReader(TokenOfFields):
 def with_stand_ins(
     found: Sequence[Source | None], names: Sequence[str], missing: str
 ) -> tuple[list[Source], dict[int, int | None]]:
-    """Replace missing parts of a stack, which must be single slices; also gives which."""
+    """Replace missing parts of a stack of single slices; also return the replacements."""
     there = [k for k, part in enumerate(found) if part is not None]
     lost = [k for k, part in enumerate(found) if part is None]
     parts = [part for part in found if part is not None]
@@ -117,7 +117,7 @@ def with_stand_ins(
             f"has {deep.shape[0]} slices: only single slices may be missing; restore it or leave it out"
         )
     instead = stand_ins(there, lost, missing)
-    nearest = stand_ins(there, lost, "repeat")  # of the shape and dtype of what is lost
+    nearest = stand_ins(there, lost, "repeat")  # gives shape and dtype
     whole = [part or found[nearest[k]] for k, part in enumerate(found)]  # type: ignore[index]
     return [part for part in whole if part is not None], instead
 
@@ -128,12 +128,10 @@ def on_top(
     instead: Mapping[int, int | None] | None = None,
     lost: Mapping[str, str] | None = None,
 ) -> Source:
-    """Sources one on top of another along z, in their order.
+    """Stack sources along z, in order.
 
-    - ``parts``: of one dtype, with the same y, x, leading axes and voxel size. Images are one slice
-      each.
-    - ``name``: how messages name them together.
-    - ``instead``, ``lost``: as of `StackReader`.
+    - ``parts``: with equal dtype, y, x, leading axes and voxel size. Images are one slice each.
+    - ``instead``, ``lost``: as in `StackReader`.
     """
     first = parts[0]
     for part in parts[1:]:
@@ -156,7 +154,7 @@ def on_top(
 
 
 def _chunk(parts: Sequence[Source], depth: int) -> Triple:
-    """What is read at a time: chunks of the parts, as far as these meet."""
+    """Return the chunk of a stack: the chunks of the parts, if they are aligned."""
     y, x = (max(part.chunk[a] for part in parts) for a in (1, 2))
     z = max(part.chunk[0] for part in parts)
     depths = [part.shape[0] for part in parts[:-1]]
@@ -169,7 +167,7 @@ def _chunk(parts: Sequence[Source], depth: int) -> Triple:
 
 
 def _check(part: Source, first: Source) -> None:
-    """Refuse a volume that does not fit on top of the first one."""
+    """Refuse a volume that does not match the first one."""
     for what, value, wanted in (
         ("is of", part.dtype, first.dtype),
         ("has y, x", part.shape[1:], first.shape[1:]),
@@ -180,7 +178,7 @@ def _check(part: Source, first: Source) -> None:
         if value != wanted:
             raise ValueError(
                 f"{printable(part.name)} {what} {_shown(value)}, and {printable(first.name)} "
-                f"{_shown(wanted)}: volumes of a stack must be alike"
+                f"{_shown(wanted)}; volumes of a stack must be alike"
             )
 
 
@@ -191,7 +189,7 @@ def _shown(value: Any) -> str:
 
 
 def _space(parts: Sequence[Source]) -> Space:
-    """The space of the first, if the others lie on top of it, or nobody knows where they lie."""
+    """Return the space of the first part, if the others are at the next positions or have none."""
     first = parts[0].space
     for part in parts[1:]:
         try:
@@ -209,15 +207,15 @@ def _space(parts: Sequence[Source]) -> Space:
             unit = part.space.in_unit(first.unit)
             if any(abs(a - b) > s / 2 for a, b, s in zip(unit.origin, wanted, size, strict=True)):
                 raise ValueError(
-                    f"{printable(part.name)} lies at {_shown(unit.origin)}, but as slice {z} of a stack it "
-                    f"would be at {_shown(wanted)}: sort the volumes, and leave out those that overlap"
+                    f"{printable(part.name)} is at {_shown(unit.origin)}, but as slice {z} of a stack it "
+                    f"would be at {_shown(wanted)}; sort the volumes, and leave out overlapping ones"
                 )
             z += part.shape[0]
     return of_slices(first)
 
 
 def of_slices(space: Space) -> Space:
-    """The space of a stack of volumes that lie as one does; how far apart slices are, they need not say."""
+    """Return the space of a stack of volumes; the distance of slices may be unknown."""
     size = space.voxel_size
     if "z" not in space.axes and size is not None and size[0] == 1.0:
         return replace(space, axes=AXES, voxel_size=None, unit=None)
@@ -229,13 +227,13 @@ def _without_place(space: Space) -> Space:
 
 
 def matching(path: str) -> list[str] | None:
-    """The files and folders that a local pattern means, in natural order; None if it is none.
+    """Return the local paths that match a pattern, in natural order; None if it is no pattern.
 
     A dataset may follow: ``"a/*.h5:/raw"``.
     """
     if not is_pattern(path):
         return None
-    # A colon in the name of a file counts as one.
+    # A colon may also be part of a file's name.
     found, inside = in_natural_order(glob.glob(path, recursive=True)), ""
     parts = re.fullmatch(r"(.*\.\w+):([^:]*)", path)
     if not found and parts is not None:

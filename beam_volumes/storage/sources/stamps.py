@@ -1,7 +1,6 @@
-"""Whether stored inputs have been replaced, by what is cheap to know: sizes and times of files.
+"""Detect replaced inputs by the sizes and times of files, or the versions of objects in buckets.
 
-Objects in buckets have versions instead. Of many files a sample is compared, and of an array its metadata and
-some of its chunks.
+Of many files a sample is compared; of an array its metadata and some chunks.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import TypeVar
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, kvstore_spec
 
-#: Documents that say what an array is: they change when it is written anew.
+#: Metadata files of arrays: they change when an array is rewritten.
 DOCUMENTS = ("zarr.json", ".zarray", ".zattrs", ".zgroup", "attributes.json", "info")
 #: Files of an input that are compared, and objects in buckets.
 _FILES, _OBJECTS = 1000, 16
-#: Chunks that are compared of a folder, those of one of its folders, and entries that are looked at there.
+#: Chunks of a folder that are compared, in each subfolder, and entries that are listed there.
 _CHUNKS, _OF_ONE, _LOOKED_AT = 64, 8, 256
 _IS_CHUNK = re.compile(
     r"\d+([._-]\d+)*|.*\d.*\.(tiff?|png|jpe?g|jp2|dcm|shard)|[0-9a-f]+\.shard", re.I
@@ -28,12 +27,12 @@ _IS_CHUNK = re.compile(
 _IS_CHUNKS = re.compile(r"c|\d+([._-]\d+)*")
 
 _T = TypeVar("_T")
-#: A file or an object, and what tells one content of it from another.
+#: A file or an object, and the identity of its content.
 Stamp = tuple[str, str]
 
 
 def stamps(extents: Sequence[Extent]) -> list[Stamp]:
-    """What tells the content of some extents from another one, as far as that is cheap to know."""
+    """Return the identities of the content of some extents, if quickly available."""
     local: list[str] = []
     remote: list[str] = []
     for extent in _some(extents, _FILES):
@@ -48,14 +47,14 @@ def stamps(extents: Sequence[Extent]) -> list[Stamp]:
     found = [(path, _of_file(path)) for path in _some(local, _FILES)]
     for place in remote:
         stamp = _of_object(place)
-        # A server that versions nothing gives another version each time.
+        # A server without versions returns another one each time.
         if stamp and _of_object(place) == stamp:
             found.append((place, stamp))
     return [(place, stamp) for place, stamp in found if stamp]
 
 
 def changed(then: Iterable[Sequence[str]]) -> str | None:
-    """Return the first file or object that is gone or has been written since; None if all are the same."""
+    """Return the first file or object that was removed or rewritten; None if there is none."""
     for place, stamp in then:
         if not place.startswith("["):
             if _of_file(place) != stamp:
@@ -67,7 +66,7 @@ def changed(then: Iterable[Sequence[str]]) -> str | None:
 
 
 def renewed(then: Iterable[Sequence[str]], places: Collection[str]) -> list[Stamp]:
-    """Return stamps with those of some local files taken anew."""
+    """Return stamps with updated values for some local files."""
     return [
         (place, (_of_file(place) or stamp) if place in places else stamp) for place, stamp in then
     ]
@@ -82,7 +81,7 @@ def _of_file(path: str) -> str:
 
 
 def _of_object(place: str) -> str | None:
-    """The version of an object; empty if it is not there, None if the server does not answer."""
+    """Return an object's version; empty if missing, None if the server does not answer."""
     folder, name = _object(place)
     try:
         read = folder.store.read(name, byte_range=slice(0, 1)).result()
@@ -106,7 +105,7 @@ def _files(path: str, names: Sequence[str] | None) -> list[str]:
 
 
 def _chunks(path: str) -> Iterator[str]:
-    """Files of chunks or slices in a folder and those below it, some of each."""
+    """Yield some chunk or slice files of a folder and of each folder below."""
     folders = [path]
     while folders:
         try:
@@ -121,8 +120,8 @@ def _chunks(path: str) -> Iterator[str]:
         folders += _some(inside, _OF_ONE)
 
 
-def _some(items: Sequence[_T], most: int) -> Sequence[_T]:
-    """No more than so many of some items, evenly spaced; the first and the last are among them."""
-    if len(items) <= most:
+def _some(items: Sequence[_T], number: int) -> Sequence[_T]:
+    """Return at most ``number`` items, evenly spaced, including the first and the last."""
+    if len(items) <= number:
         return items
-    return [items[k * (len(items) - 1) // (most - 1)] for k in range(most)]
+    return [items[k * (len(items) - 1) // (number - 1)] for k in range(number)]

@@ -83,7 +83,7 @@ class BlockSource(Source):
     def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
         raise ValueError("slabs keep their places; flip and transpose are not among the stages")
 
-    def thinned(self, step: Triple) -> Source:
+    def subsampled(self, step: Triple) -> Source:
         raise ValueError("slabs keep their places; downsample is not among the stages")
 
     def token(self) -> str:

@@ -1,4 +1,4 @@
-"""N5: arrays, and groups of them that are levels of one image (``s0``, ``s1``, ...)."""
+"""N5: arrays, and groups of arrays that are levels of one image (``s0``, ``s1``, ...)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import (
     ArrayMetadata,
     SpecReader,
     open_spec,
+    open_to_write,
 )
 from beam_volumes.storage.formats.chunked.zarr import (
     OURS,
@@ -39,19 +40,18 @@ from beam_volumes.storage.formats.format import (
     OutputRequest,
     WritableFormat,
     codec_and_level,
+    level_among,
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign
-from beam_volumes.storage.places.context import context
-from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.places.positioned import first_bytes
-from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.axes import AFFINE, letters_of_axes
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
 
 ATTRIBUTES = "attributes.json"
-#: Codecs, with the level each has by default.
+#: Codecs with their default levels.
 CODECS: dict[str, int | None] = {
     "none": None,
     "gzip": 5,
@@ -60,18 +60,18 @@ CODECS: dict[str, int | None] = {
     "bzip2": 9,
     "xz": 6,
 }
-#: What dimensions are where ``axes`` does not say so, the fastest first.
+#: Default axes, the fastest first.
 DIMENSIONS = {2: "xy", 3: "xyz", 4: "xyzc", 5: "xyzct"}
-#: Levels that are looked for.
+#: Maximal number of levels.
 MAX_LEVELS = 64
-#: How deep arrays are looked for in a group, and among how many folders.
+#: Depth of the search for arrays in a group, and the maximal number of folders.
 DEEP, LOOKED_AT = 5, 2000
-#: Blocks that are looked at to learn of what kind they are.
+#: Blocks that are inspected to find their kind.
 _LOOKED_AT = 16
 
 
 class N5(WritableFormat):
-    """An array of N5, or a level of a group of such."""
+    """An array of N5, or a level of a group of arrays."""
 
     title = "N5"
     name = "n5"
@@ -99,12 +99,12 @@ class N5(WritableFormat):
         if dataset is not None:
             if "dimensions" in found:
                 raise ValueError(
-                    f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
+                    f"dataset={dataset!r}: {place.text} is a single array; omit dataset="
                 )
             inside = place.below(dataset).json(ATTRIBUTES)
             if inside is None:
                 raise ValueError(
-                    f"dataset={dataset!r}: nothing of that name is in {place.text}; {_contents(place)}"
+                    f"dataset={dataset!r} does not exist in {place.text}; {_contents(place)}"
                 )
             place, found = place.below(dataset), inside
         if "dimensions" in found:
@@ -118,11 +118,9 @@ class N5(WritableFormat):
             if root is not None and dataset is None and "n5" not in root:
                 return None
             raise ValueError(
-                f"{place.text} is an N5 group: choose an array by dataset=; {_contents(place)}"
+                f"{place.text} is an N5 group; choose an array by dataset=: {_contents(place)}"
             )
-        k = 0 if level is None else level
-        if not 0 <= k < len(levels):
-            raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(levels) - 1}")
+        k = level_among(level, len(levels), place.text)
         below = place.below(f"s{k}")
         return _array(below, levels[k], found, k, place.text if k == 0 else below.text, request)
 
@@ -150,8 +148,8 @@ class N5(WritableFormat):
 
     def documents(self, d: Description) -> dict[str, Content]:
         metadata = self._metadata(d, d.shape)
-        # TensorStore and Neuroglancer read axes, units and resolution, n5-viewer pixelResolution, and
-        # those who follow COSEM transform.
+        # TensorStore and Neuroglancer read axes, units and resolution; n5-viewer reads
+        # pixelResolution; followers of COSEM read transform.
         pixel = {"unit": d.space.unit or "pixel", "dimensions": metadata["resolution"]}
         transform = {
             "axes": metadata["axes"][::-1],
@@ -164,7 +162,7 @@ class N5(WritableFormat):
         return {ATTRIBUTES: {"n5": "2.0.0", **metadata}}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
-        """A group: until the chunks of another run are cleared, there is no array."""
+        """Return a group: until another run's chunks are cleared, there is no array."""
         return {"n5": "2.0.0", OURS: dict(noted)}
 
     def noted(self, document: Mapping[str, Any]) -> Any:
@@ -193,13 +191,8 @@ class N5(WritableFormat):
         return (at.get(0, 0), at.get(1, 0), at.get(2, 0))
 
     def open_units(self, d: Description) -> ts.TensorStore:
-        """Of metadata that are assumed, not read: those of the volume rounded up to whole units."""
-        spec = self._spec(d, d.whole_units())
-        try:
-            store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
-        except ValueError as error:
-            raise explain(error, f"opening {d.name}") from None
-        store = store[ts.d[:].label[("",) * store.rank]].T
+        """Open the array with assumed metadata of the volume rounded up to whole units."""
+        store = open_to_write(self._spec(d, d.whole_units()), d.name).T
         shown = tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)
         return store[(slice(None),) * len(d.leading) + shown]
 
@@ -215,7 +208,7 @@ class N5(WritableFormat):
         }
 
     def _metadata(self, d: Description, shape: Triple) -> dict[str, Any]:
-        """What TensorStore knows of an array's metadata, as if it had a shape."""
+        """Return the metadata that TensorStore knows, for a given shape."""
         name, level = d.codec
         compression: dict[str, Any] = {"type": "raw" if name == "none" else name}
         if name == "blosc":
@@ -251,7 +244,7 @@ def _array(
     name: str,
     request: OpenRequest,
 ) -> Source:
-    """An array of its attributes and those of the group that it is a level of."""
+    """Open an array by its attributes and its group's."""
     foreign = Foreign(place.text, "N5 attributes")
     dimensions = foreign.list(own.get("dimensions"), "dimensions")
     rank = len(dimensions)
@@ -259,12 +252,12 @@ def _array(
     scale, translation, units = _grid(own, group, level, axes, foreign)
     if own.get("isLabelMultiset") is True:
         raise ValueError(
-            f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; "
+            f"{place.text} has a list of labels in each voxel (isLabelMultiset), which is not supported; "
             "convert it to scalar labels, e.g. by paintera-convert to-scalar"
         )
     spec: dict[str, Any] = {"driver": "n5", "kvstore": place.directory}
     if "compression" not in own and isinstance(own.get("compressionType"), str):
-        # The first version of N5 said it so.
+        # Metadata of the first version of N5.
         metadata = {k: own[k] for k in ("dimensions", "blockSize", "dataType", "axes") if k in own}
         metadata["compression"] = {"type": own["compressionType"]}
         spec |= {"metadata": metadata, "assume_metadata": True}
@@ -285,7 +278,7 @@ def _array(
 
 
 def _some_blocks(place: Place, rank: int) -> list[bytes]:
-    """How some blocks begin that are stored: on a disk those of one folder, elsewhere the first one."""
+    """The first bytes of some stored blocks: local ones of one folder, or the first remote one."""
     if place.local is None:
         return [place.read("/".join("0" * rank)) or b""]
     found = [place.local]
@@ -298,17 +291,13 @@ def _some_blocks(place: Place, rank: int) -> list[bytes]:
 
 
 def _axes(own: Mapping[str, Any], group: Mapping[str, Any], rank: int) -> Sequence[str] | None:
-    """The names of the dimensions, the fastest first."""
+    """Return the names of the dimensions, the fastest first."""
     for attributes in (own, group):
         found = attributes.get("axes")
-        if (
-            isinstance(found, list)
-            and len(found) == rank
-            and all(isinstance(a, str) for a in found)
-        ):
-            short = [{"channel": "c", "time": "t"}.get(a.lower(), a.lower()) for a in found]
-            if set(short) <= set("tczyx") and len(set(short)) == rank and {"y", "x"} <= set(short):
-                return short
+        if isinstance(found, list) and all(isinstance(a, str) for a in found):
+            letters = letters_of_axes(found, rank)
+            if letters is not None:
+                return letters
     return DIMENSIONS.get(rank)
 
 
@@ -319,17 +308,17 @@ def _grid(
     axes: Sequence[str] | None,
     foreign: Foreign,
 ) -> tuple[Sequence[float] | None, Sequence[float] | None, Sequence[Any] | None]:
-    """Voxel size, position of the first voxel and unit per dimension, as far as they are known.
+    """Return voxel size, position of the first voxel and unit per dimension, as far as known.
 
-    A level's own voxel size holds for it, unless it has factors: then it is that of the finest level, as
-    the group's is. A voxel of a coarser level has its centre amid those that it was made of.
+    A level's own voxel size is its size, unless it has factors: then it is the size of the finest
+    level, like the group's. A voxel of a coarser level is centred on the voxels it was made of.
     """
     if axes is None:
         return None, None, None
     rank = len(axes)
     ours = own.get(OURS)
     if isinstance(ours, dict) and "run" in ours and "transform" in own:
-        # Noted where attributes do not tell 1 from not known.
+        # This package's note distinguishes a size of 1 from an unknown one.
         unknown = "voxel_size" not in ours
         unit = ours.get("unit")
     else:
@@ -367,7 +356,7 @@ def _grid(
 def _transform(
     transform: Mapping[str, Any], axes: Sequence[str], foreign: Foreign
 ) -> tuple[list[float] | None, list[float] | None, list[Any]]:
-    """What ``transform`` says, whose lists go with axes that it names."""
+    """Return scale, translation and units of ``transform``, with lists in the order of its axes."""
     names = [str(a).lower() for a in transform["axes"]]
 
     def per_axis(what: str, default: float) -> list[float] | None:
@@ -385,7 +374,7 @@ def _transform(
 def _resolution(
     attributes: Mapping[str, Any], rank: int, foreign: Foreign
 ) -> tuple[list[float] | None, list[Any] | None]:
-    """The voxel size in the attributes of an array or a group, and the unit of each number."""
+    """Return the voxel size and units in the attributes of an array or group."""
     what, units = "resolution", attributes.get("units")
     found: Any = attributes.get("resolution")
     if found is None:
@@ -395,7 +384,7 @@ def _resolution(
     if found is None:
         return None, None
     numbers = list(foreign.numbers(found, what, None))
-    # Those of space come first; there may be none for channels and time.
+    # Spatial axes come first; channels and time may be missing.
     if len(numbers) > rank or (len(numbers) < min(rank, 3)) or not all(n > 0 for n in numbers):
         raise foreign.error(what, f"{found!r}, not {rank} numbers above 0")
     several = units if isinstance(units, list) and len(units) > 1 else None
@@ -406,7 +395,7 @@ def _resolution(
 
 
 def _levels(place: Place) -> Iterator[Mapping[str, Any]]:
-    """The attributes of the arrays ``s0``, ``s1`` and so on of a group."""
+    """Yield the attributes of the arrays ``s0``, ``s1`` and so on of a group."""
     for k in range(MAX_LEVELS):
         attributes = place.below(f"s{k}").json(ATTRIBUTES)
         if attributes is None or "dimensions" not in attributes:
@@ -419,5 +408,5 @@ def _contents(place: Place) -> str:
 
 
 def _arrays(place: Place) -> tuple[list[str], bool]:
-    """The arrays below a group of a disk, and whether these are all."""
+    """Return the arrays below a local group, and whether all were found."""
     return found_below(place, lambda p: "dimensions" in (p.json(ATTRIBUTES) or ()), DEEP, LOOKED_AT)

@@ -36,6 +36,7 @@ from beam_volumes.storage.formats.format import (
     Listing,
     OpenRequest,
     Options,
+    level_among,
 )
 from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.outside import check_key
@@ -45,17 +46,17 @@ from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.sources.source import Source
 
-#: The zarr version that each version is stored as.
+#: The zarr version of each OME-Zarr version.
 VERSIONS = {"0.4": 2, "0.5": 3}
-#: Names that messages list.
+#: Maximal number of names in messages.
 SHOWN = 10
-#: How deep arrays are looked for in a group, and among how many folders.
+#: Depth of the search for arrays in a group, and the maximal number of folders.
 _DEEP, _LOOKED_AT = 4, 10_000
 _GROUP = "a zarr group"
 
 
 class OmeZarr(Zarr):
-    """A zarr group that holds one image: its levels are the arrays ``"0"``, ``"1"`` and so on."""
+    """A zarr group with one image: its levels are the arrays ``"0"``, ``"1"`` and so on."""
 
     title = "OME-Zarr"
     name = "ome-zarr"
@@ -80,7 +81,7 @@ class OmeZarr(Zarr):
         if node is None or node.is_array:
             return None
         metadata = Foreign(
-            place.text, "OME metadata", "mend them, or open one of its arrays by a path of its own"
+            place.text, "OME metadata", "correct them, or open one of its arrays by its own path"
         )
         ome = node.attributes.get("ome")
         ome = metadata.mapping(node.attributes if ome is None else ome, "ome")
@@ -105,13 +106,11 @@ class OmeZarr(Zarr):
                     f"dataset={dataset!r} and level={level} both choose a level; give one of them"
                 )
             level = paths.index(dataset)
-        level = 0 if level is None else level
-        if not 0 <= level < len(paths):
-            raise ValueError(f"level={level}: {place.text} has the levels 0 to {len(paths) - 1}")
+        level = level_among(level, len(paths), place.text)
         array = find(place.below(paths[level]))
         if array is None or not array.is_array:
             raise OSError(
-                f"{place.text}: the metadata name level {paths[level]!r}, but no zarr array is there"
+                f"{place.text} has no zarr array for level {paths[level]!r} of its metadata; restore it"
             )
         axes, units = axes_of(image, metadata)
         scale, translation = grid_of(levels[level], image, metadata)
@@ -131,7 +130,7 @@ class OmeZarr(Zarr):
         return [] if node is None else _levels(node)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """The levels of an image; of another group the arrays and images in it."""
+        """List the levels of an image, or the arrays and images of another group."""
         at = place if dataset is None else place.below(dataset)
         if dataset is not None and (whole := find(place)) is not None:
             images = images_in(whole)
@@ -147,19 +146,19 @@ class OmeZarr(Zarr):
             return Listing(tuple(names), is_volume=False, what="a zarr group of several images")
         try:
             return None if self.open_place(at) is not None else _inside(at)
-        except (ValueError, OSError):  # there are several
+        except (ValueError, OSError):  # several images
             return _inside(at)
 
     def members(self, place: Place) -> Sequence[str]:
-        """The fields of a plate or of a well, or the series that bioformats2raw has written."""
+        """Return the fields of a plate or well, or the series of bioformats2raw."""
         node = find(place)
         if node is None or node.is_array:
             return ()
-        metadata = Foreign(place.text, "OME metadata", "mend them")
+        metadata = Foreign(place.text, "OME metadata")
         ome = metadata.mapping(node.attributes.get("ome", node.attributes), "ome")
         if "plate" in ome:
             wells = _paths(ome["plate"], "plate", "wells", metadata)
-            # A well that is listed and not there is a volume that fails.
+            # A missing well is a volume that fails.
             below = {well: self.members(place.below(well)) for well in wells}
             return [f"{well}/{f}" if f else well for well in wells for f in below[well] or ("",)]
         if "well" in ome:
@@ -194,11 +193,11 @@ class OmeZarr(Zarr):
         return {"zarr_version": version, "ome_version": ome}
 
     def provenance_key(self, d: Description) -> str:
-        """Beside the chunks: what lists a group takes it for a damaged member."""
+        """Return a name next to the chunks: in a group it would look like a damaged member."""
         return f"0/{PROVENANCE}"
 
     def add_voxel_metadata(self, d: Description, document: dict[str, Any]) -> bool:
-        """Windows of intensities by percentiles of the coarsest level; labels have none."""
+        """Add windows of intensities, from percentiles of the coarsest level; labels have none."""
         if d.pyramid is None or d.labels or d.mask:
             return False
         attributes = document.get("attributes", document)
@@ -231,7 +230,7 @@ class OmeZarr(Zarr):
 
 
 def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
-    """What is asked for of a place below: neither a part of a plate nor a dataset."""
+    """Return the request for a place below, without the parts that were resolved."""
     own = {k: v for k, v in request.options.items() if k not in ("well", "field")}
     return replace(request, dataset=None, options={**own, **options})
 
@@ -239,18 +238,18 @@ def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
 def _below(
     place: Place, ome: Mapping[str, Any], has_images: bool, metadata: Foreign, request: OpenRequest
 ) -> tuple[Place, OpenRequest] | None:
-    """The place below a plate, a well or a collection that is meant; None of an image, or of nothing."""
+    """Return the requested place below a plate, a well or a collection; None for an image."""
     dataset, well, field = request.dataset, request.option("well"), request.option("field")
     if dataset is None and "plate" in ome:
         below = _well(place, metadata.mapping(ome["plate"], "plate"), metadata, well)
         return below, _plain(request, **({} if field is None else {"field": field}))
     if well is not None:
-        raise ValueError(f"well={well!r}: {place.text} is no plate; leave well= out")
+        raise ValueError(f"well={well!r}: {place.text} is not a plate; omit well=")
     if dataset is None and "well" in ome:
         below = _field(place, metadata.mapping(ome["well"], "well"), metadata, field)
         return below, _plain(request)
     if field is not None:
-        raise ValueError(f"field={field!r}: {place.text} is no well; leave field= out")
+        raise ValueError(f"field={field!r}: {place.text} is not a well; omit field=")
     if has_images:
         return None
     if dataset is None and "bioformats2raw.layout" in ome:
@@ -258,7 +257,7 @@ def _below(
     if dataset is None and isinstance(ome.get("labels"), list):
         names = ", ".join(repr(n) for n in ome["labels"][:SHOWN])
         raise ValueError(
-            f"{place.text} holds labels: choose one by dataset=; there are {names or 'none'}"
+            f"{place.text} contains labels; choose one by dataset=: there are {names or 'none'}"
         )
     return None if dataset is None else (place.below(dataset), _plain(request))
 
@@ -266,7 +265,6 @@ def _below(
 def _checked_levels(
     image: Mapping[str, Any], place: Place, metadata: Foreign
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
-    """The levels of an image, and their paths."""
     levels = [
         metadata.mapping(d, f"datasets[{k}]")
         for k, d in enumerate(metadata.list(image.get("datasets"), "datasets"))
@@ -288,7 +286,7 @@ def _channels(ome: Mapping[str, Any], metadata: Foreign) -> list[str]:
 
 
 def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What several images of a group are called: their names, or their numbers where these are no names."""
+    """Return the names of several images of a group, or numbers for missing or repeated names."""
     names = [str(image.get("name") or "") for image in images]
     return [n if n and names.count(n) == 1 else str(k) for k, n in enumerate(names)]
 
@@ -296,13 +294,13 @@ def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:
 def _image_of(
     images: Sequence[Mapping[str, Any]], dataset: str | None, place: Place
 ) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The image of a group that is meant, and what is left of ``dataset``; None if that lies below."""
+    """Return the selected image of a group, or None, and the rest of ``dataset``."""
     if len(images) == 1:
         return images[0], dataset
     names = _names(images)
     if dataset is None:
         raise ValueError(
-            f"{place.text} holds {len(images)} images: choose one by dataset=, e.g. dataset={names[0]!r}; "
+            f"{place.text} has {len(images)} images; choose one by dataset=, e.g. dataset={names[0]!r}: "
             f"there are {_some(names)}"
         )
     for known, image in zip(names, images, strict=True):
@@ -321,13 +319,13 @@ def _image_of(
 
 
 def _levels(node: Node) -> list[str]:
-    """The paths of the levels of a group's one image; none of what is no image, or a damaged one."""
+    """Return the paths of the levels of a group's only image; empty without one."""
     images = images_in(node)
     return paths_of(images[0]) if len(images) == 1 else []
 
 
 def _inside(place: Place) -> Listing:
-    """The arrays and images below a group of a disk: of a plate, its fields; of an image, its labels."""
+    """List the arrays and images below a local group: fields of a plate, labels of an image."""
 
     def look(below: Place) -> bool | None:
         inside = find(below)
@@ -340,37 +338,36 @@ def _inside(place: Place) -> Listing:
 def _well(
     plate_place: Place, plate: Mapping[str, Any], metadata: Foreign, well: str | None
 ) -> Place:
-    """The well of a plate that is asked for."""
     paths = _paths(plate, "plate", "wells", metadata)
-    holds = f"{plate_place.text} is a plate of {len(paths)} wells ({_some(paths)})"
+    about = f"{plate_place.text} is a plate of {len(paths)} wells ({_some(paths)})"
     if well is None:
-        raise ValueError(f"{holds}: choose one by well={paths[0] if paths else 'B/3'!r}")
+        raise ValueError(f"{about}; choose one by well={paths[0] if paths else 'B/3'!r}")
     for path in paths:
         if str(well) in (path, path.replace("/", "")):
             return plate_place.below(path)
-    raise ValueError(f"well={well!r}: {holds}")
+    raise ValueError(f"well={well!r}: there is no such well; {about}")
 
 
 def _field(
     well_place: Place, well: Mapping[str, Any], metadata: Foreign, field: int | str | None
 ) -> Place:
-    """The image of a well that is asked for; it need not be, if there is one."""
+    """Return the requested image of a well; it may be omitted if there is only one."""
     paths = _paths(well, "well", "images", metadata)
-    holds = f"{well_place.text} is a well with {len(paths)} fields ({_some(paths)})"
+    about = f"{well_place.text} is a well with {len(paths)} fields ({_some(paths)})"
     if field is None and len(paths) == 1:
         return well_place.below(paths[0])
     if field is None:
-        raise ValueError(f"{holds}: choose one by field=0")
+        raise ValueError(f"{about}; choose one by field=0")
     if isinstance(field, str):
         if field in paths:
             return well_place.below(field)
     elif 0 <= field < len(paths):
         return well_place.below(paths[field])
-    raise ValueError(f"field={field!r}: {holds}")
+    raise ValueError(f"field={field!r}: there is no such field; {about}")
 
 
 def _paths(of: Any, what: str, key: str, metadata: Foreign) -> list[str]:
-    """The paths of the wells of a plate, or of the images of a well."""
+    """Return the paths of the wells of a plate, or of the images of a well."""
     entries = metadata.list(metadata.mapping(of, what).get(key), f"{what}.{key}")
     found = [
         metadata.text(
@@ -384,7 +381,7 @@ def _paths(of: Any, what: str, key: str, metadata: Foreign) -> list[str]:
 
 
 def _series(place: Place, metadata: Foreign) -> list[str]:
-    """The images in what bioformats2raw has written."""
+    """Return the images of a bioformats2raw group."""
     listing = find(place.below("OME"))
     listed = None if listing is None else listing.attributes.get("ome", listing.attributes)
     if isinstance(listed, dict) and "series" in listed:
@@ -400,12 +397,12 @@ def _series(place: Place, metadata: Foreign) -> list[str]:
 
 
 def _only_series(place: Place, metadata: Foreign) -> str:
-    """The one image in what bioformats2raw has written; if there are several, one has to be chosen."""
+    """Return the only image of a bioformats2raw group; several require a choice."""
     names = _series(place, metadata)
     if len(names) == 1:
         return names[0]
     raise ValueError(
-        f"{place.text} holds several images: choose one by dataset=, e.g. dataset='0'; there are "
+        f"{place.text} has several images; choose one by dataset=, e.g. dataset='0': there are "
         f"{_some(names)}"
     )
 
@@ -415,14 +412,14 @@ def _some(names: Sequence[str]) -> str:
 
 
 _ZIPS = (".zip", ".ozx")
-#: How a zip file begins: with a file, or, where it is empty, with its end.
+#: Magics of zip files, with files and empty.
 _ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
-#: What its folders are opened as.
+#: The formats of their folders.
 _IN_ZIPS = (OmeZarr(), Zarr())
 
 
 class ZippedZarr(Format):
-    """What `OmeZarr` and `Zarr` open, in a zip file."""
+    """A zarr array or group in a zip file, opened as by `OmeZarr` and `Zarr`."""
 
     title = "zarr in a zip file"
     schemes = ("zip",)
@@ -444,7 +441,7 @@ class ZippedZarr(Format):
 
 
 def _root(place: Place) -> Place | None:
-    """The folder of the zarr node in a zip file, which may be the only one in it; None for other files."""
+    """Return the root or the only folder of a zip file that is a zarr node, or None."""
     if not str(place.spec.get("path", "")).rstrip("/").lower().endswith(_ZIPS):
         return None
     if place.local is not None:
@@ -452,7 +449,9 @@ def _root(place: Place) -> Place | None:
             return None
         with open(place.local, "rb") as file:
             if file.read(4) not in _ZIP_MAGIC:
-                raise OSError(f"{place.text} is damaged: it does not begin as a zip file does")
+                raise OSError(
+                    f"{place.text} is damaged: it has no header of a zip file; restore it"
+                )
     base = {**place.spec, "path": str(place.spec["path"]).rstrip("/")}
     root = Place({"driver": "zip", "base": base, "path": ""}).remembering()
     if find(root) is not None:
@@ -466,7 +465,7 @@ def _root(place: Place) -> Place | None:
 def _zip_contents(root: Place) -> str:
     names = root.names()
     shown = ", ".join(printable(n) for n in names[:5])
-    return f"it holds {shown}{', ...' if len(names) > 5 else ''}" if names else "it is empty"
+    return f"it contains {shown}{', ...' if len(names) > 5 else ''}" if names else "it is empty"
 
 
 FORMATS = (OmeZarr(), ZippedZarr())

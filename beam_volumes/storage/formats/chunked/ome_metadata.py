@@ -1,4 +1,4 @@
-"""The metadata of OME-Zarr images: axes, where voxels lie, how levels were made, colours and windows."""
+"""Metadata of OME-Zarr images: axes, positions, levels, colours and windows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from beam_volumes.version import __version__
 def axes_of(
     image: Mapping[str, Any], metadata: Foreign
 ) -> tuple[list[str] | None, list[Any] | None]:
-    """The names of the axes, and the unit of each."""
+    """Return the names of the axes and their units."""
     names: list[str] = []
     units: list[Any] = []
     for k, axis in enumerate(metadata.list(image.get("axes"), "axes")):
-        if isinstance(axis, str):  # of versions before 0.4
+        if isinstance(axis, str):  # before version 0.4
             names.append(axis)
             units.append(None)
             continue
@@ -38,14 +38,14 @@ def axes_of(
         names.append(described["name"])
         units.append(described.get("unit"))
     if len({name.lower() for name in names}) < len(names):
-        raise metadata.error("axes", f"{names}, some of one name")
+        raise metadata.error("axes", f"{names}, with a repeated name")
     return names or None, units or None
 
 
 def grid_of(
     dataset: Mapping[str, Any], image: Mapping[str, Any], metadata: Foreign
 ) -> tuple[Sequence[float] | None, Sequence[float] | None]:
-    """Voxel size and origin per dimension: the level's own transformations, then the image's."""
+    """Return voxel size and origin per dimension, from transformations of level and image."""
     scale: Sequence[float] | None = None
     shift: Sequence[float] | None = None
     what = "coordinateTransformations"
@@ -111,7 +111,7 @@ def method_metadata(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
 def level_transformations(
     first: Mapping[str, Any], pyramid: Pyramid, k: int, axes: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Where the voxels of a level lie, by what the metadata of the first level say of its own."""
+    """Return the transformations of a level, given the first level's metadata."""
     what = Foreign(pyramid.name, "OME metadata")
     scale, shift = grid_of(first, {}, what)
     scale = scale or [1.0] * len(axes)
@@ -130,7 +130,6 @@ def level_transformations(
 
 
 def _transformations(d: Description) -> list[dict[str, Any]]:
-    """Where the voxels of a level lie."""
     ones, zeros = (1.0,) * len(d.leading), (0.0,) * len(d.leading)
     steps = [{"type": "scale", "scale": d.stored(d.space.voxel_size or (1.0, 1.0, 1.0), ones)}]
     if any(d.space.origin):
@@ -139,7 +138,7 @@ def _transformations(d: Description) -> list[dict[str, Any]]:
 
 
 def _colours_of_labels(count: int = 64) -> list[dict[str, Any]]:
-    """Colours of the first labels, each far from the one before; the background is clear."""
+    """Return distinct colours of the first labels; the background is transparent."""
     found = [{"label-value": 0, "rgba": [0, 0, 0, 0]}]
     for k in range(1, count):
         rgb = colorsys.hsv_to_rgb(k * 0.6180339887 % 1.0, 0.65 + 0.35 * (k % 2), 0.95)
@@ -147,16 +146,16 @@ def _colours_of_labels(count: int = 64) -> list[dict[str, Any]]:
     return found
 
 
-#: Colours of channels, as many viewers choose them; a single one is white.
+#: Common colours of channels; a single one is white.
 _COLOURS = ("FF0000", "00FF00", "0000FF", "FFFF00", "FF00FF", "00FFFF", "FFFFFF")
-#: What of the voxels is shown from black to white: from this percentile to that.
+#: Percentiles that are shown as black and white.
 _SHOWN = (0.5, 99.5)
-#: Voxels of a channel that are looked at for that.
+#: Maximal number of voxels of a channel for these percentiles.
 _MAX_VOXELS = 1 << 24
 
 
 def _channels(d: Description) -> list[dict[str, Any]]:
-    """What viewers are to know of channels; OME-Zarr wants a window of values for each."""
+    """Describe channels for viewers; OME-Zarr requires a window of values for each."""
     count = d.leading[d.space.leading.index("c")] if "c" in d.space.leading else 1
     names = d.space.channels or [str(k) for k in range(count)]
     low, high = (0, 1) if d.dtype.kind == "f" else (np.iinfo(d.dtype).min, np.iinfo(d.dtype).max)
@@ -184,7 +183,7 @@ def channels_metadata(d: Description, coarsest: ts.TensorStore) -> list[dict[str
 
 
 def _some_planes(volume: ts.TensorStore) -> np.ndarray:
-    """All voxels of a volume that is not large, else some planes far apart, or the middle of these."""
+    """Read all voxels of a small volume, else some distant planes or their central parts."""
     nz, ny, nx = volume.shape
     side = math.isqrt(_MAX_VOXELS)
     rows, columns = (slice((n - min(n, side)) // 2, (n + min(n, side)) // 2) for n in (ny, nx))
@@ -195,7 +194,7 @@ def _some_planes(volume: ts.TensorStore) -> np.ndarray:
 
 
 def _window(voxels: np.ndarray, whole: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of voxels from black to white: of numbers that occur, those at two percentiles."""
+    """Return the window between two percentiles of voxels, rounded to existing values."""
     if voxels.dtype.kind == "f":
         voxels = voxels[np.isfinite(voxels)]
     if not voxels.size:

@@ -1,4 +1,4 @@
-"""Neuroglancer's precomputed volumes: images and segmentations, chunks in files of their own or in shards."""
+"""Neuroglancer's precomputed volumes, with chunks in separate files or in shards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.storage.formats.chunked.precomputed_shards import Shards, shard_layouts
 from beam_volumes.storage.formats.chunked.repacked import Unpacked
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import (
+    MISSING,
+    ArrayMetadata,
+    open_spec,
+    open_to_write,
+)
 from beam_volumes.storage.formats.chunked.zarr import OURS, is_mask, names_in
 from beam_volumes.storage.formats.format import (
     CHUNKS,
@@ -29,11 +34,10 @@ from beam_volumes.storage.formats.format import (
     OutputRequest,
     WritableFormat,
     codec_and_level,
+    level_among,
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign
-from beam_volumes.storage.places.context import context
-from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.chunking import no_larger
@@ -48,7 +52,7 @@ INFO = "info"
 VOLUME = "neuroglancer_multiscale_volume"
 #: Encodings that TensorStore decodes.
 ENCODINGS = ("raw", "jpeg", "png", "compressed_segmentation")
-#: Codecs, with the level each has by default.
+#: Codecs with their default levels.
 CODECS: dict[str, int | None] = {
     "none": None,
     "jpeg": 90,
@@ -56,21 +60,21 @@ CODECS: dict[str, int | None] = {
     "compressed_segmentation": None,
 }
 DTYPES = tuple(np.dtype(t) for t in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "f4"))
-#: What the codecs hold; the others hold everything.
-HELD = {
+#: The dtypes of codecs that do not support all.
+CODEC_DTYPES = {
     "jpeg": ("uint8",),
     "png": ("uint8", "uint16"),
     "compressed_segmentation": ("uint32", "uint64"),
 }
 TYPES = ("image", "segmentation")
-#: Edge of the default chunk, and the bytes that it has at least where the volume is thin.
+#: Edge of the default chunk, and its minimal size if the volume is thin.
 EDGE, CHUNK_BYTES = 64, 256 << 10
-#: Bytes of the shards that ``shards=True`` chooses, at most.
+#: Maximal size of the shards that ``shards=True`` chooses.
 SHARD_BYTES = 64 << 20
 
 
 class Precomputed(WritableFormat):
-    """A scale of a precomputed volume; one that is written has one scale."""
+    """A scale of a precomputed volume; outputs without levels have one scale."""
 
     title = "neuroglancer precomputed"
     name = "precomputed"
@@ -86,20 +90,20 @@ class Precomputed(WritableFormat):
         "shards": (
             "bool, int or sequence of int",
             "Put the chunks into shard files of this shape; True chooses one of 64 MiB at most. Only some "
-            "shapes are possible: 2, 4, 8 ... times that of the chunks, along x first, then y, then z, "
-            "and so on. The default is True with more than 10 million chunks; None and False write each "
-            "chunk as a file.",
+            "shapes are possible: the shape of a chunk, doubled along x, then y, then z, and so on. "
+            "The default is True with more than 10 million chunks; None and False write each chunk as "
+            "a file.",
         ),
         "codec": (
             "str or mapping",
             '``"none"``, ``"png"`` (8 and 16 bits), ``"jpeg"`` (8 bits; loses detail) or '
-            '``"compressed_segmentation"`` (32 and 64 bits); by default none for an image, the last one '
-            "for a segmentation that it can hold. Shards are compressed by gzip besides. With a level as "
+            '``"compressed_segmentation"`` (32 and 64 bits; the default of segmentations that it supports). '
+            "Shards are also compressed by gzip. With a level as "
             '``{"name": "jpeg", "level": 75}``.',
         ),
         "type": (
             '``"image"`` or ``"segmentation"``',
-            "What viewers show it as; by default a segmentation for uint32 and uint64.",
+            "How viewers show it; by default as a segmentation for uint32 and uint64.",
         ),
         **PYRAMID,
     }
@@ -131,7 +135,7 @@ class Precomputed(WritableFormat):
             axes=("x", "y", "z", "c"),
             channels=names_in(ours.get("channels")),
             scale=[*sizes[k], 1.0],
-            # A voxel of a coarser scale has its centre amid those that it was made of.
+            # A voxel of a coarser scale is centred on the voxels it was made of.
             translation=[*(middle * (b - a) for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
             unit="nanometer",
         )
@@ -160,17 +164,20 @@ class Precomputed(WritableFormat):
             raise ValueError(f"{name}: type={kind!r}; use one of {', '.join(TYPES)}")
         if which_type == "segmentation" and dtype.kind == "f":
             raise ValueError(
-                f"{name}: type={kind!r}: segmentations hold integers, not {dtype}; convert by astype()"
+                f"{name}: type={kind!r} needs integers, not {dtype}; convert by astype()"
             )
         if codec is None:
-            fits = which_type == "segmentation" and dtype.name in HELD["compressed_segmentation"]
+            fits = (
+                which_type == "segmentation"
+                and dtype.name in CODEC_DTYPES["compressed_segmentation"]
+            )
             codec = "compressed_segmentation" if fits else "none"
         codec = {"raw": "none"}.get(codec, codec) if isinstance(codec, str) else codec
         which = codec_and_level(name, codec, "precomputed", CODECS)
-        held = HELD.get(which[0])
-        if held is not None and dtype.name not in held:
+        supported = CODEC_DTYPES.get(which[0])
+        if supported is not None and dtype.name not in supported:
             raise ValueError(
-                f"{name}: codec={which[0]!r} holds {' and '.join(held)}, not {dtype}; choose another "
+                f"{name}: codec={which[0]!r} supports {' and '.join(supported)}, not {dtype}; choose another "
                 "codec, or convert by astype()"
             )
         chunk = wanted.chunk(default_chunk)
@@ -184,8 +191,8 @@ class Precomputed(WritableFormat):
         if d.shard is None:
             return chunk, None
         possible = [s.shape for s in shard_layouts(shape, chunk)]
-        most = max(math.prod(d.shard), math.prod(chunk))
-        return chunk, [s for s in possible if math.prod(s) <= most][-1]
+        limit = max(math.prod(d.shard), math.prod(chunk))
+        return chunk, [s for s in possible if math.prod(s) <= limit][-1]
 
     def loses(self, d: Description) -> bool:
         return d.codec[0] == "jpeg"
@@ -193,13 +200,13 @@ class Precomputed(WritableFormat):
     def check(self, d: Description) -> None:
         if "t" in d.space.leading:
             raise ValueError(
-                f"{d.name}: precomputed has no time, and the volume has {d.leading[0]} points in time; "
-                "choose one by v[0], or write .zarr or .ome.zarr"
+                f"{d.name}: precomputed has no time, but the volume has {d.leading[0]} points in time; "
+                "select one by v[0], or write .zarr or .ome.zarr"
             )
-        most = {"jpeg": (1, 3), "png": (1, 2, 3, 4)}.get(d.codec[0])
-        if most is not None and d.samples not in most:
+        counts = {"jpeg": (1, 3), "png": (1, 2, 3, 4)}.get(d.codec[0])
+        if counts is not None and d.samples not in counts:
             raise ValueError(
-                f"{d.name}: codec={d.codec[0]!r} holds {' or '.join(map(str, most))} channels, not "
+                f"{d.name}: codec={d.codec[0]!r} supports {' or '.join(map(str, counts))} channels, not "
                 f"{d.samples}; choose another codec"
             )
 
@@ -232,7 +239,7 @@ class Precomputed(WritableFormat):
         return {INFO: info}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
-        """No volume yet: until the chunks of another run are cleared, there are no scales."""
+        """Return no scales: until another run's chunks are cleared, there is no volume."""
         return {"@type": VOLUME, OURS: dict(noted)}
 
     def noted(self, document: Mapping[str, Any]) -> Any:
@@ -256,8 +263,8 @@ class Precomputed(WritableFormat):
         keys = [
             s["key"] for s in scales or () if isinstance(s, dict) and isinstance(s.get("key"), str)
         ]
-        # A run that was stopped while it cleared the place has left chunks of any scale. An added level is
-        # a volume in the folder of its scale.
+        # A run that was interrupted while clearing may have left chunks of any scale. An added
+        # level is a volume in the folder of its scale.
         folders = [re.escape(key) for key in keys] or [r"[\d.e+-]+_[\d.e+-]+_[\d.e+-]+"]
         return owned_names(_CHUNK, (INFO,), ["", *(f"(?:{f}/){{1,2}}" for f in folders)])
 
@@ -292,13 +299,7 @@ class Precomputed(WritableFormat):
         return f"{scale_key(d)}/"
 
     def open_units(self, d: Description) -> ts.TensorStore:
-        try:
-            store = ts.open(
-                self._spec(d), open=True, assume_metadata=True, context=context()
-            ).result()
-        except ValueError as error:
-            raise explain(error, f"opening {d.name}") from None
-        view = store[ts.d[:].label[("",) * 4]].T
+        view = open_to_write(self._spec(d), d.name).T
         view = view if d.leading else view[0]
         return view[ts.d[:].translate_to[(0,) * view.rank]]
 
@@ -331,10 +332,10 @@ FORMATS = (Precomputed(),)
 
 
 def _info(place: Place) -> Mapping[str, Any] | None:
-    """The description of a volume; None if the place holds nothing of this format."""
+    """Return the ``info`` of a volume; None if the place is of another format."""
     try:
         info = place.json(INFO)
-    except OSError:  # a file of that name may be anything
+    except OSError:  # a file with this name may have any content
         return None
     if info is None:
         return None
@@ -342,13 +343,13 @@ def _info(place: Place) -> Mapping[str, Any] | None:
     if isinstance(kind, str) and kind.startswith("neuroglancer_") and kind != VOLUME:
         what = kind.removeprefix("neuroglancer_").replace("_", " ")
         raise ValueError(
-            f"{place.text} holds {what} of Neuroglancer, not voxels; open the folder of a volume"
+            f"{place.text} contains {what} of Neuroglancer, not voxels; open the folder of a volume"
         )
     if not isinstance(info.get("scales"), list):
         if kind != VOLUME:
             return None
-        noted = "nothing is written there yet" if OURS in info else "mend it"
-        raise ValueError(f"{place.text}: its info lists no scales; {noted}")
+        noted = "its run has not started to write it" if OURS in info else "correct it"
+        raise ValueError(f"{place.text}: its info has no scales; {noted}")
     return info
 
 
@@ -362,14 +363,11 @@ def _which_scale(keys: Sequence[str], place: Place, request: OpenRequest) -> int
                 f"dataset={dataset!r} and level={level} both choose a scale; give one of them"
             )
         level = keys.index(dataset)
-    k = 0 if level is None else level
-    if not 0 <= k < len(keys):
-        raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(keys) - 1}")
-    return k
+    return level_among(level, len(keys), place.text)
 
 
 def _sizes(scales: Sequence[Mapping[str, Any]], foreign: Foreign) -> list[Sequence[float]]:
-    """The voxel sizes of scales, as x, y, z."""
+    """Return the voxel sizes of scales, as x, y, z."""
     sizes = []
     for i, scale in enumerate(scales):
         size = foreign.numbers(scale.get("resolution"), f"scales[{i}].resolution", 3)
@@ -380,21 +378,21 @@ def _sizes(scales: Sequence[Mapping[str, Any]], foreign: Foreign) -> list[Sequen
 
 
 def _check(scale: Mapping[str, Any], place: Place, key: str, is_strict: bool, name: str) -> bool:
-    """Refuse what cannot be read, or would be taken for empty; whether chunks are files with gzip around.
+    """Refuse unsupported encodings; return whether chunks are gzipped files.
 
-    That is how cloud-volume writes on a disk, where TensorStore would find nothing.
+    cloud-volume writes these on a disk, where TensorStore would not find them.
     """
     encoding = scale.get("encoding")
     if isinstance(encoding, str) and encoding not in ENCODINGS:
         raise ValueError(
-            f"{name}: its chunks are encoded as {encoding!r}; read are {', '.join(ENCODINGS)}: convert it "
-            "with cloud-volume or igneous"
+            f"{name} has chunks encoded as {encoding!r}; the supported encodings are "
+            f"{', '.join(ENCODINGS)}: convert it with cloud-volume or igneous"
         )
     if scale.get("sharding") is not None:
         if is_strict:
             raise ValueError(
-                f"missing='error': {name} is sharded, and in shards a chunk that is missing is always data; "
-                "leave missing= out"
+                f"missing='error': {name} is sharded, and missing chunks of shards are always read as the "
+                "fill value; omit missing="
             )
         return False
     folder = None if place.local is None else os.path.join(place.local, key)
@@ -405,14 +403,14 @@ def _check(scale: Mapping[str, Any], place: Place, key: str, is_strict: bool, na
     for suffix, tool in ((".br", "brotli -d --rm"), (".zstd", "zstd -d --rm"), (".xz", "unxz")):
         if any(n.endswith(suffix) for n in names):
             raise ValueError(
-                f"{name}: its chunks are compressed as files ({suffix}), which are not read; unpack them "
+                f"{name} has chunks in compressed files ({suffix}), which are not supported; unpack them "
                 f"first: {tool} {folder}/*{suffix}"
             )
     return any(n.endswith(".gz") for n in names)
 
 
 def _exact(space: Space, ours: Mapping[str, Any]) -> Space:
-    """The space as we wrote it, with its own unit and origin, where the document still tells the same."""
+    """Return the noted space with its own unit and origin, if it agrees with the document."""
     size, origin, unit = ours.get("voxel_size"), ours.get("origin"), ours.get("unit")
     try:
         noted = replace(
@@ -442,7 +440,7 @@ def _triple(values: Any) -> tuple[float, float, float]:
 
 
 def default_chunk(shape: Triple, itemsize: int) -> Triple:
-    """Cubes of 64 voxels; larger where the volume is thin, until they hold 256 KiB.
+    """Return cubes of 64 voxels, enlarged for thin volumes until they have 256 KiB.
 
     Examples
     --------
@@ -461,7 +459,7 @@ def default_chunk(shape: Triple, itemsize: int) -> Triple:
 
 
 def _shard(wanted: OutputRequest, chunk: Triple) -> Triple | None:
-    """The shard that is asked for, or the largest one that is chosen, if there are to be shards."""
+    """Return the requested shard, or the largest one up to the limit; None without shards."""
     shards, shape = wanted.shards(chunk), wanted.shape
     if shards is None or shards is False:
         return None
@@ -477,37 +475,36 @@ def _shard(wanted: OutputRequest, chunk: Triple) -> Triple | None:
         visible = wanted.space.visible
         shown = ", ".join("x".join(str(s[a]) for a in visible) for s in possible)
         raise ValueError(
-            f"{wanted.name}: shards={shards!r} is no shard of chunks of "
-            f"{'x'.join(str(chunk[a]) for a in visible)}; those that are boxes are {shown}"
+            f"{wanted.name}: shards={shards!r} is not possible for chunks of "
+            f"{'x'.join(str(chunk[a]) for a in visible)}; use one of {shown}"
         )
     return (z, y, x)
 
 
 def _resolution(space: Space) -> tuple[float, float, float]:
-    """The voxel size in nanometers, 1 if it is not known."""
+    """Return the voxel size in nanometers, 1 if unknown."""
     z, y, x = (float(f"{v:.12g}") for v in space.in_unit("nanometer").voxel_size or (1.0,) * 3)
     return (z, y, x)
 
 
 def _voxel_offset(space: Space) -> Triple:
-    """The origin as whole voxels: the nearest ones."""
+    """Return the origin rounded to whole voxels."""
     size = space.voxel_size or (1.0, 1.0, 1.0)
     z, y, x = (math.floor(o / s + 0.5 + 1e-9) for o, s in zip(space.origin, size, strict=True))
     return (z, y, x)
 
 
 def method_metadata(pyramid: Pyramid) -> dict[str, Any]:
-    """Describe how levels were made, for the info."""
+    """Describe how levels were made, for the ``info``."""
     return {"method": pyramid.method, "factors": [list(by) for by in pyramid.factors]}
 
 
 def scale_key(d: Description) -> str:
-    """What a scale is called: its resolution."""
+    """Return the name of a scale: its resolution."""
     return "_".join(f"{r:.12g}" for r in reversed(_resolution(d.space)))
 
 
 def _scale(d: Description) -> dict[str, Any]:
-    """The one scale of a volume, as its info tells of it."""
     name, level = d.codec
     scale: dict[str, Any] = {
         "key": scale_key(d),

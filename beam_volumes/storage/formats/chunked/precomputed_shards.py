@@ -7,7 +7,7 @@ from typing import Any
 
 from beam_volumes.base.geometry import Triple
 
-#: Chunks whose places are told together: their list is read as a whole.
+#: Bits of chunks in a minishard, which has a common index.
 MINISHARD_BITS = 9
 
 
@@ -15,22 +15,22 @@ MINISHARD_BITS = 9
 class Shards:
     """Shards that are boxes of chunks.
 
-    A chunk's number has the bits of its position, those of x, y and z in turn, as many as the grid of chunks
-    needs. A shard holds the chunks whose numbers differ in the low bits alone: these are low bits of x, y
-    and z, so the chunks are a box.
+    A chunk's number interleaves the bits of its position along x, y and z, as many as the grid of
+    chunks needs. A shard has all chunks with numbers that only differ in the low bits. These are
+    low bits of x, y and z, so the chunks are a box.
     """
 
-    shape: Triple  #: Voxels of a whole shard, along z, y, x
-    #: Which axis each bit of a chunk's number belongs to (0 is z), the lowest first
+    shape: Triple  #: Voxels of a whole shard along z, y, x
+    #: The axis of each bit of a chunk's number (0 is z), the lowest first
     bits: tuple[int, ...]
-    inner: int  #: How many of them tell chunks of a shard apart
+    inner: int  #: The number of low bits, which identify chunks in a shard
 
     def metadata(self, is_packed: bool) -> dict[str, Any]:
-        together = min(self.inner, MINISHARD_BITS)
+        minishard = min(self.inner, MINISHARD_BITS)
         return {
             "@type": "neuroglancer_uint64_sharded_v1",
-            "preshift_bits": together,
-            "minishard_bits": self.inner - together,
+            "preshift_bits": minishard,
+            "minishard_bits": self.inner - minishard,
             "shard_bits": len(self.bits) - self.inner,
             "hash": "identity",
             "minishard_index_encoding": "gzip",
@@ -45,7 +45,7 @@ class Shards:
         return f"{number:0{self._digits}x}.shard"
 
     def cell(self, name: str) -> Triple | None:
-        """The shard in a file of that name, if it is one."""
+        """Return the shard with a file's name, or None."""
         digits = name.removesuffix(".shard")
         if len(digits) != self._digits or digits == name:
             return None
@@ -53,10 +53,10 @@ class Shards:
             number = int(digits, 16)
         except ValueError:
             return None
-        cell, seen = [0, 0, 0], [0, 0, 0]
+        cell, used_bits = [0, 0, 0], [0, 0, 0]
         for k, axis in enumerate(self.bits[self.inner :]):
-            cell[axis] |= (number >> k & 1) << seen[axis]
-            seen[axis] += 1
+            cell[axis] |= (number >> k & 1) << used_bits[axis]
+            used_bits[axis] += 1
         z, y, x = cell
         return (z, y, x)
 
@@ -66,13 +66,7 @@ class Shards:
 
 
 def shard_layouts(shape: Triple, chunk: Triple) -> list[Shards]:
-    """All shards that are boxes, the smallest first: each is twice as large as the one before it.
-
-    Examples
-    --------
-    >>> [s.shape for s in shard_layouts((64, 128, 256), (64, 64, 64))]
-    [(64, 64, 64), (64, 64, 128), (64, 128, 128), (64, 128, 256)]
-    """
+    """Return all shards that are boxes; each is twice as large as the previous one."""
     counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
     needed = [(n - 1).bit_length() for n in counts]
     bits = tuple(axis for bit in range(max(needed)) for axis in (2, 1, 0) if bit < needed[axis])

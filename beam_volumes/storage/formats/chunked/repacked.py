@@ -1,4 +1,4 @@
-"""Chunks that TensorStore decodes once what is around them has been taken away or changed."""
+"""Chunks that are unpacked here and then decoded by TensorStore."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from beam_volumes.storage.sources.source import ForwardingReader
 
 @dataclass(frozen=True, eq=False)
 class Repacked(ForwardingReader):
-    """Chunks in files of their own, which are read by us and decoded by TensorStore."""
+    """Chunks in separate files, which are read here and decoded by TensorStore."""
 
-    packed: SpecReader  #: Opens the same volume, but cannot read those files
-    name: str  #: How messages name it
-    is_strict: bool = False  #: Whether a chunk that is not stored is an error
+    packed: SpecReader  #: The spec of the volume, which cannot read those files
+    name: str  #: The name in messages
+    is_strict: bool = False  #: Whether missing chunks are an error
 
     @property
     def inner(self) -> SpecReader:
@@ -33,7 +33,7 @@ class Repacked(ForwardingReader):
 
     @property
     def _whole(self) -> dict[str, Any]:
-        """The volume as it is stored, the fastest dimension first."""
+        """The stored volume, the fastest dimension first."""
         return {k: v for k, v in self.packed.spec.items() if k != "transform"}
 
     def open(self) -> ts.TensorStore:
@@ -66,15 +66,15 @@ class Repacked(ForwardingReader):
         data = self.unpacked(key, 2 * voxels * out.dtype.itemsize + (1 << 20))
         if data is None:
             if self.is_strict:
-                raise VolumeError(f"{self.name}: its chunk {key} is missing")
+                raise VolumeError(f"{self.name}: its chunk {key} is missing; restore it")
             out[...] = 0
             return
-        # TensorStore decodes it, from a place in memory that nobody else sees.
-        alone = ts.Context({"data_copy_concurrency": {"limit": 1}})
+        # TensorStore decodes it from a private in-memory store.
+        private = ts.Context({"data_copy_concurrency": {"limit": 1}})
         memory = {"driver": "memory", "path": "v/"}
-        ts.KvStore.open(memory, context=alone).result().write(key, data).result()
+        ts.KvStore.open(memory, context=private).result().write(key, data).result()
         store = ts.open(
-            {**spec, "kvstore": memory}, open=True, assume_metadata=True, context=alone
+            {**spec, "kvstore": memory}, open=True, assume_metadata=True, context=private
         ).result()
         try:
             asked = zip(domain.inclusive_min, domain.exclusive_max, strict=True)
@@ -85,65 +85,67 @@ class Repacked(ForwardingReader):
     def key(
         self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
     ) -> str:
-        """What a chunk is called, from the voxels that it holds and its place in the grid."""
+        """Return a chunk's name, from its span of voxels and its position in the grid."""
         raise NotImplementedError
 
-    def unpacked(self, key: str, most: int) -> bytes | None:
-        """A chunk as TensorStore decodes it, of no more than so many bytes; None if there is none."""
+    def unpacked(self, key: str, max_bytes: int) -> bytes | None:
+        """Return a chunk for TensorStore, of at max_bytes ``max_bytes``; None if it is missing."""
         raise NotImplementedError
 
 
 class Unpacked(Repacked):
-    """Chunks of precomputed volumes, some or all with gzip around them, as cloud-volume writes on a disk."""
+    """Chunks of precomputed volumes, some or all gzipped, as cloud-volume writes them on a disk."""
 
     def key(
         self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
     ) -> str:
         return f"{spec['scale_metadata']['key']}/" + "_".join(f"{a}-{b}" for a, b in spans[:3])
 
-    def unpacked(self, key: str, most: int) -> bytes | None:
+    def unpacked(self, key: str, max_bytes: int) -> bytes | None:
         path = os.path.join(self._whole["kvstore"]["path"], key)
         try:
             with open(f"{path}.gz", "rb") as file:
-                packed = file.read(most)
+                packed = file.read(max_bytes)
         except FileNotFoundError:
             try:
                 with open(path, "rb") as file:
-                    return file.read(most)
+                    return file.read(max_bytes)
             except FileNotFoundError:
                 return None
         unpack = zlib.decompressobj(wbits=31)
         try:
-            data = unpack.decompress(packed, most)
+            data = unpack.decompress(packed, max_bytes)
         except zlib.error as error:
-            raise VolumeError(f"{self.name}: its chunk {key}.gz is damaged: {error}") from None
+            raise VolumeError(
+                f"{self.name}: its chunk {key}.gz is damaged: {error}; restore it"
+            ) from None
         if not unpack.eof:
             raise VolumeError(
-                f"{self.name}: its chunk {key}.gz is damaged: it ends too early, or too late"
+                f"{self.name}: its chunk {key}.gz is damaged: it is too short or too long; restore it"
             )
         return data
 
 
 class Varlength(Repacked):
-    """Blocks of N5 that say how many elements they hold, which TensorStore does not read."""
+    """Blocks of N5 with their number of elements, which TensorStore does not support."""
 
     def key(
         self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
     ) -> str:
         return "/".join(map(str, cell))
 
-    def unpacked(self, key: str, most: int) -> bytes | None:
+    def unpacked(self, key: str, max_bytes: int) -> bytes | None:
         data = Place(self._whole["kvstore"]).read(key)
         return None if data is None else _of_default_mode(data)
 
 
 def is_varlength(block: bytes) -> bool:
-    """Whether a block of N5 says how many elements it holds."""
+    """Whether a block of N5 has its number of elements in its header."""
     return block[:2] == b"\0\1"
 
 
 def _of_default_mode(block: bytes) -> bytes:
-    """A block of N5 with a header that does not say how many elements it holds."""
+    """Convert a block of N5 to the default header, without its number of elements."""
     if not is_varlength(block):
         return block
     head = 4 + 4 * int.from_bytes(block[2:4], "big")

@@ -1,4 +1,4 @@
-"""Any array that TensorStore's drivers open, from its spec."""
+"""Arrays that TensorStore's drivers open, from a spec."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from beam_volumes.storage.sources.axes import (
 )
 from beam_volumes.storage.sources.source import DTYPES, Source, _normal, digest
 
-#: The option of formats whose chunks may be missing.
+#: The option of formats with chunks that may be missing.
 MISSING = (
     '``"fill"`` (the default) or ``"error"``',
-    "Whether chunks that are not stored are data, of the fill value, or an error where they are read.",
+    "Whether chunks that are not stored are read as the fill value, or an error.",
 )
-#: Bytes of a chunk that is too large to be decoded as a whole.
+#: Maximal size of a chunk, which is decoded as a whole.
 TOO_LARGE = 16 << 30
 
-#: The metadata of an N5 array that say how it is stored.
+#: Metadata of an N5 array that define its storage.
 _N5 = {"dimensions", "blockSize", "dataType", "compression", "axes"}
-#: Spec members that make or clear arrays: a source does neither.
+#: Members of specs that create or clear arrays: a source never does.
 _WRITING = ("create", "delete_existing", "open", "open_mode")
 
 
 @dataclass(frozen=True, eq=False)
 class SpecReader:
-    """A TensorStore spec whose index transform ends at z, y, x, behind leading axes if there are any."""
+    """A TensorStore spec with an index transform to leading axes and z, y, x."""
 
     spec: dict[str, Any]
 
@@ -79,7 +79,7 @@ class SpecReader:
         return _open(self.spec)
 
     def moved(self, move: Callable[[Spec], Spec]) -> SpecReader:
-        """The reader of the array where its key-value store is moved to."""
+        """Return the reader after the key-value store was moved."""
         return SpecReader(_moved(self.spec, move))
 
     def token(self) -> str:
@@ -88,16 +88,16 @@ class SpecReader:
 
 @dataclass(frozen=True)
 class ArrayMetadata:
-    """What is known of an array besides its TensorStore spec; sequences go with its dimensions."""
+    """Metadata of an array in addition to its TensorStore spec; sequences are per dimension."""
 
-    name: str | None = None  #: How messages name it; by default its place
+    name: str | None = None  #: The name in messages; by default its place
     axes: Sequence[str | None] | None = None
-    channels: Sequence[str] = ()  #: Their names
-    #: Voxel size, and where position 0 is; the volume's origin is where its domain begins
+    channels: Sequence[str] = ()
+    #: Voxel size, and the position of index 0; the volume's origin is the start of its domain
     scale: Sequence[float] | None = None
     translation: Sequence[float] | None = None
     unit: str | None = None
-    units: Sequence[Any] | None = None  #: Instead of ``unit``, as for `axes.in_one_unit`
+    units: Sequence[Any] | None = None  #: Instead of ``unit``, as in `axes.in_one_unit`
 
 
 UNKNOWN = ArrayMetadata()
@@ -106,9 +106,9 @@ UNKNOWN = ArrayMetadata()
 def open_spec(
     spec: Mapping[str, Any], about: ArrayMetadata = UNKNOWN, request: OpenRequest = WHOLE
 ) -> Source:
-    """A source from a TensorStore spec.
+    """Return a source for a TensorStore spec.
 
-    When the spec holds complete metadata nothing is read; otherwise the array's metadata are.
+    Metadata are only read if the spec does not contain them.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
     check_no_secrets(spec)
@@ -116,11 +116,11 @@ def open_spec(
     missing, affine = request.option("missing", "fill"), request.option("affine")
     if "tiff" in _drivers(spec):
         raise ValueError(
-            f"{name}: TensorStore's driver 'tiff' gives wrong voxels for some files; give the path of the "
+            f"{name}: TensorStore's driver 'tiff' reads wrong voxels from some files; pass the path of the "
             "TIFF file to open() instead"
         )
     if missing not in ("fill", "error"):
-        raise ValueError(f"missing={missing!r}: {name}; use 'fill' or 'error'")
+        raise ValueError(f"{name}: missing={missing!r} is not valid; use 'fill' or 'error'")
     check_affine(affine, name)
     if missing == "error":
         spec["fill_missing_data_reads"] = False
@@ -135,7 +135,7 @@ def open_spec(
 
 
 def _with_metadata(spec: dict[str, Any], name: str) -> ts.Spec:
-    """The spec with the array's metadata, which are read if it does not hold all that is needed."""
+    """Return the spec with the array's metadata, which are read if necessary."""
     try:
         known = ts.Spec(spec)
         complete = (
@@ -157,7 +157,7 @@ def _with_metadata(spec: dict[str, Any], name: str) -> ts.Spec:
     assert known.dtype is not None
     if known.dtype.numpy_dtype not in DTYPES:
         raise ValueError(
-            f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
+            f"{name} has dtype {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
         )
     return known
 
@@ -170,14 +170,14 @@ def _space(
     name: str,
     affine: str | None,
 ) -> tuple[Space, list[bool]]:
-    """Where voxels lie, and which of z, y, x run backwards."""
+    """Return the space of voxels, and the reversed axes of z, y, x."""
     scale, translation, unit, units = about.scale, about.translation, about.unit, about.units
     domain = known.domain
     assert domain is not None
-    rank, remedy = domain.rank, "mend the metadata, or open the array by a TensorStore spec"
+    rank, remedy = domain.rank, "correct the metadata, or open the array by a TensorStore spec"
     if units is not None and len(units) != rank:
         raise ValueError(
-            f"{name}: its metadata name {len(units)} axes, and the array has {rank} dimensions; {remedy}"
+            f"{name}: its metadata name {len(units)} axes, but the array has {rank} dimensions; {remedy}"
         )
     if scale is None:
         scale, units = _units(known.dimension_units, names, units or [unit] * rank)
@@ -216,8 +216,8 @@ def _source(
     chunk = tuple(c or n or 1 for c, n in zip(_chunks(view) or shape, shape, strict=True))
     if _chunks(view) and math.prod(chunk) * dtype.itemsize > TOO_LARGE:
         raise ValueError(
-            f"{name}: its chunks of {' x '.join(map(str, chunk))} voxels take more than "
-            f"{TOO_LARGE >> 30} GiB each, and a chunk is decoded as a whole; store it in smaller ones"
+            f"{name} has chunks of {' x '.join(map(str, chunk))} voxels, more than {TOO_LARGE >> 30} GiB "
+            "each, and a chunk is decoded as a whole; store it in smaller ones"
         )
     grid = view.chunk_layout.grid_origin or (0,) * len(shape)
     return Source(
@@ -245,7 +245,6 @@ def _moved(spec: dict[str, Any], move: Callable[[Spec], Spec]) -> dict[str, Any]
 
 
 def _drivers(spec: Any) -> set[str]:
-    """The drivers of an array and of those that it is made of."""
     if not isinstance(spec, Mapping):
         return set()
     below = [spec.get("base"), *(spec.get("layers") or ())]
@@ -253,7 +252,7 @@ def _drivers(spec: Any) -> set[str]:
 
 
 def _are_numbers(found: Any, count: int) -> bool:
-    """Whether something from a file is a list of so many finite numbers."""
+    """Whether an untrusted value is a list of ``count`` finite numbers."""
     return (
         isinstance(found, list | tuple)
         and len(found) == count
@@ -268,14 +267,23 @@ def _open(spec: Mapping[str, Any]) -> ts.TensorStore:
     ).result()
 
 
+def open_to_write(spec: Mapping[str, Any], name: str) -> ts.TensorStore:
+    """Open an array with assumed metadata, without labels of dimensions."""
+    try:
+        store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
+    except ValueError as error:
+        raise explain(error, f"opening {name}") from None
+    return store[ts.d[:].label[("",) * store.rank]]
+
+
 def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A view's spec as plain data: with the context the user gave, without what may change."""
+    """Return a view's spec as plain data, with the user's context and without mutable metadata."""
     text = as_given(view.to_json(), given)
     text.pop("context", None)
     if "context" in given:
         text["context"] = given["context"]
     if isinstance(text.get("metadata"), dict):
-        # N5 keeps attributes beside what tells the array.
+        # N5 stores attributes together with the array's metadata.
         kept = _N5 if text.get("driver") == "n5" else set(text["metadata"]) - {"attributes"}
         text["metadata"] = {k: v for k, v in text["metadata"].items() if k in kept}
     if given.get("assume_metadata"):
@@ -285,7 +293,7 @@ def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drop_context(spec: Any) -> None:
-    """Leave out of a key-value store's spec what the process's context says."""
+    """Remove the process's context from a key-value store's spec."""
     if isinstance(spec, dict):
         for key in (
             "file_io_concurrency",
@@ -310,7 +318,7 @@ def _chunks(spec: Any) -> Sequence[int | None] | None:
 def _units(
     units: Sequence[Any] | None, axes: Sequence[str], foreign: Sequence[Any]
 ) -> tuple[list[float] | None, Sequence[Any]]:
-    """Voxel sizes and the unit of each, from TensorStore's dimension units, and what else is told."""
+    """Return voxel sizes and units from TensorStore's dimension units and other metadata."""
     known = dict(zip(axes, units or (), strict=False))
     found = {a: u for a, u in known.items() if a in AXES and u is not None}
     if not found:
@@ -323,7 +331,7 @@ def _units(
 def _converted(
     units: Sequence[Any], spatial: Sequence[int], *lengths: Sequence[float] | None
 ) -> tuple[str | None, list[list[float] | None]]:
-    """Lengths along all dimensions, with those of space in one unit; see `axes.converted`."""
+    """Convert lengths along spatial dimensions to one unit; see `axes.converted`."""
     unit, found = converted(
         [units[d] for d in spatial],
         *(None if given is None else [given[d] for d in spatial] for given in lengths),
@@ -357,12 +365,11 @@ def _name(spec: Mapping[str, Any]) -> str:
 
 
 def check_all_is_read(spec: Any) -> None:
-    """Refuse an array in a zip file of which TensorStore leaves something out: it would be read as fill.
+    """Refuse an array in a zip file with members that TensorStore would read as fill values.
 
-    It leaves out what is compressed more than a thousand times, what is encrypted, what is compressed by
-    methods that it does not know, and names that begin with a slash.
-
-    - ``spec``: of an array, or of a key-value store, as `tensorstore.Spec.to_json` gives it.
+    It ignores members that are compressed more than a thousand times, encrypted, compressed by
+    other methods, or have names that begin with a slash. ``spec`` is from
+    `tensorstore.Spec.to_json`.
     """
     if not isinstance(spec, Mapping):
         return
@@ -372,7 +379,7 @@ def check_all_is_read(spec: Any) -> None:
     if spec.get("driver") != "zip" or not isinstance(base, dict):
         return
     name = printable(url(base))
-    # What is beside the array is none of it.
+    # Only members of the array matter.
     below = str(spec.get("path", "")).encode()
     read = set(Place({"driver": "zip", "base": base, "path": ""}).store.list().result())
     try:
@@ -389,17 +396,15 @@ def check_all_is_read(spec: Any) -> None:
     more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
     raise ValueError(
         f"{name}: {printable(first.filename)} ({how}){more} cannot be read from the zip file; unzip it, or "
-        "write it anew without compressing its members (zipfile.ZIP_STORED)"
+        "rewrite it without compressing its members (zipfile.ZIP_STORED)"
     )
 
 
 def _name_of(member: zipfile.ZipInfo) -> bytes:
-    """A member's name as the file stores it."""
     return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
 
 
 def _bytes(base: Spec) -> Any:
-    """The zip file, open to be read."""
     if is_local(base):
         return open(base["path"], "rb")
     return io.BufferedReader(Stream(Object(base)), 1 << 16)

@@ -1,4 +1,4 @@
-"""Zarr arrays, versions 2 and 3, sharded or not; groups by ``dataset=``."""
+"""Zarr arrays, versions 2 and 3, sharded or not; arrays in groups by ``dataset=``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
-from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
+from beam_volumes.storage.formats.chunked.tensorstore_spec import (
+    MISSING,
+    ArrayMetadata,
+    open_spec,
+    open_to_write,
+)
 from beam_volumes.storage.formats.format import (
     CHUNKS,
     WHOLE,
@@ -29,7 +34,6 @@ from beam_volumes.storage.formats.format import (
     owned_names,
 )
 from beam_volumes.storage.places.context import context
-from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.chunking import whole_chunks
@@ -37,9 +41,9 @@ from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.numbered import natural_key
 from beam_volumes.storage.sources.source import Source
 
-#: The attribute under which this package keeps what zarr has no place for.
+#: The attribute with this package's metadata.
 OURS = "beam_volumes"
-#: Codecs by zarr version, with the level each has by default.
+#: Codecs by zarr version, with their default levels.
 CODECS: dict[int, dict[str, int | None]] = {
     3: {"none": None, "zstd": 1, "gzip": 5, "blosc": 5},
     2: {"none": None, "zstd": 1, "zlib": 5, "blosc": 5},
@@ -51,7 +55,7 @@ INNER_CHUNK: Triple = (16, 128, 128)
 
 @dataclass
 class Node:
-    """An array or a group; ``document`` is what an array's metadata hold."""
+    """An array or a group; ``document`` is an array's metadata."""
 
     place: Place
     version: int
@@ -74,9 +78,9 @@ class Node:
 
     @property
     def _is_nested(self) -> bool:
-        """Whether chunks lie in folders, of an array on a disk whose metadata do not say it.
+        """Whether a local array has chunks in folders without declaring it.
 
-        Old releases of zarr-python wrote such; chunks that are looked for elsewhere would be fill values.
+        Old releases of zarr-python wrote these; TensorStore would read fill values.
         """
         if self.version != 2 or not self.is_array or "dimension_separator" in self.document:
             return False
@@ -88,7 +92,7 @@ class Node:
 
 
 def _fill_value(value: Any, kind: Any) -> Any:
-    """A fill value as TensorStore takes it, of one that zarr-python takes and TensorStore does not.
+    """Convert a fill value that zarr-python accepts to one that TensorStore accepts.
 
     Examples
     --------
@@ -121,13 +125,14 @@ def _fill_value(value: Any, kind: Any) -> Any:
 
 
 def find(place: Place) -> Node | None:
-    """The zarr array or group at a place, if there is one."""
+    """Return the zarr array or group at a place, or None."""
     meta = place.json("zarr.json")
     if meta is not None:
         attributes = meta.get("attributes") or {}
         if not isinstance(attributes, dict):
             raise ValueError(
-                f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; mend them"
+                f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; correct "
+                "them"
             )
         return Node(place, 3, meta.get("node_type") == "array", attributes, meta)
     array = place.json(".zarray")
@@ -145,13 +150,13 @@ class StoredArray:
     dtype: np.dtype
     chunk: tuple[int, ...]
     shard: tuple[int, ...] | None
-    codec: Any  #: As `Volume.to` takes it; the default where it is one that is not written here
+    codec: Any  #: As in `Volume.to`; the default for codecs that are not supported for writing
 
 
 def stored_as(place: Place) -> StoredArray:
     node = find(place)
     if node is None or not node.is_array:
-        raise OSError(f"{place.text}: no zarr array is there")
+        raise OSError(f"{place.text}: there is no zarr array; check the path")
     store = ts.open(node.spec, open=True, read=True, context=context()).result()
     layout, whole = store.chunk_layout, store.shape
     read, write = layout.read_chunk.shape or whole, layout.write_chunk.shape or whole
@@ -168,7 +173,7 @@ def stored_as(place: Place) -> StoredArray:
 
 
 def _as_option(found: Mapping[str, Any], version: int) -> Any:
-    """Convert a codec of TensorStore to what `Volume.to` takes."""
+    """Convert a codec of TensorStore to an option of `Volume.to`."""
     if version == 2:
         one = found.get("compressor")
         name, how = (one or {}).get("id", "none"), one or {}
@@ -190,7 +195,7 @@ def _as_option(found: Mapping[str, Any], version: int) -> Any:
 
 
 def images_in(node: Node) -> list[Mapping[str, Any]]:
-    """The images that a group has; none of what is damaged."""
+    """Return the images of a group; empty if it is damaged."""
     ome = node.attributes.get("ome", node.attributes)
     images = ome.get("multiscales") if isinstance(ome, dict) else None
     found = images if isinstance(images, list) else []
@@ -198,14 +203,14 @@ def images_in(node: Node) -> list[Mapping[str, Any]]:
 
 
 def paths_of(image: Mapping[str, Any]) -> list[str]:
-    """The paths of an image's levels, finest first."""
+    """Return the paths of an image's levels, finest first."""
     datasets = image.get("datasets")
     found = datasets if isinstance(datasets, list) else []
     return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
 
 
 def is_mask(attributes: Mapping[str, Any]) -> bool:
-    """Whether this package has marked the array of some attributes, of uint8, as bool."""
+    """Whether this package has marked an array of uint8 as bool, by its attributes."""
     ours = attributes.get(OURS)
     return isinstance(ours, dict) and ours.get("mask") is True
 
@@ -237,7 +242,7 @@ class Zarr(WritableFormat):
     }
 
     def array_of(self, d: Description) -> tuple[str, ...]:
-        """Where the array is, below the output's place."""
+        """Return the path of the array below the output's place."""
         return ()
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
@@ -247,18 +252,16 @@ class Zarr(WritableFormat):
         if not node.is_array:
             if dataset is None:
                 raise ValueError(
-                    f"{place.text} is a zarr group: choose an array by dataset=; {_contents(place)}"
+                    f"{place.text} is a zarr group; choose an array by dataset=: {_contents(place)}"
                 )
             below = find(place.below(dataset))
             if below is None or not below.is_array:
                 raise ValueError(
-                    f"dataset={dataset!r}: no zarr array of that name in {place.text}; {_contents(place)}"
+                    f"dataset={dataset!r}: there is no such zarr array in {place.text}; {_contents(place)}"
                 )
             node, dataset = below, None
         if dataset is not None:
-            raise ValueError(
-                f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
-            )
+            raise ValueError(f"dataset={dataset!r}: {place.text} is a single array; omit dataset=")
         if request.level is not None:
             raise ValueError(
                 f"level={request.level}: {node.place.text} is a plain array; only OME-Zarr has levels"
@@ -311,7 +314,7 @@ class Zarr(WritableFormat):
     def versions(
         self, name: str, space: Space, *, zarr_version: int | None = None
     ) -> dict[str, Any]:
-        """The versions that an output is of, checked: ``zarr_version`` and those of what is around it."""
+        """Check and return the versions of an output as options."""
         if zarr_version not in (None, 2, 3):
             raise ValueError(f"{name}: zarr_version={zarr_version!r}; use 3 or 2")
         return {"zarr_version": zarr_version or 3}
@@ -323,7 +326,7 @@ class Zarr(WritableFormat):
         return (d.format, d.options.get("ome_version"), self.documents(d))
 
     def copies(self, d: Description) -> int:
-        """Copied and encoded, which may be as large again; blosc needs one more while it works."""
+        """Return 2, a copy and the encoded unit, or 3 with blosc's buffer."""
         return 3 if d.codec[0] == "blosc" else 2
 
     # documents
@@ -336,7 +339,7 @@ class Zarr(WritableFormat):
         return {".zattrs": attributes, ".zarray": array}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
-        """A group: until the chunks of another run are cleared, there is no array."""
+        """Return a group: until another run's chunks are cleared, there is no array."""
         attributes = {OURS: dict(noted)}
         if _version(d) == 2:
             return attributes
@@ -358,11 +361,11 @@ class Zarr(WritableFormat):
     def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
         try:
             node = find(home)
-        except (OSError, ValueError):  # damaged metadata name no other array
+        except (OSError, ValueError):  # damaged metadata name no arrays
             node = None
         folders = [""]
         if node is not None and not node.is_array:
-            # A run that was stopped while it cleared the place has left chunks of any level.
+            # A run that was interrupted while clearing may have left chunks of any level.
             is_ours = "preparing" in (node.attributes.get(OURS) or ())
             folders += (
                 [r"\d+/"]
@@ -390,13 +393,13 @@ class Zarr(WritableFormat):
         return self._root(d) + (f"{z}/" if 0 in d.space.visible else "")
 
     def _root(self, d: Description) -> str:
-        """What the names of all units begin with, those of a part of an output too."""
+        """Return the common prefix of the names of units, also of a part."""
         array = self.array_of(d)
         parts = (*array, "c") if _version(d) == 3 else array
         return "".join(f"{part}/" for part in (*parts, *(d.at or ())))
 
     def spec(self, d: Description, shape: Triple) -> dict[str, Any]:
-        """The array as TensorStore opens it, without reading anything, as one of a shape."""
+        """Return TensorStore's spec of the array with a given shape, without reading anything."""
         spec: dict[str, Any] = {
             "driver": "zarr3" if _version(d) == 3 else "zarr",
             "kvstore": join(d.kvstore, *self.array_of(d), directory=True),
@@ -407,16 +410,11 @@ class Zarr(WritableFormat):
         return spec
 
     def open_units(self, d: Description) -> ts.TensorStore:
-        """Of metadata that are assumed, not read: those of the volume rounded up to whole units.
+        """Open the array with assumed metadata of the volume rounded up to whole units.
 
-        So the far edges can be written without reading; nothing of that is stored.
+        So the far edges can be written without reading. The assumed metadata are never stored.
         """
-        spec = self.spec(d, d.whole_units())
-        try:
-            store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
-        except ValueError as error:
-            raise explain(error, f"opening {d.name}") from None
-        store = store[ts.d[:].label[("",) * store.rank]]
+        store = open_to_write(self.spec(d, d.whole_units()), d.name)
         shown = tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)
         return store[(slice(None),) * len(d.leading) + shown]
 
@@ -437,7 +435,7 @@ FORMATS = (Zarr(),)
 
 
 def own_attributes(d: Description, leading: bool = True) -> dict[str, Any]:
-    """What this package notes of an output, with values for its leading axes or without."""
+    """Return this package's attributes of an output, optionally with values for leading axes."""
     space, n = d.space, len(d.leading) if leading else 0
     ours: dict[str, Any] = {"run": ""}
     if space.voxel_size is not None:
@@ -454,7 +452,7 @@ def own_attributes(d: Description, leading: bool = True) -> dict[str, Any]:
 
 
 def names_in(found: Any) -> Sequence[str]:
-    """The names of channels, if that is what was found."""
+    """Return the names of channels, if valid, else none."""
     return found if isinstance(found, list) and all(isinstance(n, str) for n in found) else ()
 
 
@@ -463,16 +461,16 @@ def _contents(place: Place) -> str:
 
 
 def contents_text(place: Place, arrays: Sequence[str]) -> str:
-    """What a group holds, as far as that is cheap to say."""
+    """Describe the contents of a local group."""
     if place.local is None:
         return "its arrays are not listed for a remote group"
-    return f"it holds {', '.join(arrays[:20]) or 'no arrays'}"
+    return f"it contains {', '.join(arrays[:20]) or 'no arrays'}"
 
 
 def _is_array(place: Place) -> bool:
     try:
         node = find(place)
-    except (OSError, ValueError):  # a damaged one
+    except (OSError, ValueError):  # damaged
         return True
     return node is not None and node.is_array
 
@@ -480,9 +478,10 @@ def _is_array(place: Place) -> bool:
 def found_below(
     place: Place, look: Callable[[Place], bool | None], deep: int, at_most: int
 ) -> tuple[list[str], bool]:
-    """Folders below a place on a disk for which ``look`` is true, and whether all were looked at.
+    """Return folders below a local place that ``look`` accepts, and whether all were inspected.
 
-    Folders are looked into where it is False, so many deep, and not where it is None.
+    Folders for which it is False are searched, up to the depth ``deep``; those for which it is None
+    are not.
     """
     if place.local is None:
         return [], False
@@ -516,7 +515,7 @@ def _version(d: Description) -> int:
 
 
 def array_metadata(d: Description, shape: Triple) -> dict[str, Any]:
-    """The metadata document of an array, as if it had a shape."""
+    """Return the metadata document of an array with a given shape."""
     return _metadata2(d, shape) if _version(d) == 2 else _metadata3(d, shape)
 
 

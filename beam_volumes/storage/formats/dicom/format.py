@@ -1,6 +1,6 @@
-"""DICOM: a series of files in a folder, or one file of one or many frames.
+"""DICOM: a series of files in a folder, or one file with one or many frames.
 
-Opening reads the headers of all files, in threads. Frames are sorted by where they lie along their normal.
+Opening reads the headers of all files, in threads. Frames are sorted along their normal.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ from beam_volumes.storage.sources.numbered import in_natural_order
 from beam_volumes.storage.sources.source import Source
 
 SUFFIXES = (".dcm", ".dicom", ".dc3", ".ima")
-#: So many headers are worth threads: on a disk that is far away each waits.
+#: With this many headers, threads are used: on a remote disk each one waits.
 _MANY = 16
 _DIGITS = "0123456789"
 
 
 class Dicom(Format):
-    """Frames of one series."""
+    """The frames of one series."""
 
     title = "DICOM"
     open_options: ClassVar[Options] = {
         "affine": AFFINE,
         "rescale": (
             "bool",
-            "Whether numbers become what they stand for, by slope and intercept (the default), or stay as "
-            "they are stored.",
+            "Whether numbers are scaled by slope and intercept (the default), or read as they are stored.",
         ),
     }
 
@@ -52,7 +51,9 @@ class Dicom(Format):
         if found is None:
             return None
         if request.level is not None:
-            raise ValueError(f"level={request.level}: {place.text} is DICOM and has no levels")
+            raise ValueError(
+                f"level={request.level}: {place.text} is DICOM and has no levels; omit it"
+            )
         check_affine(affine, place.text)
         folder, names = found
         first = os.path.join(folder, names[0])
@@ -69,12 +70,12 @@ FORMATS = (Dicom(),)
 
 
 def _find(place: Place) -> tuple[str, list[str]] | None:
-    """The folder and the names of the files of DICOM at a place."""
+    """Return the folder and the names of the DICOM files at a place."""
     path = place.local
     if path is None:
         if place.text.lower().endswith(SUFFIXES):
             raise ValueError(
-                f"{place.text}: DICOM is read from local disks; copy it to one, or convert it to .zarr there"
+                f"{place.text}: DICOM is only read from local disks; copy it, or convert it to .zarr there"
             )
         return None
     if os.path.isfile(path):
@@ -93,12 +94,12 @@ def _find(place: Place) -> tuple[str, list[str]] | None:
 
 
 def _candidates(folder: str, names: list[str]) -> list[str]:
-    """The files among some that are DICOM: by their endings, or else by how those without one begin."""
+    """Return the DICOM files: those with a suffix, else by the content of those without."""
     named = [n for n in names if n.lower().endswith(SUFFIXES) and not n.startswith(".")]
     if not named:
         bare = [n for n in names if "." not in n or not n.rpartition(".")[2].strip(_DIGITS)]
         bare = [n for n in bare if not n.startswith(".") and n != "DICOMDIR"]
-        # Of one file in a folder of thousands that are something else, all need not be looked at.
+        # Do not read thousands of files if the first few are not DICOM.
         if not any(_is_dicom(os.path.join(folder, n)) for n in sorted(bare)[:4]):
             return []
         named = [n for n in bare if _is_dicom(os.path.join(folder, n))]
@@ -106,7 +107,7 @@ def _candidates(folder: str, names: list[str]) -> list[str]:
 
 
 def _is_dicom(path: str) -> bool:
-    """Whether a file begins as DICOM, or is called so."""
+    """Whether a file has DICOM's magic or suffix."""
     try:
         if not os.path.isfile(path):
             return False
@@ -139,7 +140,7 @@ def _headers(folder: str, names: Sequence[str], where: str) -> list[Header]:
 
 
 def _series(headers: list[Header], dataset: str | None, where: str) -> list[Header]:
-    """The files of the one series, or of the one that is asked for."""
+    """Return the files of the only series, or of the requested one."""
     by_uid: dict[str, list[Header]] = {}
     for header in headers:
         by_uid.setdefault(header.series, []).append(header)
@@ -149,7 +150,7 @@ def _series(headers: list[Header], dataset: str | None, where: str) -> list[Head
     if dataset is None:
         if len(by_uid) > 1:
             raise ValueError(
-                f"{where} holds {len(by_uid)} series: choose one by dataset=, its number or its UID: {listed}"
+                f"{where} has {len(by_uid)} series; choose one by dataset=, its number or its UID: {listed}"
             )
         return headers
     if dataset in by_uid:
@@ -170,7 +171,7 @@ def _series_text(uid: str, headers: Sequence[Header]) -> str:
     )
 
 
-# putting a volume together
+# assembling a volume
 
 
 def _image(
@@ -223,30 +224,30 @@ def _image(
 
 
 def _check_pixels(headers: Sequence[Header]) -> None:
-    """Refuse files whose voxels are stored in several ways."""
+    """Refuse files with different encodings of voxels."""
     first = headers[0]
     for header in headers:
         if header.pixels != first.pixels:
             raise VolumeError(
                 f"{printable(header.file.name)} is {_differs(header.pixels, first.pixels)}, but "
-                f"{printable(first.file.name)} is {_differs(first.pixels, header.pixels)}: the slices of a "
-                "series must be alike; choose those of one volume by a glob"
+                f"{printable(first.file.name)} is {_differs(first.pixels, header.pixels)}; the slices of a "
+                "series must be alike: select the files of one volume by a glob"
             )
 
 
 def _factors(
     where: str, headers: Sequence[Header], frames: Placed, rescale: bool
 ) -> tuple[tuple[float, float], ...]:
-    """Slope and intercept of all frames, or of each; none where numbers stay as they are stored."""
+    """Return slope and intercept of all frames, or of each; empty for no scaling."""
     pixels, factors = headers[0].pixels, [f.rescale for _, f in frames]
     if rescale and any(h.lookup for h in headers):
         raise ValueError(
-            f"{where}: a table says what its numbers stand for, which is not read; rescale=False opens them "
+            f"{where} has a lookup table for its numbers, which is not supported; rescale=False opens them "
             "as they are stored"
         )
     if pixels.colour == "MONOCHROME1":
         warnings.warn(
-            f"{where} is MONOCHROME1: its small numbers are the bright ones; they are opened as stored",
+            f"{where} is MONOCHROME1: small numbers are bright; they are opened as stored",
             stacklevel=7,
         )
     if len(set(factors)) == 1:
@@ -264,7 +265,7 @@ def _differs(one: Pixels, other: Pixels) -> str:
 
 
 def _rescaled(pixels: Pixels, factors: Sequence[tuple[float, float]]) -> np.dtype:
-    """The type of the numbers: whole ones where slopes and intercepts are whole, else floats of 64 bits."""
+    """The dtype of scaled numbers: integers for integer slopes and intercepts, else float64."""
     stored = pixels.dtype
     if not factors:
         return stored

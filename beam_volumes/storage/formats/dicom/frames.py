@@ -1,7 +1,7 @@
-"""Frames of DICOM files: where they lie, and how they are decoded.
+"""Positions and decoding of DICOM frames.
 
-Frames are found and decoded here: pydicom's decoders need further plugins, and take memory for what
-a header claims.
+Frames are located and decoded here: pydicom's decoders need further plugins, and allocate memory by
+untrusted headers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from beam_volumes.storage.places.positioned import kept_of
 from beam_volumes.storage.sources.source import TokenOfFields
 
 _OWN = "1.2.840.10008.1.2"
-#: Transfer syntaxes, which say how voxels are stored.
+#: Uncompressed transfer syntaxes, with their byte order.
 NATIVE = {_OWN: "<", f"{_OWN}.1": "<", f"{_OWN}.2": ">"}
 _JPEG = [f"{_OWN}.4.{n}" for n in (50, 51, 57, 70)]
 _JPEG_LS = [f"{_OWN}.4.{n}" for n in (80, 81)]
@@ -36,30 +36,30 @@ CODECS = {
     f"{_OWN}.5": "rle",
 }
 _ITEM, _END = (0xFFFE, 0xE000), (0xFFFE, 0xE0DD)
-#: A frame that is larger than that is believed only if there is a byte of it for so many decoded ones.
-_LARGE, _FOLD = 256 << 20, 4096
+#: Larger frames must have at least one encoded byte for this many decoded ones.
+_TRUSTED_BYTES, _MAX_RATIO = 256 << 20, 4096
 
-#: Frames decoded in this process so far; tests look at it.
+#: Frames decoded in this process so far, for tests.
 decoded = 0
 _count = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """How voxels are stored; the same in all files of a volume."""
+    """The encoding of voxels, equal for all files of a volume."""
 
     syntax: str  #: The transfer syntax
     rows: int
     columns: int
     samples: int
     kind: str  #: ``"u"``, ``"i"`` or ``"f"``
-    #: Bits of a sample, how many of them count, and the highest of these
+    #: Bits of a sample, the number of significant ones, and the highest of these
     allocated: int
     stored: int
     high: int
-    planar: bool  #: Whether samples of a kind lie together
+    planar: bool  #: Whether the samples of a channel are contiguous
     colour: str  #: The photometric interpretation
-    swapped: bool = False  #: Whether bytes lie in words whose higher byte is the first
+    swapped: bool = False  #: Whether bytes are in big-endian words
 
     @property
     def codec(self) -> str | None:
@@ -78,7 +78,7 @@ class Pixels:
 
     @property
     def halved(self) -> bool:
-        """Whether two pixels share what they have of colour."""
+        """Whether two pixels share their colour samples."""
         return self.codec is None and self.colour == "YBR_FULL_422"
 
     @property
@@ -93,7 +93,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class File:
-    """A file with pixels: its name, where these begin, how many bytes they are, and of how many frames."""
+    """A file with pixels: name, position and length of the pixels, and number of frames."""
 
     name: str
     at: int
@@ -103,17 +103,17 @@ class File:
 
 @dataclass(frozen=True, eq=False)
 class Frames(TokenOfFields):
-    """The frames of a volume in their order."""
+    """The frames of a volume in order."""
 
     path: str  #: The folder
     files: tuple[File, ...]
-    #: For each slice the number of its file, and that of the frame in it
+    #: For each slice, the number of its file and of the frame in it
     order: tuple[tuple[int, int], ...]
     pixels: Pixels
-    #: Slope and intercept, one of all frames or one of each; none where there is nothing to do
+    #: Slope and intercept of all frames, or of each; empty for no scaling
     rescale: tuple[tuple[float, float], ...]
     dtype: np.dtype
-    #: The axes that frames are on, the last one fastest, and their extents
+    #: The axes of frames, the last one fastest, and their extents
     along: tuple[tuple[str, int], ...]
 
     @property
@@ -136,7 +136,7 @@ class Frames(TokenOfFields):
         slope, intercept = self.rescale[k if len(self.rescale) > 1 else 0]
         if self.dtype.kind == "f":
             return image.astype(self.dtype) * slope + intercept
-        # Whatever runs over on the way comes back: the result fits.
+        # Intermediate overflows cancel: the result fits.
         wide = image.astype(np.int64) * int(slope) + int(intercept)
         return wide.astype(self.dtype)
 
@@ -161,7 +161,7 @@ class Frames(TokenOfFields):
 
 
 def offsets(path: str, file: File) -> list[tuple[int, int]]:
-    """Where the pieces of compressed pixels lie, and their lengths; the table of frames first."""
+    """Return positions and lengths of the pieces of compressed pixels, the frame table first."""
     found: list[tuple[int, int]] = []
     end = file.at + file.length
     with open(path, "rb", buffering=0) as handle:
@@ -205,14 +205,14 @@ def _native(path: str, file: File, frame: int, pixels: Pixels) -> np.ndarray:
 
 
 def _swapped(path: str, file: File, at: int, size: int) -> bytes:
-    """Bytes of words whose higher byte comes first."""
+    """Read bytes of big-endian words."""
     start, end = at - at % 2, at + size + (at + size) % 2
     words = np.frombuffer(_read(path, file.at + start, end - start), "<u2").byteswap()
     return words.tobytes()[at - start :][:size]
 
 
 def _doubled(values: np.ndarray, pixels: Pixels) -> np.ndarray:
-    """Two pixels of each brightness, brightness, blue, red."""
+    """Expand pairs of pixels, stored as two luminances, blue and red."""
     fours = values.reshape(pixels.rows, -1, 4)
     image = np.empty(pixels.shape, values.dtype)
     for k in (0, 1):
@@ -231,7 +231,7 @@ def _compressed(path: str, file: File, frame: int, pixels: Pixels) -> np.ndarray
     frame_bytes = math.prod(pixels.shape) * pixels.dtype.itemsize
     if size > 4 * frame_bytes + (1 << 20):
         raise ValueError(f"{size} compressed bytes are too many for {pixels.text}")
-    if frame_bytes > max(_LARGE, _FOLD * size):
+    if frame_bytes > max(_TRUSTED_BYTES, _MAX_RATIO * size):
         raise ValueError(f"{size} compressed bytes are too few for {pixels.text}")
     data = b"".join(_read(path, at, length) for at, length in wanted)
     return _rgb(_counting(_of_codec(data, pixels), pixels), pixels)
@@ -247,8 +247,8 @@ def _pieces(
         return [rest[frame]]
     if length < 4 * file.frames:
         raise VolumeError(
-            f"{printable(path)}: its {file.frames} frames are in {len(rest)} pieces, and nothing says which "
-            "are whose; write it anew with an offset table, e.g. by dcmconv or gdcmconv"
+            f"{printable(path)} has {file.frames} frames in {len(rest)} pieces without an offset table; "
+            "write it with an offset table, e.g. by dcmconv or gdcmconv"
         )
     starts = struct.unpack(f"<{file.frames}I", _read(path, table, 4 * file.frames))
     first = rest[0][0] if rest else 0
@@ -275,29 +275,29 @@ def _of_codec(data: bytes, pixels: Pixels) -> np.ndarray:
     elif codec == "jpegls":
         image = imagecodecs.jpegls_decode(data)
     elif pixels.samples == 3:
-        # What DICOM says of colours counts, whatever else the image says.
+        # DICOM's colour space overrides the image's.
         colour = "RGB" if pixels.colour == "RGB" else "YCBCR"
         image = imagecodecs.jpeg8_decode(data, colorspace=colour, outcolorspace="RGB")
     else:
         image = imagecodecs.jpeg8_decode(data)
     if image.shape != shape or image.dtype.itemsize > pixels.dtype.itemsize:
         raise ValueError(
-            f"it holds {' x '.join(map(str, image.shape))} {image.dtype}, not {pixels.text}"
+            f"it has {' x '.join(map(str, image.shape))} {image.dtype}, not {pixels.text}"
         )
     return image
 
 
 def _check_rle(data: bytes, pixels: Pixels) -> None:
-    """Refuse a table of segments that lies outside, or counts another number of them."""
+    """Refuse a table of segments with positions outside the data or a wrong count."""
     count, *starts = struct.unpack_from("<16I", data)
     if count != pixels.samples * pixels.allocated // 8 or count > 15:
-        raise ValueError(f"it has {count} segments of RLE, which {pixels.text} cannot have")
+        raise ValueError(f"it has {count} RLE segments, which is impossible for {pixels.text}")
     if not all(64 <= a <= b for a, b in zip(starts, [*starts[1:count], len(data)], strict=False)):
-        raise ValueError("its segments of RLE do not lie where they should")
+        raise ValueError("its RLE segments are at impossible positions")
 
 
 def _counting(image: np.ndarray, pixels: Pixels) -> np.ndarray:
-    """Keep the significant bits of samples, with their sign."""
+    """Return the significant bits of samples, with their sign."""
     dtype = pixels.dtype
     if dtype.kind == "f":
         return image
@@ -317,14 +317,14 @@ def _counting(image: np.ndarray, pixels: Pixels) -> np.ndarray:
 
 
 def _signed(bits: np.ndarray, low: int, pixels: Pixels) -> np.ndarray:
-    """Numbers whose sign is the highest of the bits that count."""
+    """Extend the sign of numbers from the highest significant bit."""
     up = pixels.allocated - pixels.stored - low
     wide = bits.astype(f"u{pixels.allocated // 8}") << np.array(up, f"u{pixels.allocated // 8}")
     return wide.view(pixels.dtype) >> pixels.dtype.type(pixels.allocated - pixels.stored)
 
 
 def _rgb(image: np.ndarray, pixels: Pixels) -> np.ndarray:
-    """Colours as red, green and blue; codecs that transform them give these."""
+    """Convert colours to red, green and blue, unless the codec has done so."""
     by_codec = pixels.codec == "jpeg" or pixels.colour in ("YBR_ICT", "YBR_RCT")
     if not pixels.colour.startswith("YBR") or by_codec:
         return image

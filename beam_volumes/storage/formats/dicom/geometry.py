@@ -1,4 +1,4 @@
-"""Where the frames of DICOM lie: their order, how far they are apart, and what cannot be a volume."""
+"""Geometry of DICOM frames: their order and distances, and checks that they form a volume."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from beam_volumes.storage.formats.headered.header import placement_of
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import Placement, UnclearSpace
 
-#: How much an axis may be off its direction, and a slice off its place, as a part of the spacing.
+#: Tolerances of an axis's direction, and of a slice's position as a part of the spacing.
 _TILT, _UNEVEN = 1e-3, 0.02
-#: Positions are often written with two digits.
+#: Tolerance of positions, which are often written with two digits.
 _ROUNDED = 0.0101
 
 
@@ -24,9 +24,9 @@ Placed = list[tuple[int, Frame]]
 
 
 def by_time(frames: Placed, where: str) -> list[Placed]:
-    """Group frames by points in time, where several frames are at one place."""
+    """Group frames by time point, if several frames are at one position."""
     places = _places([f for _, f in frames])
-    if places in (0, len(frames)):  # each slice may have a time of its own
+    if places in (0, len(frames)):  # each slice may have its own time
         return [frames]
     uneven = ""
     for keys in zip(*(f.times for _, f in frames), strict=False):
@@ -38,21 +38,19 @@ def by_time(frames: Placed, where: str) -> list[Placed]:
         if ways == 1 and all(len(g) == places for g in groups.values()):
             return [sorted(groups[t], key=lambda i: i[1].slice or 0) for t in sorted(groups)]
         if ways > 1:
-            uneven = (
-                f"frames of one place differ in {ways} ways, and a volume has one axis for them (t)"
-            )
+            uneven = f"frames at one position differ in {ways} ways, and a volume has one axis for them (t)"
         elif ways:
             uneven = uneven or (
-                f"it has {counted(places, 'place')} and {counted(len(groups), 'point')} in time, and one of "
-                f"these has {counted(len(groups[few]), 'frame')}"
+                f"it has {counted(places, 'position')} and {counted(len(groups), 'point')} in time, and one "
+                f"of these has {counted(len(groups[few]), 'frame')}"
             )
     if uneven:
-        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore what is missing")
+        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore missing files")
     return [frames]
 
 
 def _places(frames: Sequence[Frame]) -> int:
-    """At how many places frames are; 0 if they do not say it."""
+    """Return the number of different positions of frames; 0 if unknown."""
     if any(f.position is None or f.orientation is None for f in frames):
         numbers = {f.slice for f in frames}
         return 0 if None in numbers else len(numbers)
@@ -62,7 +60,7 @@ def _places(frames: Sequence[Frame]) -> int:
 
 
 def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> None:
-    """Refuse points in time whose frames lie elsewhere than those of the first."""
+    """Refuse time points with frames at other positions than the first."""
     first, letters, placement = times[0]
     for placed, other, placement_then in times[1:]:
         pairs = zip(first, placed, strict=True)
@@ -74,16 +72,17 @@ def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> N
         )
         if moved or other != letters or placement_then.flipped != placement.flipped:
             raise VolumeError(
-                f"{where}: its frames lie elsewhere at other times; choose the files of one volume by a glob"
+                f"{where} has frames at other positions at other times; select the files of one volume by a "
+                "glob"
             )
 
 
 def in_order(
     frames: Placed, headers: Sequence[Header], where: str, affine: str | None, flat: bool
 ) -> tuple[Placed, str, Placement]:
-    """Frames in the order of the slices, what columns, rows and slices are along, and how they lie.
+    """Return frames in the order of slices, the axes of columns, rows and slices, and placement.
 
-    A ``flat`` volume is a single image, which has no slices.
+    A ``flat`` volume is a single image without an axis of slices.
     """
 
     def called(item: tuple[int, Frame]) -> str:
@@ -111,8 +110,8 @@ def in_order(
         moved = np.abs(places[:, 1:] - places[0, 1:]).max()
         if moved > 0.5 * min(rows, columns) and affine != "drop":
             raise UnclearSpace(
-                f"{where}: its slices are shifted against each other by up to {moved:.4g} mm (the gantry was "
-                'tilted); affine="drop" opens them as they are stored'
+                f"{where} has slices that are shifted by up to {moved:.4g} mm (the gantry was tilted); "
+                'affine="drop" opens them as they are stored'
             )
     if affine == "drop":
         placement = Placement((depth, rows, columns), "millimeter") if spacing else Placement()
@@ -134,13 +133,13 @@ def in_order(
 def _spacing(
     frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str
 ) -> tuple[float, float] | None:
-    """How far rows and columns are apart, where that is said and is the same for all frames."""
+    """Return the distance of rows and columns, equal for all frames; None if unknown."""
     first = frames[0]
     other = next((f for f in frames if f[1].spacing != first[1].spacing), None)
     if other is not None:
         raise VolumeError(
-            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, those of "
-            f"{called(other)} {other[1].spacing}; choose the files of one volume by a glob"
+            f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, and of "
+            f"{called(other)} {other[1].spacing}; select the files of one volume by a glob"
         )
     spacing = first[1].spacing
     if spacing is None or min(spacing) <= 0:
@@ -151,27 +150,28 @@ def _spacing(
 def _directions(
     frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str, affine: str | None
 ) -> np.ndarray:
-    """Unit vectors along slices, rows' order and columns' order, in the patient's axes."""
+    """Return unit vectors along slices, rows and columns, in the patient's axes."""
     orientations = np.array([f.orientation for _, f in frames])
     off = np.abs(orientations - orientations[0]).max(axis=1)
     if off.max() > _TILT:
         other = frames[int(off.argmax())]
         raise VolumeError(
-            f"{where}: {called(frames[0])} and {called(other)} lie in different directions; choose the "
+            f"{where}: {called(frames[0])} and {called(other)} have different orientations; select the "
             "files of one volume by a glob"
         )
     row, column = orientations[0, :3], orientations[0, 3:]
     lengths = np.linalg.norm(row), np.linalg.norm(column)
     if max(abs(n - 1) for n in lengths) > 0.01 or abs(row @ column) > 0.01:
         raise VolumeError(
-            f"{where}: its ImageOrientationPatient {orientations[0].tolist()} is no pair of directions"
+            f"{where}: its ImageOrientationPatient {orientations[0].tolist()} is not a pair of directions; "
+            "restore it"
         )
     axes = np.array([normal(orientations[0]), column, row])
     if affine != "drop" and np.sort(np.abs(axes), axis=1)[:, 1].max() > _TILT:
         stated = [round(float(v), 4) for v in orientations[0]]
         raise UnclearSpace(
-            f"{where}: its axes are oblique (ImageOrientationPatient {stated}), "
-            'which a volume here cannot be; affine="drop" opens it as it is stored, without the rotation'
+            f"{where} has oblique axes (ImageOrientationPatient {stated}), which are not supported; "
+            'affine="drop" opens it as it is stored, without the rotation'
         )
     return axes
 
@@ -179,15 +179,15 @@ def _directions(
 def _depth(
     at: np.ndarray, frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str
 ) -> float:
-    """The distance of slices, which must be the same everywhere."""
+    """Return the distance of slices, which must be equal everywhere."""
     steps = np.diff(at)
     usual = float(np.median(steps))
     same = np.flatnonzero(steps <= 1e-3)
     if len(same):
         k = int(same[0])
         raise VolumeError(
-            f"{where}: {called(frames[k])} and {called(frames[k + 1])} are at the same place ({at[k]:.4g} "
-            f"mm): {counted(len(same), 'slice')} too many; choose the files of one volume by a glob"
+            f"{where}: {called(frames[k])} and {called(frames[k + 1])} are at the same position ({at[k]:.4g} "
+            f"mm): {counted(len(same), 'slice')} too many; select the files of one volume by a glob"
         )
     uneven = np.flatnonzero(np.abs(steps - usual) > max(_UNEVEN * usual, _ROUNDED))
     if len(uneven):
@@ -198,10 +198,10 @@ def _depth(
         if missing >= 1:
             raise VolumeError(
                 f"{where}: {counted(missing, 'slice')} missing between {called(frames[k])} and "
-                f"{called(frames[k + 1])} ({gap}); restore what is missing, or choose the files by a glob"
+                f"{called(frames[k + 1])} ({gap}); restore missing slices, or select the files by a glob"
             )
         raise VolumeError(
-            f"{where}: slices are not evenly spaced: {gap}; choose the files of one volume by a glob"
+            f"{where}: slices are not evenly spaced: {gap}; select the files of one volume by a glob"
         )
     return float((at[-1] - at[0]) / len(steps))
 
@@ -212,7 +212,7 @@ def _numbered(
     called: Callable[[tuple[int, Frame]], str],
     where: str,
 ) -> Placed:
-    """Frames without places, by the numbers of their files; those of one file stay as they are."""
+    """Sort frames without positions by their files' numbers, then in the file's order."""
     numbers = [h.instance for h in headers]
     if len(headers) == 1 or any(n is None for n in numbers):
         return frames
@@ -227,7 +227,7 @@ def _numbered(
             )
             pair = " and ".join(printable(headers[n].file.name) for n in (a, b))
             raise VolumeError(
-                f"{where}: {pair} {what}, and no places; restore what is missing, or choose the files of "
+                f"{where}: {pair} {what}, and no positions; restore missing files, or select the files of "
                 "one volume by a glob"
             )
     rank = {n: k for k, n in enumerate(order)}

@@ -1,4 +1,4 @@
-"""What the header of a DICOM file says, read by pydicom as far as the pixels."""
+"""Headers of DICOM files, read by pydicom up to the pixels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_volumes.storage.places.errors import VolumeError, damaged
 from beam_volumes.storage.places.remote_file import BoundedFile
 
 _DEFLATED = "1.2.840.10008.1.2.1.99"
-#: What is read of a header.
+#: The tags that are read.
 _TAGS = [
     *("SOPClassUID", "SeriesInstanceUID", "SeriesNumber", "SeriesDescription", "InstanceNumber"),
     *("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness"),
@@ -30,10 +30,10 @@ _TAGS = [
     *("ModalityLUTSequence", "TotalPixelMatrixColumns", "SharedFunctionalGroupsSequence"),
     *("PerFrameFunctionalGroupsSequence",),
 ]
-#: Frames that an axis of time is made of, if the file says that it steps along these.
+#: Frame increments along time.
 _TIMES = (0x00181063, 0x00181065)
 _OFFSETS = 0x3004000C
-#: Dimensions of frames that are of space.
+#: Spatial dimensions of frames.
 _PLACES = (
     *("StackID", "InStackPositionNumber", "ImagePositionPatient", "ImageOrientationPatient"),
     *("PlanePositionSequence", "FrameAcquisitionNumber", ""),
@@ -42,22 +42,23 @@ _PLACES = (
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame: where it is, and what its numbers mean."""
+    """The position and scaling of a frame."""
 
-    number: int  #: Of its place in its file
-    #: Of its first pixel, in millimetres; of a row and a column; of rows and of columns
+    number: int  #: Its number in its file
+    #: Position of its first pixel in mm; direction of a row and a column; distance of rows and
+    #: columns
     position: tuple[float, ...] | None
     orientation: tuple[float, ...] | None
     spacing: tuple[float, ...] | None
     rescale: tuple[float, float]
-    #: What may tell frames of one place apart, by numbers that count: the first that does is meant
+    #: Possible time indices of frames at one position: the first that differs is used
     times: tuple[tuple[float, ...], ...] = ()
-    slice: int | None = None  #: Its number among the frames of its stack
+    slice: int | None = None  #: Its position in its stack
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says."""
+    """The properties of a file."""
 
     file: File
     series: str
@@ -93,7 +94,7 @@ def read_header(folder: str, name: str) -> Header | None:
 
 
 class _Refused(ValueError):
-    """A file that is as it should be, and yet not read; the message is complete."""
+    """A valid file that is not supported; the message is complete."""
 
 
 def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
@@ -101,8 +102,8 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
 
     if _syntax(file) == _DEFLATED:
         raise _Refused(
-            f"{printable(path)}: all of it is deflated, so that no frame can be read alone; convert it, e.g. "
-            "by dcmconv +te"
+            f"{printable(path)} is deflated as a whole, so frames cannot be read separately; convert it, "
+            "e.g. by dcmconv +te"
         )
     file.seek(0)
     head = pydicom.dcmread(
@@ -117,7 +118,7 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
     if syntax not in NATIVE and syntax not in CODECS:
         uid = pydicom.uid.UID(syntax)
         raise _Refused(
-            f"{printable(path)} is stored as {printable(uid.name)}, which is not read; convert it, "
+            f"{printable(path)} is stored as {printable(uid.name)}, which is not supported; convert it, "
             "e.g. by dcmconv or gdcmconv --raw"
         )
     tag, length, words = _pixel_data(file, little)
@@ -157,18 +158,18 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
 
 
 def _count(file: BoundedFile, pixels: Pixels, length: int) -> int:
-    """How many frames there are in a file that does not say it: as many as its pixels are of, or 1."""
+    """Return the number of frames of a file without NumberOfFrames, from the size of its pixels."""
     if pixels.codec is None:
         each, rest = divmod(8 * length, max(1, pixels.frame_bits))
         return each if each > 1 and rest < 16 else 1
-    item = file.read(8)  # the table of where frames begin
+    item = file.read(8)  # the table of frame positions
     if len(item) < 8 or item[:4] != b"\xfe\xff\x00\xe0":
         return 1
     return max(1, struct.unpack("<I", item[4:])[0] // 4)
 
 
 def _thickness(head: Any) -> float | None:
-    """The distance of slices as the file states it, or else their thickness."""
+    """Return the distance of slices, or else their thickness."""
     groups = [_first(head, f"{k}FunctionalGroupsSequence") for k in ("PerFrame", "Shared")]
     measures = [None if g is None else _first(g, "PixelMeasuresSequence") for g in groups]
     for keyword in ("SpacingBetweenSlices", "SliceThickness"):
@@ -179,7 +180,7 @@ def _thickness(head: Any) -> float | None:
 
 
 def _syntax(file: io.BufferedReader) -> str | None:
-    """The transfer syntax, by the header's first elements alone."""
+    """Return the transfer syntax, reading only the header's first elements."""
     file.seek(128)
     if file.read(4) != b"DICM":
         return None
@@ -197,7 +198,7 @@ def _syntax(file: io.BufferedReader) -> str | None:
 
 
 def _pixel_data(file: io.BufferedReader, little: bool) -> tuple[int | None, int, bool]:
-    """What pixels there are, their bytes, and if they are words; the file is left where these begin."""
+    """Return the pixel element, its length, and whether it has words; stop at the pixels."""
     order = "<" if little else ">"
     head = file.read(8)
     if len(head) < 8:
@@ -205,13 +206,8 @@ def _pixel_data(file: io.BufferedReader, little: bool) -> tuple[int | None, int,
     group, element = struct.unpack(f"{order}HH", head[:4])
     if group != 0x7FE0 or element not in (0x0008, 0x0009, 0x0010):
         return None, 0, False
-    if head[4:6] in (
-        b"OB",
-        b"OW",
-        b"OF",
-        b"OD",
-        b"UN",
-    ):  # some files say that they have these, and have not
+    # Some files declare explicit types and do not have them.
+    if head[4:6] in (b"OB", b"OW", b"OF", b"OD", b"UN"):
         word, head = head[4:6] == b"OW", file.read(4)
         if len(head) < 4:
             return None, 0, False
@@ -222,7 +218,7 @@ def _pixel_data(file: io.BufferedReader, little: bool) -> tuple[int | None, int,
 def _pixels(head: Any, tag: int, syntax: str, path: str, swapped: bool) -> Pixels:
     if "TotalPixelMatrixColumns" in head:
         raise _Refused(
-            f"{printable(path)}: its frames are the tiles of a slide, which is not read; convert it "
+            f"{printable(path)} is a slide with tiles as frames, which is not supported; convert it "
             "to a TIFF, e.g. by wsidicomizer or bfconvert"
         )
     rows, columns = _integer(head, "Rows", 0), _integer(head, "Columns", 0)
@@ -236,21 +232,21 @@ def _pixels(head: Any, tag: int, syntax: str, path: str, swapped: bool) -> Pixel
         raise ValueError(f"it has {rows} rows and {columns} columns")
     if colour == "PALETTE COLOR":
         raise _Refused(
-            f"{printable(path)}: its numbers stand for colours of a palette; convert it to RGB, e.g. "
+            f"{printable(path)} has a colour palette, which is not supported; convert it to RGB, e.g. "
             "by dcmj2pnm"
         )
     if samples not in (1, 3, 4) or (samples > 1 and allocated == 1):
         raise ValueError(f"it has {samples} samples in a pixel")
     if allocated not in (1, 8, 16, 32, 64):
         raise _Refused(
-            f"{printable(path)}: its {allocated} bits for a sample are not read; convert it"
+            f"{printable(path)} has {allocated} bits per sample, which is not supported; convert it"
         )
     if not (1 <= stored <= allocated and stored - 1 <= high < allocated):
         raise ValueError(
-            f"{stored} bits that count, up to bit {high}, do not fit the {allocated} of a sample"
+            f"{stored} significant bits up to bit {high} do not fit {allocated} bits per sample"
         )
     if syntax in CODECS and allocated in (1, 64):
-        raise ValueError(f"{allocated} bits for a sample cannot be compressed so")
+        raise ValueError(f"{allocated} bits per sample cannot have this compression")
     return Pixels(
         syntax=syntax,
         rows=rows,
@@ -267,7 +263,7 @@ def _pixels(head: Any, tag: int, syntax: str, path: str, swapped: bool) -> Pixel
 
 
 def _frames(head: Any, count: int, path: str) -> tuple[Frame, ...]:
-    """What each frame says, or what the file says of all."""
+    """Return the description of each frame, by its own or the file's metadata."""
     shared = _first(head, "SharedFunctionalGroupsSequence")
     each = head.get("PerFrameFunctionalGroupsSequence")
     own = list(each or ())
@@ -292,7 +288,7 @@ def _frames(head: Any, count: int, path: str) -> tuple[Frame, ...]:
 
 
 def _pointers(head: Any) -> list[str]:
-    """What the dimensions are by which a file counts its frames."""
+    """Return the dimensions by which a file counts its frames."""
     from pydicom.datadict import keyword_for_tag
 
     found = head.get("DimensionIndexSequence") or ()
@@ -314,7 +310,7 @@ def _described(head: Any, number: int, groups: Sequence[Any], pointers: Sequence
     if time is None:
         time = _numbers(head, "TemporalPositionIdentifier", 1)
     index = _numbers(content, "DimensionIndexValues", len(pointers)) if pointers else None
-    # Whatever is not a place: times, phases of a cycle, echoes, directions of diffusion.
+    # Non-spatial indices: times, phases of a cycle, echoes, directions of diffusion.
     others = tuple(i for i, p in zip(index or (), pointers, strict=False) if p not in _PLACES)
     slope = found("PixelValueTransformationSequence", "RescaleSlope", 1)
     intercept = found("PixelValueTransformationSequence", "RescaleIntercept", 1)
@@ -366,5 +362,5 @@ def _pointer(head: Any) -> int | None:
 
 
 def normal(orientation: Sequence[float]) -> np.ndarray:
-    """Along slices: of directions along a row and a column."""
+    """Return the direction of slices, given the directions of a row and a column."""
     return np.cross(orientation[:3], orientation[3:])

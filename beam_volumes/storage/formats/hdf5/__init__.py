@@ -1,1 +1,1 @@
-"""HDF5 and the layouts that programs write in it."""
+"""HDF5, and the layouts of programs that write it."""

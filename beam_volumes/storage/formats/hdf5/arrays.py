@@ -1,6 +1,6 @@
-"""Arrays of an HDF5 file: which of its objects hold voxels, and what their attributes say.
+"""Arrays of an HDF5 file: objects with voxels, and their attributes.
 
-Attributes are read with care: what is not as it should be counts as not there.
+Attributes are untrusted: invalid ones count as missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from beam_volumes.storage.sources.source import DTYPES
 
 @dataclass(frozen=True)
 class Paths:
-    """The paths of datasets that lie side by side, which differ in numbers alone.
+    """Paths of datasets that only differ in numbers.
 
     Examples
     --------
@@ -31,8 +31,8 @@ class Paths:
     (6, '/t01/s1/cells', '/t01/s2/cells')
     """
 
-    texts: tuple[str, ...]  #: What is before, between and behind the numbers
-    #: For each axis along which they lie, the slowest first
+    texts: tuple[str, ...]  #: The texts before, between and after the numbers
+    #: The numbers along each axis, the slowest first
     numbers: tuple[tuple[str, ...], ...] = ()
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class Paths:
         return self.texts[0] + "".join(n + t for n, t in zip(chosen, self.texts[1:], strict=True))
 
     def taken(self, fixed: Mapping[int, int]) -> Paths:
-        """Those at one place along some of the axes."""
+        """Return the datasets at a fixed position along some axes."""
         texts, numbers = [self.texts[0]], []
         for axis, (all_of_them, text) in enumerate(zip(self.numbers, self.texts[1:], strict=True)):
             if axis in fixed:
@@ -61,35 +61,36 @@ class Paths:
 
 @dataclass(frozen=True)
 class Array:
-    """What a file says of an array."""
+    """The description of an array in a file."""
 
-    node: Any  #: It, or the first one of several
-    paths: Paths | None = None  #: Those of all, where points and channels have each their own
-    apart: tuple[str, ...] = ()  #: The axes along which they lie, the slowest first
+    node: Any  #: The dataset, or the first of several
+    #: The paths of all, if time points and channels are separate datasets
+    paths: Paths | None = None
+    #: The axes along which the datasets are joined, the slowest first
+    dataset_axes: tuple[str, ...] = ()
     axes: tuple[str, ...] | None = None  #: Names of a dataset's dimensions
-    #: Of a dataset's dimensions, where it is larger than what it holds
+    #: Extents of a dataset's dimensions, if it is padded
     sizes: tuple[int, ...] | None = None
-    #: For each of z, y, x
+    #: Of z, y, x
     voxel_size: tuple[float, float, float] | None = None
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    #: Which of z, y, x run backwards in space
+    #: The reversed axes of z, y, x
     back: tuple[bool, bool, bool] = (False, False, False)
     unit: str | None = None
     channels: tuple[str, ...] = ()
-    dtype: str | None = None  #: As which voxels are meant, where that is not what the file says
+    dtype: str | None = None  #: The intended dtype, if not the stored one
     is_mask: bool = False
-    #: Voxels are ``stored * slope + intercept``: arrays, whose dimensions are the first ones of the
-    #: dataset
+    #: Slope and intercept of ``stored * slope + intercept``: arrays of the dataset's first
+    #: dimensions
     scaling: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
 
 def is_volume(node: Any) -> bool:
-    """Whether something is a dataset of voxels."""
+    """Whether an object is a dataset of voxels."""
     return is_dataset(node) and 2 <= len(node.shape or ()) <= 5 and dtype_of(node) is not None
 
 
 def dtype_of(dataset: Any) -> np.dtype | None:
-    """The dtype of voxels; None if they are nothing that is read."""
     try:
         dtype = np.dtype(dataset.dtype)
     except Exception:  # h5py knows no dtype for it
@@ -103,7 +104,7 @@ def is_dataset(node: Any) -> bool:
 
 
 def got(group: Any, path: str, check: bool = True) -> Any:
-    """What is at a path of an open file; where that leads to a file elsewhere, it is refused."""
+    """Return the object at a path of an open file, or None; a file in another folder is refused."""
     try:
         if check:
             check_links(group, path)
@@ -121,7 +122,7 @@ def present(file: Any, path: str, name: str) -> Any:
     return node
 
 
-#: Attributes of more values say nothing of axes and voxels.
+#: Maximal number of values of an attribute.
 _VALUES = 4096
 
 #: All attributes that are read.
@@ -135,7 +136,7 @@ ATTRIBUTES = (
 
 
 def attribute(node: Any, name: str) -> Any:
-    """An attribute as numpy gives it; None if it is not there, is large, or cannot be read."""
+    """Return an attribute; None if it is missing, large, or unreadable."""
     try:
         if name not in node.attrs:
             return None
@@ -155,7 +156,7 @@ def texts_of(value: Any) -> list[str]:
 
 
 def text_of(node: Any, name: str) -> str:
-    """An attribute as one text: Imaris stores each letter by itself."""
+    """Return an attribute as one text: Imaris stores each letter separately."""
     value = attribute(node, name)
     return "" if value is None else "".join(texts_of(value))
 
@@ -171,7 +172,7 @@ def floats_of(value: Any) -> list[float] | None:
 
 
 def number_of(node: Any, name: str) -> float | None:
-    """One number, which may be written out."""
+    """Return a number, which may be stored as a text."""
     value = attribute(node, name)
     if value is None:
         return None
@@ -182,7 +183,7 @@ def number_of(node: Any, name: str) -> float | None:
 
 
 def spatial(node: Any, name: str, axes: Sequence[str]) -> tuple[float, float, float] | None:
-    """An attribute for each of z, y, x, in the order of a dataset's dimensions; 1 for those that it lacks."""
+    """Return an attribute for z, y, x, given in the order of dimensions; missing ones are 1."""
     found = floats_of(attribute(node, name))
     if found is None:
         return None
@@ -207,7 +208,7 @@ def is_positive(size: Sequence[float]) -> bool:
 def in_unit(
     node: Any, axes: Sequence[str], default: str | None, *lengths: tuple[float, float, float] | None
 ) -> tuple[str | None, list[tuple[float, float, float] | None]]:
-    """Lengths along z, y, x in the unit that attributes say, or in each axis' own; see `axes.converted`."""
+    """Convert lengths along z, y, x to one unit, given by attributes; see `axes.converted`."""
     stated: list[str] = []
     for name in ("unit", "units"):
         value = attribute(node, name) if not stated else None
@@ -221,7 +222,7 @@ def in_unit(
         by_axis = dict.fromkeys(spatial, stated[0] if stated else default or "")
     else:
         return None, [None] * len(lengths)
-    # An axis that the user does not see is as any other.
+    # A hidden axis has the unit of a visible one.
     shown = next((by_axis[a] for a in spatial), None)
     unit, found = converted([by_axis.get(a, shown) for a in AXES], *lengths)
     triples: list[tuple[float, float, float] | None] = []

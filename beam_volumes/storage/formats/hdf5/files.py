@@ -1,4 +1,4 @@
-"""HDF5 files: which are some, and how they are opened to be read."""
+"""Recognise and open HDF5 files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from beam_volumes.storage.places.errors import VolumeError, needed
 from beam_volumes.storage.places.outside import OutsideError, check_path
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-#: What stands for the number of a block, in the names of files and datasets.
+#: The placeholder of a block's number in names of files and datasets.
 _BLOCK = re.compile(r"%\d*b")
-#: A larger index is that of a dimension that has no end.
+#: A larger index belongs to an unlimited dimension.
 _UNLIMITED = 1 << 62
-#: Soft links that are followed on a path.
+#: Maximal number of soft links that are followed on a path.
 _MAX_LINKS = 64
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ims", ".mnc", ".nwb")
 
 
 def split(path: str) -> tuple[str, str | None]:
-    """A path as that of a file and, after a colon, that of a dataset inside.
+    """Split a path into a file and, after a colon, a dataset inside.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def split(path: str) -> tuple[str, str | None]:
 
 
 def is_hdf5(path: str) -> bool:
-    """Whether a file begins with HDF5's signature, or has it where that may be after a user's block."""
+    """Whether a file has HDF5's signature at its beginning or after a user block."""
     if not os.path.isfile(path):
         return False
     try:
@@ -64,60 +64,63 @@ def is_hdf5(path: str) -> bool:
 
 
 def library(name: str) -> Any:
-    """The module h5py; the message names what needs it."""
+    """Import h5py; the message names the file that needs it."""
     return needed("h5py", "hdf5", f"{printable(name)} is HDF5")
 
 
 @contextmanager
 def opened_file(path: str) -> Iterator[Any]:
-    """An HDF5 file, open to be read; whatever is wrong with it is a `VolumeError`."""
+    """Open an HDF5 file for reading; errors become a `VolumeError`."""
     h5py = library(path)
     with _damage(path), h5py.File(path, "r") as file:
-        if file.mode != "r":  # what it holds may not be on the disk yet
-            raise VolumeError(f"{printable(path)} is open to write in this process: close it first")
+        if file.mode != "r":  # its content may not be on the disk yet
+            raise VolumeError(
+                f"{printable(path)} is open for writing in this process; close it first"
+            )
         yield file
 
 
 def files_of(node: Any, check: bool = False) -> tuple[str, ...]:
-    """Absolute paths of all files that hold the voxels of an object of an open file, its own first.
+    """Return absolute paths of all files with voxels of an object of an open file, its own first.
 
-    Virtual datasets name other files, whose datasets may be links to further ones. Raw files hold voxels too.
-    A file that does not exist is listed as well. With ``check``, files that lie elsewhere are refused, before
-    they are opened: see `storage.outside`.
+    Virtual datasets name other files, and their datasets may be links. Raw files contain voxels,
+    too. Missing files are included. With ``check``, files in other folders are refused before they
+    are opened: see `storage.outside`.
     """
     path = os.path.abspath(os.fsdecode(node.file.filename))
     found = {path: None}
-    left, seen = _sources(node, path, check), set()
+    left, visited = _sources(node, path, check), set()
     while left:
         file, inside = left.pop()
-        if (file, inside) in seen:
+        if (file, inside) in visited:
             continue
-        seen.add((file, inside))
+        visited.add((file, inside))
         found[file] = None
         if inside is not None and os.path.isfile(file):
             try:
                 left += _linked(file, inside, check)
             except OutsideError:
                 raise
-            except Exception:  # what is damaged is reported where it is read
+            except Exception:  # damage is reported when it is read
                 continue
     return tuple(found)
 
 
 def missing_files_of(node: Any) -> tuple[str, ...]:
-    """What a dataset of an open file rests on and is not there: HDF5 would read fill values, or zeros.
+    """Return missing sources of a dataset of an open file: HDF5 would read fill values, or zeros.
 
-    These are files and datasets that virtual datasets name, and raw files that are missing or too short.
+    These are files and datasets that virtual datasets name, and raw files that are missing or too
+    short.
     """
     h5py = library(os.fsdecode(node.file.filename))
     found: dict[str, None] = {}
-    seen: set[tuple[str, str]] = set()
+    visited: set[tuple[str, str]] = set()
 
     def look(dataset: Any) -> None:
         path = os.path.abspath(os.fsdecode(dataset.file.filename))
-        if (path, dataset.name) in seen:
+        if (path, dataset.name) in visited:
             return
-        seen.add((path, dataset.name))
+        visited.add((path, dataset.name))
         plist = dataset.id.get_create_plist()
         left = math.prod(dataset.shape or ()) * dataset.id.get_type().get_size()
         for k in range(plist.get_external_count()):
@@ -131,7 +134,7 @@ def missing_files_of(node: Any) -> tuple[str, ...]:
             return
         by_file: dict[str, list[Any]] = {}
         for source in dataset.virtual_sources():
-            # Names with the number of a block end where a block is not there.
+            # Names with a block's number end at the first missing block.
             if not _BLOCK.search(source.file_name + source.dset_name):
                 by_file.setdefault(source.file_name, []).append(source)
         for name, sources in by_file.items():
@@ -144,7 +147,7 @@ def missing_files_of(node: Any) -> tuple[str, ...]:
                             found[f"{file}:{source.dset_name}"] = None
                         else:
                             look(inside)
-            except (OSError, KeyError):  # it is missing, or no HDF5
+            except (OSError, KeyError):  # missing, or not HDF5
                 found[file] = None
 
     look(node)
@@ -152,22 +155,22 @@ def missing_files_of(node: Any) -> tuple[str, ...]:
 
 
 def _reaches_beyond(source: Any, dataset: Any) -> bool:
-    """Whether a virtual dataset takes more of another one than that has."""
+    """Whether a virtual dataset selects more of another one than it has."""
     space = source.src_space
     if space.get_select_type() == 3 or space.get_select_npoints() == 0 or not dataset.shape:
         return False  # all of it
     _, last = space.get_select_bounds()
-    # Of an unlimited one as much as there is.
+    # An unlimited selection takes as much as there is.
     limits = zip(last, dataset.shape, strict=True)
     return len(last) == len(dataset.shape) and any(n <= a < _UNLIMITED for a, n in limits)
 
 
-#: A file, and the path of an object in it; None of raw bytes.
+#: A file, and the path of an object in it; None for raw bytes.
 _Named = tuple[str, str | None]
 
 
 def _followed(at: Any, inside: str) -> Iterator[tuple[Any, Any, list[str]]]:
-    """The links to other files on a path in an open file, with what follows; None for what it leads to."""
+    """Yield the external links on a path with the rest of the path, then the object."""
     h5py = library(os.fsdecode(at.file.filename))
     names, followed = inside.split("/"), 0
     if inside.startswith("/"):
@@ -187,7 +190,7 @@ def _followed(at: Any, inside: str) -> Iterator[tuple[Any, Any, list[str]]]:
 
 
 def check_links(group: Any, inside: str) -> None:
-    """Refuse a path in an open file that leads to a file elsewhere, before that is opened."""
+    """Refuse a path in an open file that leads to a file in another folder, before it is opened."""
     for at, link, _ in _followed(group, inside):
         if link is not None:
             path = os.path.abspath(os.fsdecode(at.file.filename))
@@ -195,7 +198,7 @@ def check_links(group: Any, inside: str) -> None:
 
 
 def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
-    """What an object names in its file, or in others."""
+    """Return the objects that an object names, in its file or others."""
     h5py = library(path)
     if not isinstance(node, h5py.Dataset):
         links = (node.get(name, getlink=True) for name in node)
@@ -216,7 +219,7 @@ def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
 
 
 def _linked(path: str, inside: str, check: bool = False) -> list[_Named]:
-    """What a path in a file leads to: links on the way may lead to other files."""
+    """Return the sources of a path in a file, following external links."""
     with library(path).File(path, "r") as file:
         at, link, names = next(_followed(file, inside))
         if link is None:
@@ -226,30 +229,31 @@ def _linked(path: str, inside: str, check: bool = False) -> list[_Named]:
 
 
 def _candidates(name: str, path: str, variable: str, check: bool = False) -> list[str]:
-    """Where the library looks for a file that another one names: those that exist, or the first place.
+    """Return where the library looks for a named file: existing files, or the first place.
 
-    With ``check``, one that lies elsewhere is refused.
+    With ``check``, a file in another folder is refused.
     """
     folder = os.path.dirname(path)
     prefixes = os.environ.get(f"{variable}_PREFIX", "").split(":")
     folders = [p.replace("${ORIGIN}", folder) for p in prefixes if p]
-    beside = [folder, os.path.dirname(os.path.realpath(path))]
-    # Raw files are looked for in the current directory, others beside the one that names them.
-    folders += ["", *beside] if variable == "HDF5_EXTFILE" else [*beside, ""]
+    own_folders = [folder, os.path.dirname(os.path.realpath(path))]
+    # Raw files are searched in the current directory first, others in the folder of the naming
+    # file.
+    folders += ["", *own_folders] if variable == "HDF5_EXTFILE" else [*own_folders, ""]
     wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
     if _BLOCK.search(name):
         patterns = (_BLOCK.sub("*", glob.escape(w)) for w in wanted)
         found = [file for p in patterns for file in glob.glob(p)] or wanted[:1]
     else:
         found = list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
-    if check:  # it takes the first one
+    if check:  # the library opens the first one
         check_path(path, found[0])
     return found
 
 
 @contextmanager
 def _damage(path: str) -> Iterator[None]:
-    """Say of errors of h5py which file they are of; those of ours do."""
+    """Add the file to errors of h5py."""
     try:
         yield
     except VolumeError:
@@ -260,7 +264,7 @@ def _damage(path: str) -> Iterator[None]:
             raise
         if "unable to lock file" in stated:
             raise VolumeError(
-                f"{printable(path)} is locked: another program has it open to write; wait for its end"
+                f"{printable(path)} is locked: another program has it open for writing; wait for its end"
             ) from None
         raise VolumeError(
             f"{printable(path)} cannot be read as HDF5: {printable(stated)[:300]}; restore it"

@@ -1,6 +1,6 @@
-"""The filters of HDF5 chunks: how they are undone and done without HDF5's library.
+"""Filters of HDF5 chunks, applied without HDF5's library.
 
-That one has one lock for all that it does. What has no filter but those here is decoded on many threads.
+The library has one global lock. Datasets with only these filters are decoded on many threads.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
-#: Their numbers.
+#: The numbers of filters.
 DEFLATE, SHUFFLE, FLETCHER = 1, 2, 3
 LZF, BLOSC, LZ4, ZSTD = 32000, 32001, 32004, 32015
-#: Those that are undone here.
+#: The filters that are decoded here.
 OURS = {
     DEFLATE: "gzip",
     SHUFFLE: "shuffle",
@@ -26,11 +26,11 @@ OURS = {
     ZSTD: "zstd",
 }
 
-# undone
+# decoding
 
 
 def undone(data: Any, number: int, values: Sequence[int], room: int) -> Any:
-    """Data before a filter; never more than ``room`` bytes."""
+    """Undo a filter; the result has at most ``room`` bytes."""
     if number == SHUFFLE:
         return _unshuffled(data, values[0])
     if number == FLETCHER:
@@ -47,26 +47,26 @@ def undone(data: Any, number: int, values: Sequence[int], room: int) -> Any:
 
 
 def _summed(data: Any) -> Any:
-    """Data before their checksum, which is compared."""
+    """Remove a checksum, after comparing it."""
     stated = int.from_bytes(data[-4:], "little")
     found = imagecodecs.h5checksum_fletcher32(data[:-4])
-    # Some versions of the library have swapped the bytes of each half.
+    # Some versions of the library swapped the bytes of each half.
     swapped = int.from_bytes(
         bytes(np.frombuffer(found.to_bytes(4, "little"), ">u2").astype("<u2").tobytes()), "little"
     )
     if stated not in (found, swapped):
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum differs")
     return data[:-4]
 
 
 def _unshuffled(data: Any, size: int) -> Any:
-    """Bytes that were sorted by their position in a voxel."""
+    """Undo the shuffle filter, which sorts bytes by their position in a voxel."""
     planes = np.frombuffer(data, np.uint8)
     n = len(planes) // max(1, size)
     if size <= 1 or n <= 1:
         return data
     if size > 16:
-        raise ValueError(f"its bytes are shuffled as of voxels of {size:,} bytes")
+        raise ValueError(f"its bytes are shuffled for voxels of {size:,} bytes")
     voxels = np.empty(len(planes), np.uint8)
     rows = voxels[: n * size].reshape(n, size)
     for k in range(size):
@@ -76,10 +76,10 @@ def _unshuffled(data: Any, size: int) -> Any:
 
 
 def _lz4(data: bytes, room: int) -> bytes:
-    """Blocks of LZ4, as the filter 32004 has them: sizes are big-endian."""
+    """Decode blocks of LZ4 in the format of filter 32004: sizes are big-endian."""
     total, block = struct.unpack_from(">QI", data)
     if total > room or not block:
-        raise ValueError(f"it is said to have {total:,} bytes")
+        raise ValueError(f"its header declares {total:,} bytes")
     at, left, parts = 12, total, []
     while left:
         (size,) = struct.unpack_from(">I", data, at)
@@ -91,7 +91,7 @@ def _lz4(data: bytes, room: int) -> bytes:
     return b"".join(parts)
 
 
-# done
+# encoding
 
 
 def shuffled(data: np.ndarray, size: int) -> Any:
@@ -103,12 +103,12 @@ def shuffled(data: np.ndarray, size: int) -> Any:
 
 
 def shorter(data: Any, codec: str, level: int | None) -> bytes | None:
-    """Encoded data; None if they would not be shorter."""
+    """Encode data; None if the result is not shorter."""
     if codec == "gzip":
         found = imagecodecs.deflate_encode(data, level=level)
         return bytes(found) if len(found) < len(data) else None
     try:
         found = imagecodecs.lzf_encode(data)
-    except Exception:  # there is no room for what is longer
+    except Exception:  # the result would be longer
         return None
     return bytes(found) if 0 < len(found) < len(data) else None

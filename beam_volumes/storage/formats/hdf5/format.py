@@ -1,6 +1,6 @@
-"""HDF5: any dataset of voxels, those of Imaris, BigDataViewer, MINC, ilastik and CREMI among them.
+"""HDF5: any dataset of voxels, also of Imaris, BigDataViewer, MINC, ilastik and CREMI.
 
-A file is written at the end of a run, of chunks that workers have encoded meanwhile.
+An output file is assembled at the end of a run, from chunks that workers have encoded.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from beam_volumes.storage.sources.source import Source
 
 _MISSING = (
     '``"error"`` (the default) or ``"fill"``',
-    "Whether files that a virtual dataset rests on and that are lost are an error, or read as fill values.",
+    "Whether missing source files of a virtual dataset are an error, or read as fill values.",
 )
-#: Codecs, with the level each has by default.
+#: Codecs with their default levels.
 CODECS: dict[str, int | None] = {"gzip": 1, "lzf": None, "none": None}
-#: Bytes of a unit's file before its data: which filters were left out.
+#: The header of a unit's file: the mask of filters that were left out.
 _MASK = struct.Struct("<I")
 
 
 class Hdf5(NumberedUnits):
-    """A file with one dataset where we write it, or any dataset of a file."""
+    """A file with one dataset as an output, or any dataset of a file as an input."""
 
     title = "HDF5"
     name = "hdf5"
@@ -83,7 +83,7 @@ class Hdf5(NumberedUnits):
         if place.local is None:
             if re.search(r"\.(h5|hdf5|ims)(:/|$)", place.text.lower()):
                 raise ValueError(
-                    f"{place.text}: HDF5 files are read from a disk; copy it to one, or open a .zarr there"
+                    f"{place.text}: HDF5 files are only read from a disk; copy it, or open a .zarr there"
                 )
             return None
         path, inside = split(place.local)
@@ -92,7 +92,7 @@ class Hdf5(NumberedUnits):
         if inside is not None:
             if request.dataset is not None:
                 raise ValueError(
-                    f"dataset={request.dataset!r}: {place.text} names one already; give one of them"
+                    f"dataset={request.dataset!r}: {place.text} already names a dataset; give one of them"
                 )
             request = replace(request, dataset=inside)
         missing = request.option("missing", "error")
@@ -139,14 +139,14 @@ class Hdf5(NumberedUnits):
         )
 
     def copies(self, d: Description) -> int:
-        """Copied, and as two of it made contiguous, shuffled, encoded and put behind its mask."""
+        """Return 3: a contiguous copy, a shuffled one, and the encoded one with its mask."""
         return 3
 
     def other_than(self, d: Description, path: str) -> str | None:
         if not is_hdf5(path):
             return None
         h5py = library(path)
-        with suppress(OSError), opened_file(path) as file:  # a damaged one holds nothing
+        with suppress(OSError), opened_file(path) as file:  # a damaged file counts as empty
             at: Any = file
             for part in [*d.options["dataset"].split("/"), ""]:
                 if not isinstance(at, h5py.Group):
@@ -158,7 +158,7 @@ class Hdf5(NumberedUnits):
         return None
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
-        """A whole chunk after its filters; nothing, of one of zeros."""
+        """Encode a whole chunk by its filters; a chunk of zeros is empty."""
         whole = voxels.astype(_little(d.dtype), copy=False)
         if whole.shape[-3:] != d.chunk:
             whole = np.zeros((*voxels.shape[:-3], *d.chunk), _little(d.dtype))
@@ -242,7 +242,7 @@ FORMATS = (Hdf5(),)
 
 
 def _little(dtype: np.dtype) -> np.dtype:
-    """As which dtype voxels lie in a file: masks as bytes 0 and 1."""
+    """Return the dtype in a file: masks are bytes 0 and 1."""
     return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("<")
 
 
@@ -254,7 +254,7 @@ def _written(d: Description) -> tuple[int, ...]:
 
 
 def _units(d: Description) -> Iterator[tuple[Description, Triple]]:
-    """All units of an output, with the part of it that each is in."""
+    """Yield all units of an output with their parts."""
     counts = [n // u for n, u in zip(d.leading, d.leading_unit, strict=True)]
     for at in np.ndindex(*counts):
         part = replace(d, at=at if d.leading else None)
@@ -263,7 +263,7 @@ def _units(d: Description) -> Iterator[tuple[Description, Triple]]:
 
 
 def _attributes(d: Description) -> dict[str, Any]:
-    """What other programs look for, and what ours does."""
+    """Return the attributes of other programs and of this package."""
     space = d.space
     found: dict[str, Any] = {"axes": "".join(space.all_axes)}
     if space.channels:

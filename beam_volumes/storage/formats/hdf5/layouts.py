@@ -1,7 +1,7 @@
-"""Which array of an HDF5 file is meant, and what its axes, voxels and levels are.
+"""Find the array of an HDF5 file to open, with its axes, voxel size and levels.
 
-Programs put volumes at places of their own into these files, and say what they are in words of their own
-(`programs`). A file is any file: what is not as its program writes it counts as not said.
+Programs have their own paths and metadata for volumes (`programs`). Files are untrusted: invalid
+metadata count as missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_volumes.base.space import AXES
 from beam_volumes.base.text import parsed_json, printable
-from beam_volumes.storage.formats.format import Listing
+from beam_volumes.storage.formats.format import Listing, level_among
 from beam_volumes.storage.formats.hdf5.arrays import (
     Array,
     attribute,
@@ -28,36 +28,34 @@ from beam_volumes.storage.formats.hdf5.arrays import (
     texts_of,
 )
 from beam_volumes.storage.formats.hdf5.programs import by_program, of_program
-from beam_volumes.storage.sources.axes import DEFAULT_AXES
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, letters_of_axes
 from beam_volumes.storage.sources.source import DTYPES
 
-#: Objects of a file that are looked at to find its volumes, and how many are listed.
+#: Objects of a file that are inspected to find its volumes, and the number of listed ones.
 _LOOKED_AT, _LISTED = 20_000, 30
-#: Levels of a pyramid that are listed.
+#: Maximal number of levels that are listed.
 _LEVELS = 32
 
 
 def find(file: Any, name: str, dataset: str | None, level: int | None) -> Array:
-    """The array of an open file that is asked for; refuse to choose among several."""
+    """Return the requested array of an open file; refuse to choose among several."""
     if dataset is None:
         return by_program(file, name, level) or _in_group(file, file, name, level)
     node = got(file, dataset)
     if node is None:
-        raise ValueError(
-            f"dataset={dataset!r}: there is none of that name in {_listing(file, name)}"
-        )
+        raise ValueError(f"dataset={dataset!r} does not exist in {_listing(file, name)}")
     if not is_dataset(node):
         return _in_group(file, node, name, level)
     if level is not None:
         raise ValueError(
             f"level={level}: {name}:{printable(node.name)} is one array; give the group of its levels, "
-            "or leave level= out"
+            "or omit level="
         )
     return _dataset(file, node, name)
 
 
 def listing(file: Any, name: str, dataset: str | None) -> Listing | None:
-    """What there is to choose from in an open file or in a group of it; None of a dataset."""
+    """List the contents of an open file or a group; None for a dataset."""
     group = file if dataset is None else got(file, dataset)
     if group is None or is_dataset(group):
         return None
@@ -71,26 +69,26 @@ def listing(file: Any, name: str, dataset: str | None) -> Listing | None:
     for level in range(_LEVELS):
         try:
             levels.append(str(find(file, name, dataset, level).node.name))
-        except ValueError:  # there is none, or one alone
+        except ValueError:  # there are no more levels
             break
     return Listing(levels=tuple(levels) if len(levels) > 1 else ())
 
 
 def _volumes(group: Any) -> tuple[list[Any], bool]:
-    """The datasets of voxels in a group, and whether all of it was looked at.
+    """Return the datasets of voxels in a group, and whether all objects were inspected.
 
-    Each object counts once, however many links lead to it; links out of the file and soft ones are not
-    followed. (h5py's own ``visititems`` crashes on some damaged files.)
+    Each object counts once, regardless of the number of links to it. External and soft links are
+    not followed. (h5py's ``visititems`` crashes on some damaged files.)
     """
     found: list[Any] = []
-    seen: set[Any] = set()
+    visited: set[Any] = set()
     groups = [group]
     looked_at = 0
     while groups:
         inside = groups.pop(0)
         try:
             names = list(islice(inside, _LOOKED_AT - looked_at + 1))
-        except Exception:  # a damaged one
+        except Exception:  # damaged
             continue
         for name in names:
             looked_at += 1
@@ -102,9 +100,9 @@ def _volumes(group: Any) -> tuple[list[Any], bool]:
             except Exception:
                 continue
             node = got(inside, name)
-            if node is None or (key := _address(node)) in seen:
+            if node is None or (key := _address(node)) in visited:
                 continue
-            seen.add(key)
+            visited.add(key)
             if is_volume(node):
                 found.append(node)
             elif hasattr(node, "keys") and not is_dataset(node):
@@ -113,31 +111,29 @@ def _volumes(group: Any) -> tuple[list[Any], bool]:
 
 
 def _address(node: Any) -> Any:
-    """What tells an object of a file from others."""
-    return hash(node.id)  # h5py takes it of the file's number and the object's address
+    """Return the identity of an object in a file."""
+    return hash(node.id)  # of the file's number and the object's address
 
 
 def _in_group(file: Any, group: Any, name: str, level: int | None) -> Array:
-    """The one volume of a group, or the level that is meant of one."""
+    """Return the only volume of a group, or its level."""
     found, _ = _volumes(group)
     levels = _levels(group, found)
     if levels:
-        level = 0 if level is None else level
-        if not 0 <= level < len(levels):
-            where = f"{name}:{printable(group.name)}"
-            raise ValueError(f"level={level}: {where} has the levels 0 to {len(levels) - 1}")
+        level = level_among(level, len(levels), f"{name}:{printable(group.name)}")
         return _of_level(file, levels, level, name)
     if level is not None:
         raise ValueError(f"level={level}: there are no levels in {_listing(group, name)}")
     deep = [node for node in found if len(node.shape) > 2]
     chosen = deep or found
     if len(chosen) != 1:
-        raise ValueError(f"choose an array by dataset=: {_listing(group, name)}")
+        what = "choose an array by dataset=" if found else "there is no array to open"
+        raise ValueError(f"{what} in {_listing(group, name)}")
     return _dataset(file, chosen[0], name)
 
 
 def _listing(group: Any, name: str) -> str:
-    """A file or a group of it, and the volumes inside."""
+    """Describe a file or group, and the volumes inside."""
     where = name if group.name == "/" else f"{name}:{printable(group.name)}"
     found, is_all = _volumes(group)
     shown = ", ".join(
@@ -148,11 +144,11 @@ def _listing(group: Any, name: str) -> str:
         shown += f" and {len(found) - _LISTED} more"
     if not is_all:
         shown += f" (of its first {_LOOKED_AT:,} objects)"
-    return f"{where}, which holds {shown or 'no dataset of voxels with 2 to 5 dimensions'}"
+    return f"{where}, which contains {shown or 'no dataset of voxels with 2 to 5 dimensions'}"
 
 
 def _levels(group: Any, found: Sequence[Any]) -> list[Any]:
-    """The datasets ``s0``, ``s1``, ... if all volumes of a group are these; else none."""
+    """Return the datasets ``s0``, ``s1``, ... if all volumes of a group are levels, else none."""
     parents = {node.name.rpartition("/")[0] for node in found}
     names = sorted((node.name.rpartition("/")[2] for node in found), key=lambda n: (len(n), n))
     if len(parents) != 1 or names != [f"s{k}" for k in range(len(names))] or len(names) < 2:
@@ -164,7 +160,7 @@ def _levels(group: Any, found: Sequence[Any]) -> list[Any]:
 
 
 def _of_level(file: Any, levels: Sequence[Any], level: int, name: str) -> Array:
-    """A level, with voxels that are as much larger as it has fewer of them, unless it says more."""
+    """Return a level; without a voxel size, it is computed from the finest level's."""
     array = _dataset(file, levels[level], name)
     finest = _dataset(file, levels[0], name)
     if array.voxel_size is not None or finest.voxel_size is None or level == 0:
@@ -185,11 +181,11 @@ def _of_level(file: Any, levels: Sequence[Any], level: int, name: str) -> Array:
 
 
 def _dataset(file: Any, node: Any, name: str) -> Array:
-    """A dataset by its own attributes, unless its place says whose it is."""
+    """Return a dataset by its attributes, or by its path if a program uses that path."""
     if dtype_of(node) is None:
         known = ", ".join(d.name for d in DTYPES)
         raise ValueError(
-            f"{name}:{printable(node.name)} holds {_type_of(node)}; voxels are one of {known}"
+            f"{name}:{printable(node.name)} has the type {_type_of(node)}; voxels are one of {known}"
         )
     known_place = of_program(file, node)
     if known_place is not None:
@@ -200,7 +196,7 @@ def _dataset(file: Any, node: Any, name: str) -> Array:
     channels = () if stated is None else tuple(texts_of(stated))
     array = Array(node, axes=axes, channels=channels, is_mask=number_of(node, "bool") == 1)
     size = spatial(node, "voxel_size", names)
-    if size is not None and is_positive(size):  # as we write it, and others
+    if size is not None and is_positive(size):  # this package's attributes, also used by others
         first = spatial(node, "origin", names) or spatial(node, "offset", names)
         unit, (size, first) = in_unit(node, names, None, size, first)
         return replace(array, voxel_size=size, origin=first or (0.0, 0.0, 0.0), unit=unit)
@@ -220,21 +216,16 @@ def _type_of(node: Any) -> str:
     try:
         return str(node.dtype)
     except Exception:
-        return "what h5py does not know"
+        return "unknown to h5py"
 
 
 def _axes(node: Any) -> tuple[str, ...] | None:
-    """Names of a dataset's dimensions, where it says them and they are those of a volume."""
+    """Return the names of a dataset's dimensions, if they are the axes of a volume."""
     for names in _names(node):
-        short = tuple(
-            {"channel": "c", "channels": "c", "time": "t"}.get(n.lower(), n.lower()) for n in names
-        )
-        if (
-            len(short) == len(node.shape) == len(set(short))
-            and set(short) <= set("tczyx")
-            and {"y", "x"} <= set(short)
-        ):
-            return short
+        singular = ["c" if name.lower() == "channels" else name for name in names]
+        letters = letters_of_axes(singular, len(node.shape))
+        if letters is not None:
+            return letters
     return None
 
 

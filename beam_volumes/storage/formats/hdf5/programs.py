@@ -1,4 +1,4 @@
-"""HDF5 files of Imaris, BigDataViewer and MINC: each has places and words of its own."""
+"""The HDF5 layouts of Imaris, BigDataViewer and MINC."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from beam_volumes.storage.formats.hdf5.arrays import (
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 
-#: Of a BigDataViewer's XML.
+#: Maximal size of a BigDataViewer's XML.
 _XML_BYTES = 16 << 20
 
 _IMARIS = re.compile(r"/DataSet/ResolutionLevel (\d+)/TimePoint (\d+)/Channel (\d+)/Data")
@@ -38,7 +38,7 @@ _MINC = re.compile(r"/minc-2.0/image/\d+/image")
 
 
 def by_program(file: Any, name: str, level: int | None) -> Array | None:
-    """The array of a file, if one of the programs has written it."""
+    """Return the array of a file in the layout of one of the programs, or None."""
     for known in (_imaris, _viewer, _minc):
         found = known(file, name, level)
         if found is not None:
@@ -47,7 +47,7 @@ def by_program(file: Any, name: str, level: int | None) -> Array | None:
 
 
 def of_program(file: Any, node: Any) -> Array | None:
-    """What a dataset is, if its place says that one of the programs has written it."""
+    """Return the description of a dataset at a path of one of the programs, or None."""
     imaris, viewer = _IMARIS.fullmatch(node.name), _VIEWER.fullmatch(node.name)
     if imaris:
         return _imaris_part(file, node, int(imaris[1]), int(imaris[3]))
@@ -57,7 +57,7 @@ def of_program(file: Any, node: Any) -> Array | None:
 
 
 def _numbered(group: Any, pattern: str) -> list[int]:
-    """The numbers of the objects of a group whose names match, sorted."""
+    """Return the numbers in the matching names of a group's objects, sorted."""
     if group is None or is_dataset(group):
         return []
     matches = (re.fullmatch(pattern, name) for name in group)
@@ -92,11 +92,11 @@ def _imaris(file: Any, name: str, level: int | None) -> Array | None:
     )
     found = _imaris_part(file, present(file, paths[0], name), level, channels[0])
     names = [text_of(got(file, f"DataSetInfo/Channel {c}"), "Name") or str(c) for c in channels]
-    return replace(found, paths=paths, apart=("t", "c"), channels=tuple(names))
+    return replace(found, paths=paths, dataset_axes=("t", "c"), channels=tuple(names))
 
 
 def _imaris_part(file: Any, node: Any, level: int, channel: int) -> Array:
-    """One of its datasets, which is padded to whole chunks."""
+    """Describe a dataset, which is padded to whole chunks."""
     z, y, x = node.shape if len(node.shape) == 3 else (0, 0, 0)
     array = Array(node, axes=AXES)
     if not z:
@@ -145,14 +145,14 @@ def _viewer(file: Any, name: str, level: int | None) -> Array | None:
     if len(shapes) > 1:
         shown = ", ".join(paths[k] for k in range(min(5, len(setups))))
         raise ValueError(
-            f"{name} holds setups of several shapes: choose one by dataset=, one of {shown}"
+            f"{name} has setups of several shapes; choose one by dataset=, one of {shown}"
         )
     found = _viewer_part(file, present(file, paths[0], name), setups[0], level)
-    return replace(found, paths=paths, apart=("t", "c"))
+    return replace(found, paths=paths, dataset_axes=("t", "c"))
 
 
 def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
-    """One of its datasets; integers are of the sign that the setup says, by default unsigned."""
+    """Describe a dataset; integers have the sign of the setup, by default unsigned."""
     array = Array(node, dtype=_viewer_dtype(node, text_of(got(file, f"s{setup:02d}"), "dataType")))
     if len(node.shape) != 3:
         return array
@@ -177,7 +177,7 @@ def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
 
 
 def _viewer_dtype(node: Any, stated: str) -> str | None:
-    """As which integers voxels are meant, if not as they are stored: Java has no unsigned ones."""
+    """Return the intended integer dtype if it is not the stored one: Java has no unsigned."""
     stored = dtype_of(node)
     if stored is None or stored.kind not in "iu":
         return None
@@ -188,12 +188,12 @@ def _viewer_dtype(node: Any, stated: str) -> str | None:
 
 
 def _viewer_voxel(path: str, setup: int) -> tuple[list[float] | None, str | None]:
-    """Voxel size z, y, x and unit, of the XML beside the file."""
-    beside = os.path.splitext(path)[0] + ".xml"
+    """Return voxel size z, y, x and unit from the XML with the name of the file."""
+    xml = os.path.splitext(path)[0] + ".xml"
     try:
-        if os.path.getsize(beside) > _XML_BYTES:
+        if os.path.getsize(xml) > _XML_BYTES:
             return None, None
-        root = ElementTree.parse(beside).getroot()
+        root = ElementTree.parse(xml).getroot()
         for found in root.iter("ViewSetup"):
             if (found.findtext("id") or "").strip() != str(setup):
                 continue
@@ -252,7 +252,7 @@ def _minc_image(file: Any, node: Any) -> Array:
 
 
 def _minc_scaling(node: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """What makes real values of stored integers; None where they are the same."""
+    """Return slope and intercept of stored integers; None if they are 1 and 0."""
     dtype = dtype_of(node)
     if dtype is None or dtype.kind not in "iu":
         return None
@@ -266,8 +266,8 @@ def _minc_scaling(node: Any) -> tuple[np.ndarray, np.ndarray] | None:
         or math.prod(shape) > 1 << 24
     ):
         raise VolumeError(
-            f"the image of this MINC file is {node.shape}, its image-min {shape}: they should be "
-            "alike along the first axes; restore it"
+            f"the image of this MINC file is {node.shape}, but its image-min {shape}, which must be equal "
+            "along the first axes; restore it"
         )
     low, high = np.asarray(lower[()], np.float64), np.asarray(upper[()], np.float64)
     valid = floats_of(attribute(node, "valid_range"))

@@ -1,8 +1,8 @@
-"""Voxels of HDF5 datasets: chunks that are read by their positions, or parts that h5py reads.
+"""Voxels of HDF5 datasets: chunks that are read at their positions, or parts that h5py reads.
 
-h5py says where chunks lie. They are read and decoded by us, on TensorStore's threads, for h5py has one lock
-for all that it does. What only its library can decode is read through h5py, under that lock; the reader's
-remark says so.
+h5py returns the positions of chunks. They are read and decoded here, on TensorStore's threads,
+since h5py has one global lock. Encodings that only its library supports are read through h5py,
+under that lock; the reader's remark reports it.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from beam_volumes.storage.places.positioned import Stamp, read_from, reading, st
 from beam_volumes.storage.sources.axes import Selection
 from beam_volumes.storage.sources.source import TokenOfFields
 
-#: More chunks than that are not listed: 16 bytes each.
+#: Maximal number of chunks that are listed: 16 bytes each.
 MAX_CHUNKS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class Hdf5Reader(TokenOfFields):
-    """Datasets of an HDF5 file, alike and side by side along the axes that have several of them."""
+    """Equal datasets of an HDF5 file, joined along the axes that have several of them."""
 
     file: Spec
-    others: tuple[str, ...]  #: Other files that hold some of its bytes
-    datasets: Paths  #: One, or several that are alike, along axes before those of each
-    #: Of a dataset, and of what is seen of it
+    others: tuple[str, ...]  #: Other files with some of its bytes
+    datasets: Paths  #: One or several equal datasets, along axes before the axes of each
+    #: Shape of a dataset, and of its visible part
     whole: tuple[int, ...]
     shape: tuple[int, ...]
-    chunk: tuple[int, ...]  #: Of a dataset; what is read at a time, if it has no chunks
-    #: The filters of its chunks, with their parameters, as they are applied
+    #: Chunk of a dataset; the part that is read at a time, if it has no chunks
+    chunk: tuple[int, ...]
+    #: The filters of its chunks with their parameters, in order of application
     filters: tuple[tuple[int, tuple[int, ...]], ...]
-    fill: str  #: The bytes of a voxel of chunks that are not stored, as hexadecimal digits
-    stored: str  #: The dtype in the file, with its order of bytes
-    dtype: np.dtype  #: Of the voxels
-    scaling: tuple[np.ndarray, np.ndarray] | None  #: As of `arrays.Array`
-    #: Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x
+    fill: str  #: The fill value's bytes, as hexadecimal digits
+    stored: str  #: The dtype in the file, with its byte order
+    dtype: np.dtype  #: The dtype of the voxels
+    scaling: tuple[np.ndarray, np.ndarray] | None  #: As in `arrays.Array`
+    #: The selected dimensions, after the axes of ``datasets``
     chosen: Selection
-    remark: str = ""  #: Why it is read through h5py, under its lock; empty if it is not
-    #: Whether what its datasets rest on, and is not there, is read as fill values; else it is an
-    #: error
+    remark: str = ""  #: Why it is read through h5py under its lock; empty if it is not
+    #: Whether missing sources are read as fill values; else they are an error
     fills: bool = False
-    #: The files and datasets of that kind, and what is read in their place
+    #: Missing files and datasets, and their replacements
     lost: Mapping[str, str] = field(default_factory=dict)
 
     portable = True
@@ -79,24 +79,24 @@ class Hdf5Reader(TokenOfFields):
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """What is read at a time, of all dimensions."""
+        """The part of all dimensions that is read at a time."""
         each = (*(1 for _ in self.datasets.sizes), *self.chunk)
         return tuple(max(1, min(c, n)) for c, n in zip(each, self.sizes, strict=True))
 
     @property
     def codec(self) -> str:
-        """How chunks are encoded, in words."""
+        """A description of the encoding of chunks."""
         names = (OURS.get(number, f"filter {number}") for number, _ in self.filters)
         return ", then ".join(names) or "none"
 
     @property
     def decode_bytes(self) -> int:
-        """Of a chunk, with all its points and channels, scaled as float64."""
+        """The bytes of a chunk with all its points and channels, scaled as float64."""
         itemsize = self.dtype.itemsize if self.scaling is None else 8
         return math.prod(self.chunks) * itemsize
 
     def open(self) -> ts.TensorStore:
-        stamp_of(self.path)  # it is there
+        stamp_of(self.path)  # raises if it is missing
         read = _Locked(self).read if self.remark else _Chunks(self).read
         store = ts.virtual_chunked(
             callback(read),
@@ -107,10 +107,10 @@ class Hdf5Reader(TokenOfFields):
         )
         return self.chosen.apply(store)
 
-    # used by what it opens
+    # used by the opened array
 
     def at(self, domain: ts.IndexDomain) -> tuple[int, tuple[slice, ...]]:
-        """Which dataset a domain is of, and which part of it."""
+        """Return the number of the dataset in a domain, and the part of it."""
         first = len(self.datasets.sizes)
         which = 0
         for n, a in zip(self.datasets.sizes, domain.inclusive_min, strict=False):
@@ -119,7 +119,7 @@ class Hdf5Reader(TokenOfFields):
         return which, tuple(slice(a, b) for a, b in ends)
 
     def put(self, stored: np.ndarray, part: tuple[slice, ...], out: np.ndarray) -> None:
-        """Voxels of a part of a dataset, as they are stored, put where they are wanted."""
+        """Copy stored voxels of a part of a dataset to an array, scaled if necessary."""
         out = out[(0,) * (out.ndim - stored.ndim)]
         if self.scaling is None:
             copy_voxels(stored, out)
@@ -132,26 +132,26 @@ class Hdf5Reader(TokenOfFields):
         out[...] = voxels
 
     def node(self, file: Any, which: int) -> Any:
-        """A dataset of an open file, if it is what it was when the volume was opened."""
+        """Return a dataset of an open file, checking that it has not changed."""
         name = f"{printable(self.path)}:{printable(self.datasets[which])}"
-        node = got(file, self.datasets[which], check=False)  # it was when it was opened
+        node = got(file, self.datasets[which], check=False)  # it was checked when it was opened
         if node is None:
-            raise VolumeError(f"{name} is missing: restore it, or leave it out by index=")
+            raise VolumeError(f"{name} is missing; restore it, or leave it out by index=")
         actual = os.path.abspath(os.fsdecode(node.file.filename))
         if actual != os.path.abspath(self.path):
             raise VolumeError(
-                f"{name} is in another file, {printable(actual)}: choose it by dataset="
+                f"{name} is in another file, {printable(actual)}; choose it by dataset="
             )
         if tuple(node.shape) != self.whole or stored_dtype(node).str != self.stored:
             raise VolumeError(
                 f"{name} is {tuple(node.shape)} of {stored_dtype(node)}, not {self.whole} of "
-                f"{np.dtype(self.stored)}: if it has changed since it was opened, open it anew"
+                f"{np.dtype(self.stored)}; if it has changed since it was opened, open it again"
             )
         return node
 
 
 class _Chunks:
-    """Chunks that are found once, read by their positions, and decoded by us."""
+    """Chunks that are located once, read at their positions, and decoded here."""
 
     def __init__(self, reader: Hdf5Reader) -> None:
         self._reader = reader
@@ -172,7 +172,7 @@ class _Chunks:
         with reading(reader.path) as handle:
             entry = self._table(which, Stamp.of(os.fstat(handle)))[index]
             at, size, mask = (int(entry[name]) for name in ("at", "size", "mask"))
-            # One that is not kept here is let go of as soon as it is decoded.
+            # Only the list refers to the data, so that it is freed when it is decoded.
             data = [read_from(handle, reader.path, at, size)] if size else []
         if data:
             block = decoded(data.pop(), reader, mask, reader.datasets[which], cell)
@@ -184,7 +184,7 @@ class _Chunks:
         reader.put(block[inside], part, out)
 
     def _table(self, which: int, stamp: Stamp) -> np.ndarray:
-        """Position, size and filter mask of a dataset's chunks, of the file with a stamp."""
+        """Return position, size and filter mask of a dataset's chunks, cached by stamp."""
         with self._lock:
             if stamp != self._stamp:
                 self._tables.clear()
@@ -194,10 +194,10 @@ class _Chunks:
                 if stamp_of(self._reader.path) != stamp:
                     self._stamp = None
                     raise VolumeError(
-                        f"{self._reader.path} is being written while it is read; wait for its end"
+                        f"{self._reader.path} changes while it is read; wait until it is written"
                     )
-                most = max(1, MAX_CHUNKS // max(1, math.prod(self._counts)))
-                while len(self._tables) > most:
+                max_tables = max(1, MAX_CHUNKS // max(1, math.prod(self._counts)))
+                while len(self._tables) > max_tables:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(which)
             return self._tables[which]
@@ -214,8 +214,8 @@ class _Chunks:
             node = reader.node(file, which)
             if tuple(node.chunks or ()) != reader.chunk or filters_of(node) != reader.filters:
                 raise VolumeError(
-                    f"{printable(reader.path)}:{printable(node.name)} is stored in other "
-                    "chunks than it was, or than its siblings; open it anew"
+                    f"{printable(reader.path)}:{printable(node.name)} has other chunks than before, "
+                    "or than the other datasets; open it again"
                 )
 
             def note(found: Any) -> None:
@@ -230,7 +230,7 @@ class _Chunks:
 
 
 def _shift(node: Any, reader: Hdf5Reader, table: np.ndarray, block: int) -> int:
-    """What is to be added to positions: some versions of HDF5 count from the end of a user's block."""
+    """Return the offset of positions: some versions count from the end of the user block."""
     index = int(np.flatnonzero(table["size"])[0])
     counts = [-(-n // c) for n, c in zip(reader.whole, reader.chunk, strict=True)]
     cell = np.unravel_index(index, counts)
@@ -240,13 +240,15 @@ def _shift(node: Any, reader: Hdf5Reader, table: np.ndarray, block: int) -> int:
         for shift in (0, block):
             if read_from(handle, reader.path, int(table["at"][index]) + shift, len(data)) == data:
                 return shift
-    raise VolumeError(f"{reader.path} is damaged: its chunks are not where it says; restore it")
+    raise VolumeError(
+        f"{reader.path} is damaged: its chunks are not at their positions; restore it"
+    )
 
 
 class _Locked:
     """Datasets that h5py reads, one part at a time in a process.
 
-    The file is closed after each, or nobody could write it while this process lives.
+    The file is closed after each part, or it could not be written while this process lives.
     """
 
     def __init__(self, reader: Hdf5Reader) -> None:
@@ -267,12 +269,12 @@ class _Locked:
 
 
 def check_all_is_there(node: Any, name: str) -> None:
-    """Refuse a dataset that rests on files or datasets that are not there."""
+    """Refuse a dataset with missing source files or datasets."""
     absent = missing_files_of(node)
     if absent:
         more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         raise VolumeError(
-            f"{name} rests on {printable(absent[0])}{more}, which is missing, or too short; restore it, or "
+            f"{name} needs {printable(absent[0])}{more}, which is missing or too short; restore it, or "
             'give missing="fill" to read fill values in its place'
         )
 
@@ -280,7 +282,7 @@ def check_all_is_there(node: Any, name: str) -> None:
 def decoded(
     data: bytes, reader: Hdf5Reader, mask: int, dataset: str, cell: Sequence[int]
 ) -> np.ndarray:
-    """Undo the filters of a chunk; gives voxels as they are stored."""
+    """Undo the filters of a chunk; return the stored voxels."""
     stored = np.dtype(reader.stored)
     nbytes = math.prod(reader.chunk) * stored.itemsize
     sums = sum(number == FLETCHER for number, _ in reader.filters)
@@ -301,17 +303,17 @@ def decoded(
 
 
 def stored_dtype(node: Any) -> np.dtype:
-    """The dtype of a dataset, with its order of bytes and without what h5py has put beside it."""
+    """Return the dtype of a dataset with its byte order, without h5py's metadata."""
     return np.dtype(node.dtype.str)
 
 
 def filters_of(node: Any) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The filters of a dataset, in the order in which they are applied."""
+    """Return the filters of a dataset in order of application."""
     plist = node.id.get_create_plist()
     found = (plist.get_filter(k) for k in range(plist.get_nfilters()))
     return tuple((int(f[0]), parameters_of(int(f[0]), f[2])) for f in found)
 
 
 def parameters_of(number: int, values: Any) -> tuple[int, ...]:
-    """What of a filter's parameters it takes to undo it."""
+    """Return the parameters that are needed to undo a filter."""
     return (int(values[0]),) if number == SHUFFLE and values else ()

@@ -1,4 +1,4 @@
-"""What an HDF5 file is opened as: a source of the datasets that are meant, and how they are read best."""
+"""Sources of HDF5 files: the selected datasets, and the fastest way to read them."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from beam_volumes.storage.sources.source import Source
 
 
 def source_of(file: Any, path: str, request: OpenRequest) -> Source:
-    """Open what is asked for of an open file.
+    """Open the requested volume of an open file.
 
-    With ``missing="fill"``, sources of virtual datasets that are not there are read as fill values.
+    With ``missing="fill"``, missing sources of virtual datasets are read as fill values.
     """
     affine = request.option("affine")
     check_affine(affine, path)
@@ -48,12 +48,12 @@ def source_of(file: Any, path: str, request: OpenRequest) -> Source:
 
 
 def _stored(file: Any, path: str, request: OpenRequest, found: Array) -> Source:
-    """An array as its voxels are stored."""
+    """Return an array without reorientation."""
     node, paths, chosen, name = _chosen(file, path, request, found)
     space = chosen.space(found.voxel_size, found.unit, found.origin)
     stored = stored_dtype(node)
     dtype = _dtype(node, found, stored)
-    # A file that was linked to from this one.
+    # The file of the dataset, which may be linked.
     real = os.path.abspath(os.path.join(os.path.dirname(path), os.fsdecode(node.file.filename)))
     spec, whole = {"driver": "file", "path": real}, tuple(node.shape)
     why, others = _why_locked(node, real, stored)
@@ -61,7 +61,7 @@ def _stored(file: Any, path: str, request: OpenRequest, found: Array) -> Source:
         other = got(file, paths[k])
         if other is not None:
             files_of(other, check=True)
-    # Files that lie elsewhere have been refused by now: these are opened.
+    # External files have been checked by now; these are opened.
     is_filled = request.option("missing") == "fill"
     if not is_filled:
         check_all_is_there(node, name)
@@ -100,16 +100,16 @@ def _stored(file: Any, path: str, request: OpenRequest, found: Array) -> Source:
 def _chosen(
     file: Any, path: str, request: OpenRequest, found: Array
 ) -> tuple[Any, Paths, Selection, str]:
-    """The first dataset that is asked for, the paths of all, what is taken of them, and a name."""
+    """Return the first requested dataset, the paths of all, the selection, and a name."""
     node, whole = found.node, tuple(found.node.shape)
     files_of(node, check=True)
     name = f"{path}:{printable(node.name)}"
     shape, paths = found.sizes or whole, found.paths or Paths((node.name,))
-    if set(found.apart) & set(found.axes or ()):
+    if set(found.dataset_axes) & set(found.axes or ()):
         raise VolumeError(f"{name} is damaged: its axes are {found.axes}; restore it")
-    axes = [*found.apart, *names_of_axes(found.axes, len(shape), name)]
+    axes = [*found.dataset_axes, *names_of_axes(found.axes, len(shape), name)]
     sizes = [*paths.sizes, *shape]
-    # Datasets that are not asked for are none of it.
+    # Other datasets are left out.
     paths, chosen = _taken(paths, select(axes, sizes, request.index, path, found.channels))
     if paths[0] != node.name and found.paths is not None:
         node = present(file, paths[0], path)
@@ -118,7 +118,7 @@ def _chosen(
     name = path if is_all else f"{path}:{printable(node.name)}"
     if tuple(node.shape) != whole:
         raise VolumeError(
-            f"{name} is {node.shape}, but {printable(found.node.name)} is {whole}: choose one by dataset="
+            f"{name} is {node.shape}, but {printable(found.node.name)} is {whole}; choose one by dataset="
         )
     return node, paths, chosen, name
 
@@ -126,28 +126,28 @@ def _chosen(
 def _dtype(node: Any, found: Array, stored: np.dtype) -> np.dtype:
     if found.scaling is not None:
         return np.dtype(np.float32 if stored.itemsize <= 2 else np.float64)
-    # What a program says has as many bytes as what is stored.
+    # A program's dtype has the same size as the stored one.
     dtype = dtype_of(node) if found.dtype is None else np.dtype(found.dtype)
     assert dtype is not None
     return np.dtype(bool) if found.is_mask and dtype == np.uint8 else dtype
 
 
 def _offset(node: Any, path: str, name: str, nbytes: int) -> int | None:
-    """Where the voxels of a dataset without chunks lie side by side; None if they are nowhere."""
+    """Return the position of a dataset without chunks; None if it has no storage."""
     at, size = node.id.get_offset(), os.path.getsize(path)
     if at is not None and at + nbytes > size:
         raise VolumeError(
-            f"{name} is cut off: its voxels take {nbytes:,} bytes from byte {at:,} on, but {path} has "
+            f"{name} is cut off: its voxels need {nbytes:,} bytes from byte {at:,} on, but {path} has "
             f"{size:,}; restore it"
         )
     return at  # type: ignore[no-any-return]
 
 
 def _taken(paths: Paths, chosen: Selection) -> tuple[Paths, Selection]:
-    """The datasets that are left of several, and the selection among these."""
-    apart = len(paths.numbers)
-    fixed = {d: k for d, k in chosen.fixed if d < apart}
-    place = {d: k for k, d in enumerate(d for d in range(apart + 5) if d not in fixed)}
+    """Return the selected ones of several datasets, and the selection among these."""
+    several = len(paths.numbers)
+    fixed = {d: k for d, k in chosen.fixed if d < several}
+    place = {d: k for k, d in enumerate(d for d in range(several + 5) if d not in fixed)}
     left = Selection(
         tuple((place[d], k) for d, k in chosen.fixed if d not in fixed),
         tuple((a, place[d]) for a, d in chosen.dims),
@@ -163,7 +163,7 @@ def _remark(why: str, lost: Mapping[str, str]) -> str:
     some = printable(", ".join([*lost][:3])) + (
         f" and {len(lost) - 3} more" if len(lost) > 3 else ""
     )
-    stated = f"; fill values are read for what is lost: {some}" if lost else ""
+    stated = f"; fill values are read in place of {some}" if lost else ""
     return f"read one part at a time under h5py's lock: {why}{stated}"
 
 
@@ -171,13 +171,13 @@ def _fill(node: Any, stored: np.dtype) -> str:
     try:
         value = np.asarray(node.fillvalue)
         found = value.astype(node.dtype) if value.shape == () else np.zeros((), stored)
-    except Exception:  # none is defined
+    except Exception:  # not defined
         found = np.zeros((), stored)
     return found.tobytes().hex()
 
 
 def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str, ...]]:
-    """Why a dataset has to be read by h5py, if it has to, and which other files it has bytes in."""
+    """Return why a dataset has to be read by h5py, or "", and other files with its bytes."""
     h5py = library(path)
     plist = node.id.get_create_plist()
     others = tuple(sorted(set(files_of(node)) - {path}))
@@ -190,13 +190,13 @@ def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str,
     for number, _ in filters_of(node):
         if number not in OURS:
             _check_filter(h5py, plist, number, f"{path}:{printable(node.name)}")
-            return f"its filter {number} is not undone here", ()
+            return f"its filter {number} is only supported by h5py", ()
     kind = node.id.get_type()
     if kind.get_class() == h5py.h5t.ENUM:
         kind = kind.get_super()
         stored = np.dtype(np.int8) if stored.kind == "b" else stored
     if not kind.equal(h5py.h5t.py_create(stored)):
-        return "its numbers are not those of this machine", ()
+        return "its number format is not native", ()
     chunks = node.chunks
     if chunks:
         counts = [-(-n // c) for n, c in zip(node.shape, chunks, strict=True)]
@@ -214,6 +214,6 @@ def _check_filter(h5py: Any, plist: Any, number: int, name: str) -> None:
         import_module("hdf5plugin")
     if not h5py.h5z.filter_avail(number):
         raise ValueError(
-            f"{name}: its chunks are encoded by filter {number}, which h5py does not have: "
+            f"{name} has chunks encoded by filter {number}, which h5py does not have: "
             "pip install hdf5plugin"
         )

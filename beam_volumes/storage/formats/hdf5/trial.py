@@ -1,8 +1,7 @@
-"""A trial of an HDF5 file's metadata by another process.
+"""Read an HDF5 file's metadata in another process first.
 
-HDF5's library crashes on some damaged files, and on others it never ends. So another process, which has
-nothing to lose, reads what this one is about to read. It is kept for further files, and ends by itself when
-it has nothing to do.
+HDF5's library crashes or hangs on some damaged files. So another process reads the metadata before
+this one does. It is kept for further files, and exits when it is idle.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ import psutil
 from beam_volumes.storage.places.errors import damaged
 from beam_volumes.storage.places.positioned import Stamp, stamp_of
 
-#: Seconds after which a file is given up, and how many files are known to have been read.
+#: Seconds of computing after which a file is refused, and the number of files that are remembered
+#: as valid.
 PATIENCE, _KNOWN = 20.0, 10_000
-#: Seconds until it is given up whatever it waits for, and between two looks at it.
+#: Seconds after which a file is refused in any case, and between two checks.
 LONGEST, _LOOK = 600.0, 1.0
 
-#: What the other process runs. It needs h5py alone, and is told the paths of this one.
+#: The program of the other process. It only needs h5py, and gets this process's path.
 _PROGRAM = """
 import itertools, json, select, sys
-told = json.loads(sys.argv[1])
-sys.path[:] = told["path"]
+given = json.loads(sys.argv[1])
+sys.path[:] = given["path"]
 try:
     import resource
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -45,7 +45,7 @@ def tried(function, *args):
         return None
 
 def attributes(node):
-    for name in told["attributes"]:
+    for name in given["attributes"]:
         if name in node.attrs:
             shape = node.attrs.get_id(name).shape
             if shape is not None and all(n < 4097 for n in shape):
@@ -121,13 +121,13 @@ _owner = 0
 
 
 def tried(path: str, dataset: str | None, attributes: tuple[str, ...]) -> None:
-    """Have another process read a file's metadata first; if it crashes or hangs, refuse the file."""
+    """Read a file's metadata in another process; refuse the file if that crashes or hangs."""
     key = (path, stamp_of(path), dataset)
     with _lock:
         if key in _known:
             return
         other = _started(attributes)
-        if other is None:  # there can be none here
+        if other is None:  # not possible here
             return
         why = _answer(other, json.dumps([path, dataset]))
         if why is not None:
@@ -145,10 +145,10 @@ def _started(attributes: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
     _other, _owner = None, os.getpid()
     if not sys.executable or os.name != "posix":
         return None
-    told = json.dumps({"path": sys.path, "attributes": attributes})
+    given = json.dumps({"path": sys.path, "attributes": attributes})
     with suppress(OSError):
         _other = subprocess.Popen(
-            [sys.executable, "-I", "-c", _PROGRAM, told],
+            [sys.executable, "-I", "-c", _PROGRAM, given],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -159,9 +159,9 @@ def _started(attributes: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
 
 
 def _line(other: subprocess.Popen[bytes]) -> bytes | None:
-    """What the other process says next; None if it takes too long.
+    """Return the next line of the other process; None if it takes too long.
 
-    That is by its own time: a machine that is busy, or a disk, may have it wait for long.
+    Its CPU time counts: on a busy machine or disk it may wait for long.
     """
     assert other.stdout is not None
     begun, until = _seconds_of(other), time.monotonic() + LONGEST
@@ -172,7 +172,7 @@ def _line(other: subprocess.Popen[bytes]) -> bytes | None:
 
 
 def _seconds_of(other: subprocess.Popen[bytes]) -> float:
-    """The processor's time that a process has had; 0 if it has ended."""
+    """Return the CPU time of a process; 0 if it has ended."""
     try:
         times = psutil.Process(other.pid).cpu_times()
     except psutil.Error:
@@ -181,12 +181,12 @@ def _seconds_of(other: subprocess.Popen[bytes]) -> float:
 
 
 def _answer(other: subprocess.Popen[bytes], question: str) -> str | None:
-    """None once the other process has read a file; else what happened."""
+    """Return None if the other process has read a file; else what happened."""
     assert other.stdin is not None
     try:
         other.stdin.write(question.encode() + b"\n")
         other.stdin.flush()
-    except OSError:  # it has just ended, having had nothing to do for long
+    except OSError:  # it has just exited because it was idle
         return None
     stated = _line(other)
     if stated is None:

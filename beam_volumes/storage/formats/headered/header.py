@@ -1,8 +1,7 @@
-"""What formats share that are a header, which says where voxels lie, and voxels side by side.
+"""Shared code of formats with a header and contiguous voxels.
 
-The header is read by a parser of ours, for it is small, and nothing that it says may be trusted: sizes are
-held against those of files before anything is allocated. Voxels may be one stream of gzip or zlib, and may be
-in a file of their own.
+Headers are small and untrusted, so they are parsed here: declared sizes are compared with file
+sizes before memory is allocated. Voxels may be one gzip or zlib stream, and may be in another file.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from beam_volumes.storage.sources.axes import Placement, UnclearPlace, check_aff
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, check_dtype
 
-#: Bytes of planes that are taken of a stream at a time.
+#: Bytes of planes that are decoded from a stream at a time.
 _PIECE = 4 << 20
 
-#: What a header says where this package has written bool, for which these formats have no dtype.
+#: The mark of bool voxels in headers: these formats have no such dtype.
 MASK = "beam_volumes mask"
 
 
@@ -43,44 +42,43 @@ MASK = "beam_volumes mask"
 
 @dataclass(frozen=True)
 class Voxels:
-    """What a header says of its voxels."""
+    """The voxels of a file, as its header describes them."""
 
     #: Names and extents of dimensions, the slowest first
     axes: Sequence[str]
     sizes: Sequence[int]
-    stored: np.dtype  #: In the file
-    at: int  #: Where they begin
+    stored: np.dtype  #: The dtype in the file
+    at: int  #: The position of the first voxel
     channels: Sequence[str] = ()
-    file: Spec | None = None  #: The file of the voxels, if that is another one
-    #: As of `VoxelReader`
+    file: Spec | None = None  #: The file of the voxels, if not the header's
+    #: As in `VoxelReader`
     stream: tuple[str, int] | None = None
     scale: tuple[float, float] | None = None
     placement: Placement = field(default_factory=Placement)
-    mask: bool = False  #: Whether bytes stand for bool
-    header: Place | None = None  #: Of the header, if it is not the one that was asked for
+    mask: bool = False  #: Whether bytes are bool
+    header: Place | None = None  #: The place of the header, if not the requested one
 
 
 @dataclass(frozen=True, eq=False)
 class VoxelReader(ContiguousReader):
-    """Voxels side by side in a local file, or in a stream in it."""
+    """Contiguous voxels in a local file, or in a stream in it."""
 
-    #: What the voxels are a stream of, ``"gzip"`` or ``"zlib"``, and the byte of the file at which
-    #: that begins; ``at`` counts in what it holds then. It is -1 of voxels that the stream ends
-    #: with.
+    #: The kind of stream, ``"gzip"`` or ``"zlib"``, and its position in the file. ``at`` is then a
+    #: position in the decoded stream, or -1 if the stream ends with the voxels.
     stream: tuple[str, int] | None = None
-    #: What voxels are multiplied by, and what is added then
+    #: Slope and intercept of voxels
     scale: tuple[float, float] | None = None
-    header: Spec | None = None  #: The file that tells of this one
-    flipped: tuple[bool, bool, bool] = (False, False, False)  #: Which of z, y and x are reversed
+    header: Spec | None = None  #: The header's file, if not the file of voxels
+    flipped: tuple[bool, bool, bool] = (False, False, False)  #: The reversed axes of z, y, x
 
     @property
     def remark(self) -> str:
-        """What makes it slow to read."""
+        """Why it is slow to read."""
         if self.stream is None:
             return ""
         return (
-            f"one stream of {self.stream[0]}: each process decodes it from its beginning as far as it needs; "
-            "beam-volumes convert what is read often"
+            f"one {self.stream[0]} stream: each process decodes it from its beginning up to the voxels it "
+            "needs; convert files that are read often by beam-volumes convert"
         )
 
     @property
@@ -92,7 +90,7 @@ class VoxelReader(ContiguousReader):
     def piece(self) -> tuple[int, ...]:
         if self.stream is None:
             return super().piece
-        # Whoever wants a row of a plane has to decode the plane.
+        # A row of a plane can only be decoded with the plane.
         z = dict(self.chosen.dims).get("z")
         first = max(0, len(self.shape) - 2) if z is None else z + 1
         plane = math.prod(self.shape[first:]) * np.dtype(self.stored).itemsize
@@ -103,7 +101,7 @@ class VoxelReader(ContiguousReader):
 
     @property
     def decode_bytes(self) -> int:
-        """Of what is decoded or scaled in one piece, if that is more than a chunk."""
+        """The bytes that are decoded or scaled at once, if more than a chunk."""
         if self.stream is None and self.scale is None:
             return super().decode_bytes
         each = max(self.dtype.itemsize, np.dtype(self.stored).itemsize)
@@ -130,8 +128,8 @@ class VoxelReader(ContiguousReader):
             before = self.at if self.at >= 0 else stream.length() - nbytes
             if before < 0:
                 raise VolumeError(
-                    f"{printable(path)} is cut off: its stream holds {before + nbytes:,} bytes, and its "
-                    f"voxels are {nbytes:,}; restore it"
+                    f"{printable(path)} is cut off: its stream has {before + nbytes:,} bytes, but its "
+                    f"voxels need {nbytes:,}; restore it"
                 )
             data = stream.read(before + at, size)
         voxels = np.frombuffer(data, stored).reshape(out.shape)
@@ -146,7 +144,7 @@ class VoxelReader(ContiguousReader):
 
 
 def scaled_dtype(stored: np.dtype) -> np.dtype:
-    """As what scaled voxels are read: float32 where that holds all numbers that are stored, else float64.
+    """Return the dtype of scaled voxels: float32 if it represents all stored numbers, else float64.
 
     Examples
     --------
@@ -160,10 +158,7 @@ def scaled_dtype(stored: np.dtype) -> np.dtype:
 def voxels_of(
     place: Place, voxels: Voxels, index: Mapping[str, int | str] | None, is_there: bool = True
 ) -> Source:
-    """The source of voxels that a header describes, once the file is known to be long enough.
-
-    ``is_there`` is False where the file is not written yet, so that its length cannot be checked.
-    """
+    """Return the source of voxels; the file's length is checked if it exists (``is_there``)."""
     v, name = voxels, place.text
     stored, grid = v.stored, v.placement
     if is_there:
@@ -195,11 +190,13 @@ def voxels_of(
 
 
 def check_length(name: str, file: Spec, voxels: Voxels) -> None:
-    """Refuse a file that cannot hold the voxels that its header describes."""
+    """Refuse a file that is too short for the voxels of its header."""
     path, sizes, stored, at = str(file["path"]), voxels.sizes, voxels.stored, voxels.at
     name = printable(name)
     if not os.path.isfile(path):
-        raise VolumeError(f"{name} says that its voxels are in {printable(path)}, which is no file")
+        raise VolumeError(
+            f"{name} names the file {printable(path)}, which does not exist; restore it"
+        )
     shown = " x ".join(str(n) for n in sizes)
     if any(n < 1 for n in sizes):
         raise bad_header(name, f"its sizes are {shown}")
@@ -212,7 +209,7 @@ def check_length(name: str, file: Spec, voxels: Voxels) -> None:
     if voxels.stream is not None:
         if max(0, at) + nbytes > MAXIMUM * max(0, size - voxels.stream[1]):
             raise VolumeError(
-                f"{claim}, more than the {size:,} bytes of {printable(path)} can stand for; restore it"
+                f"{claim}, more than the {size:,} bytes of {printable(path)} can encode; restore it"
             )
     elif at < 0 or at + nbytes > size:
         raise VolumeError(
@@ -220,7 +217,7 @@ def check_length(name: str, file: Spec, voxels: Voxels) -> None:
         )
 
 
-# where they lie
+# position in space
 
 
 def placement_of(
@@ -233,17 +230,16 @@ def placement_of(
     affine: str | None,
     unit: str | None = None,
 ) -> tuple[str, Placement]:
-    """What an affine transform from voxels to positions says, as names of axes and how they lie.
+    """Return the names of axes and their placement, given an affine transform to positions.
 
-    - ``name``: how messages name the file.
-    - ``names``: of its axes in space, e.g. ``"xyz"``, where one that is neither turned nor reversed
-      has the same direction as the axis of that name in space.
+    The names differ from ``names`` if ``affine="reorient"`` changes them.
+
+    - ``names``: spatial axes, e.g. ``"xyz"``; an axis that is not rotated has the direction of its
+      name.
     - ``sizes``: extents of these axes.
-    - ``matrix``: a column for each axis: the step from one voxel to the next, in space as x, y, z.
-    - ``origin``: the position of the first voxel's centre, x, y, z.
-    - ``affine``: what the user says: see `AFFINE`.
-
-    Gives the names of the axes: others than ``names`` where ``affine="reorient"`` has changed them.
+    - ``matrix``: a column for each axis: the step between voxels, as x, y, z.
+    - ``origin``: the centre of the first voxel, as x, y, z.
+    - ``affine``: the user's option: see `AFFINE`.
 
     Examples
     --------
@@ -260,12 +256,11 @@ def placement_of(
         return names, Placement(voxel_size_of(names, steps), unit if (steps > 0).all() else None)
     if not whole:
         raise UnclearPlace(
-            f"{name} does not say where its voxels lie: its affine has columns of zeros or what is no "
-            "number; "
-            "say affine='drop' to take voxels as they lie"
+            f"{name} does not define the position of its voxels: its affine has columns of zeros, NaN or "
+            "infinity; give affine='drop' to take voxels as they are stored"
         )
     along = [int(np.argmax(np.abs(matrix[:, k]) / steps[k])) for k in range(n)]
-    # What is not along the main direction moves no voxel by more than a hundredth of one.
+    # Deviations from the main direction must not move a voxel by more than a hundredth of one.
     off = [
         np.abs(np.delete(matrix[:, k], along[k])).max(initial=0.0) * sizes[k] > 0.01 * steps.min()
         for k in range(n)
@@ -274,11 +269,11 @@ def placement_of(
     straight = not any(off) and len(set(along)) == n
     back = [bool(matrix[a, k] < 0) for k, a in enumerate(along)]
     if not straight or (affine is None and (letters != names or any(back))):
-        what = "turns" if not straight or letters != names else "reverses"
+        what = "rotates" if not straight or letters != names else "reverses"
         raise turned(name, f"its affine {what} axes in space", can_reorient=straight)
     if not {"x", "y"} <= set(letters):
         raise ValueError(
-            f"{name}: its affine puts a plane along {letters}; say affine='drop' to take it as x and y"
+            f"{name}: its affine orients a plane along {letters}; give affine='drop' to take it as x and y"
         )
     exact = [float(abs(matrix[a, k])) for k, a in enumerate(along)]
     at = [float(o) for o in origin] + [0.0] * (3 - len(origin))
@@ -295,7 +290,7 @@ def placement_of(
 
 
 def voxel_size_of(names: str, sizes: Sequence[float]) -> tuple[float, float, float] | None:
-    """Extents of voxels along named axes as z, y, x; None if one of them is none."""
+    """Return voxel sizes along named axes as z, y, x; None if one is not positive."""
     if not all(math.isfinite(s) and s > 0 for s in sizes):
         return None
     found = dict(zip(names, map(float, sizes), strict=True))
@@ -304,7 +299,7 @@ def voxel_size_of(names: str, sizes: Sequence[float]) -> tuple[float, float, flo
 
 
 def short(value: Any) -> float:
-    """The shortest number that is the same float32: what people mean by what a header holds.
+    """Return the shortest decimal number with the same float32 value, usually the intended one.
 
     Examples
     --------
@@ -318,9 +313,9 @@ def short(value: Any) -> float:
 
 
 class Headered(InPlace):
-    """A file with a header, which says where voxels are and how they lie."""
+    """A file with a header that describes the voxels."""
 
-    endings: tuple[str, ...] = ()  #: Of the files that are read
+    endings: tuple[str, ...] = ()  #: Suffixes of files that are read
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
         path = local_file(place, self.endings, f"{self.title} files")
@@ -330,7 +325,7 @@ class Headered(InPlace):
         return voxels_of(voxels.header or place, voxels, request.index)
 
     def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
-        """What the header of a local file says; None if the file is of another format."""
+        """Parse the header of a local file; None if the file is of another format."""
         raise NotImplementedError
 
     def is_named(self, path: str) -> bool:
@@ -338,28 +333,28 @@ class Headered(InPlace):
 
 
 def renamed_axes(axes: Sequence[str], letters: str) -> list[str]:
-    """Axes of which x, y and z are called otherwise: by these letters, in this order."""
+    """Rename the axes x, y and z by letters in this order."""
     return [letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes]
 
 
 def start_of(path: str, start: int, skip: int, nbytes: int) -> int:
-    """Where voxels begin: so many bytes behind a position, or for -1 so that the file ends with them."""
+    """Return the position of voxels: ``skip`` bytes after ``start``, or at the file's end if -1."""
     return os.path.getsize(path) - nbytes if skip == -1 else start + skip
 
 
 def local_file(place: Place, suffixes: Sequence[str], what: str) -> str | None:
-    """The path of a file on a disk; None if there is none; such a file in a bucket is refused."""
+    """Return the path of a local file; None if it does not exist. Refuse such files in a bucket."""
     if place.local is None:
         if place.text.lower().endswith(tuple(suffixes)):
             raise ValueError(
-                f"{place.text}: {what} are read from a disk; copy it to one, or convert it to .zarr there"
+                f"{place.text}: {what} are only read from a disk; copy it, or convert it to .zarr there"
             )
         return None
     return place.local if os.path.isfile(place.local) else None
 
 
 def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
-    """What a file holds first, and whether it is gzip, decoded then."""
+    """Return the first bytes of a file, and whether it is gzip; these are decoded."""
     data = first_bytes(path, max(2, size))
     if data.startswith(b"\x1f\x8b"):
         return beginning(path, size), True
@@ -367,14 +362,14 @@ def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
 
 
 def data_file(place: Place, named: str, several: str) -> Spec:
-    """The file that a header names, in its folder unless the name says where.
+    """Return the file that a header names, relative to its folder.
 
-    A list of files, or a pattern of names as ``several`` matches it, is refused.
+    A list of files, or a pattern of names that matches ``several``, is refused.
     """
     if re.match(r"LIST\b", named) or re.search(several, named + " "):
         raise ValueError(
-            f"{printable(place.text)} has its voxels in several files ({printable(named)}), which are not "
-            "read: write it anew as one file, or open the slices themselves"
+            f"{printable(place.text)} has its voxels in several files ({printable(named)}), which is not "
+            "supported; rewrite it as one file, or open the slices directly"
         )
     assert place.local is not None
     path = os.path.normpath(os.path.join(os.path.dirname(place.local), named))
@@ -382,16 +377,15 @@ def data_file(place: Place, named: str, several: str) -> Spec:
         check_path(place.local, path)
     if "\0" in named or not os.path.isfile(path):
         raise VolumeError(
-            f"{printable(place.text)} says that its voxels are in {printable(named)!r}, and there is "
-            "no such file: restore it, or mend the header"
+            f"{printable(place.text)} names the file {printable(named)!r}, which does not exist; "
+            "restore it, or correct the header"
         )
     return {**place.spec, "path": path}
 
 
 def no_channels(d: Description) -> None:
-    """Refuse an output that has channels."""
     if "c" in d.space.leading:
         raise ValueError(
-            f"{d.name}: {d.format} holds points in time and no channels; choose one, as v.sel(c=0), or write "
-            ".zarr, .nrrd, .mha or .nii"
+            f"{d.name}: {d.format} stores points in time, but no channels; select one, as v.sel(c=0), or "
+            "write .zarr, .nrrd, .mha or .nii"
         )

@@ -1,7 +1,4 @@
-"""MetaImage, as ITK has it: ``.mha``, or a ``.mhd`` header with voxels in another file.
-
-They are raw, or one stream of zlib.
-"""
+"""MetaImage (ITK): ``.mha``, or ``.mhd`` with voxels in another file, raw or as a zlib stream."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from beam_volumes.storage.sources.axes import AFFINE, Placement, Selection, unit
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
 
-#: No header is longer.
+#: Maximal length of a header.
 _HEADER = 1 << 16
 
 _TYPES = {
@@ -46,7 +43,7 @@ _TYPES = {
     "MET_ULONG_LONG": "u8",
     "MET_FLOAT": "f4",
     "MET_DOUBLE": "f8",
-    # These have four bytes wherever they are written.
+    # These have four bytes on all platforms.
     "MET_LONG": "i4",
     "MET_ULONG": "u4",
 }
@@ -58,7 +55,7 @@ _SAME = {
     "rotation": "transformmatrix",
     "orientation": "transformmatrix",
 }
-#: The units that a file can have: others are written as one of them.
+#: Units of a file; other units are converted to one of them.
 _UNITS = {"micrometer": "um", "millimeter": "mm", "centimeter": "cm"}
 _AS = {
     **dict.fromkeys(("picometer", "angstrom", "nanometer", "mil"), "micrometer"),
@@ -75,7 +72,7 @@ class MetaImage(Headered):
     endings = (".mha", ".mhd")
     dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
     open_options: ClassVar[Options] = {"affine": AFFINE}
-    # The channels of a voxel lie beside each other.
+    # The channels of a voxel are adjacent.
     channels = "together"
 
     def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
@@ -110,7 +107,7 @@ class MetaImage(Headered):
         )
 
     def header(self, d: Description) -> bytes:
-        # A dimension of time is the fourth one.
+        # Time is the fourth dimension.
         sizes = [*d.shape[::-1], d.space.times] if d.space.times else d.stored(d.shape)[::-1]
         n = len(sizes)
         stated = {np.dtype(t): name for name, t in reversed(_TYPES.items())}[d.dtype]
@@ -156,7 +153,7 @@ class MetaImage(Headered):
         little = np.ascontiguousarray(mixed, d.dtype.newbyteorder("<"))
         point = (d.at or (0,))[0] if d.space.times else 0
         at = len(self.header(d)) + point * math.prod(d.shape) * many * d.dtype.itemsize
-        # As a volume whose rows are as many times as long.
+        # Written as a volume with longer rows.
         wide = (*d.shape[:2], d.shape[2] * many)
         start = (*box.start[:2], box.start[2] * many)
         stop = (*box.stop[:2], box.stop[2] * many)
@@ -182,7 +179,7 @@ FORMATS = (MetaImage(),)
 
 
 def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
-    """The fields of a header, and where it ends: behind the one that says where voxels are."""
+    """Return the fields of a header, and its end, after the field that names the file of voxels."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):
@@ -195,23 +192,22 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
         field, *rest = re.split("[=:]", line.decode("utf-8", "replace"), maxsplit=1)
         key, value = field.strip().lower(), "".join(rest)
         if not rest or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
-            raise bad_header(name, f"{printable(field[:40])!r} is no field; restore it")
+            raise bad_header(name, f"{printable(field[:40])!r} is not a field; restore it")
         found.setdefault(_SAME.get(key, key), value.strip())
         if key == "elementdatafile":
             return found, at
-    raise bad_header(name, "it does not say where voxels are (ElementDataFile); restore it")
+    raise bad_header(name, "it has no ElementDataFile; restore it")
 
 
 def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
     n = _whole(fields, "ndims", None, name)
     if not 1 <= n <= 4:
-        raise ValueError(f"{name} has {n} dimensions; a MetaImage that is read has 2 to 4")
+        raise ValueError(f"{name} has {n} dimensions; MetaImage is supported with 2 to 4")
     sizes = [_natural(t, "DimSize", name) for t in fields.get("dimsize", "").split()]
     if len(sizes) != n:
         raise bad_header(
             name,
-            "DimSize is "
-            f"{printable(fields.get('dimsize', 'not stated'))!r}, and there are {n} dimensions",
+            f"it has {n} dimensions, but DimSize {printable(fields.get('dimsize', 'not stated'))!r}",
         )
     return sizes
 
@@ -219,10 +215,10 @@ def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
 def _start(
     fields: Mapping[str, str], where: str, start: int, nbytes: int, name: str
 ) -> tuple[int, tuple[str, int] | None]:
-    """Where voxels begin in their file, or in the stream that begins there."""
+    """Return the position of voxels in their file, or in the stream at that position."""
     skip, is_zipped = _whole(fields, "headersize", 0, name), _is_true(fields, "compresseddata")
     if skip < (0 if is_zipped else -1):
-        of = " of what is compressed" if is_zipped else ""
+        of = " in a compressed file" if is_zipped else ""
         raise bad_header(name, f"HeaderSize is {skip}{of}")
     if is_zipped:
         return 0, ("zlib", start + skip)
@@ -251,13 +247,10 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
     found = _TYPES.get(stated.removesuffix("_ARRAY"))
     if found is None:
         raise ValueError(
-            f"{name} holds voxels of the type {printable(stated)!r}; they are integers and floats of up "
-            "to 64 bits"
+            f"{name} has the type {printable(stated)!r}; voxels are integers and floats of up to 64 bits"
         )
     if "binarydata" in fields and not _is_true(fields, "binarydata"):
-        raise ValueError(
-            f"{name} holds voxels as text (BinaryData = False): write it anew as binary"
-        )
+        raise ValueError(f"{name} stores voxels as text (BinaryData = False); rewrite it as binary")
     return np.dtype(found).newbyteorder(">" if _is_true(fields, "binarydatabyteordermsb") else "<")
 
 

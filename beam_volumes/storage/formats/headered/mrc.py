@@ -1,10 +1,8 @@
-"""MRC2014, CCP4 maps and IMOD's relatives of them: a header of 1,024 bytes, more of it for some, and voxels.
+"""MRC2014, CCP4 maps and IMOD's variants: a header of 1,024 bytes or more, and voxels.
 
-Lengths are in angstrom. Sections, rows and columns are along the axes of space that the header names, in any
-order.
-
-The header is parsed here: mrcfile would be one more library to install, reads gzip as a whole, and takes
-IMOD's unsigned bytes for signed ones.
+Lengths are in angstrom. The header maps sections, rows and columns to spatial axes, in any order.
+It is parsed here: mrcfile would be another dependency, reads whole gzip files, and reads IMOD's
+unsigned bytes as signed.
 """
 
 from __future__ import annotations
@@ -36,21 +34,21 @@ from beam_volumes.storage.sources.description import Description
 SIZE = 1024
 _PLAIN = (".mrc", ".map", ".rec", ".st", ".ali", ".preali", ".mrcs", ".ccp4")
 
-#: Voxels by mode; of 0 see `_stored`.
+#: Dtypes by mode; for mode 0 see `_stored`.
 _MODES = {0: "i1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}
 _REFUSED = {
     3: "complex numbers of 16-bit integers",
     4: "complex numbers of 32-bit floats",
     101: "two voxels of 4 bits in a byte",
 }
-#: Pixels of three bytes, as IMOD has them.
+#: IMOD's mode for pixels of three bytes.
 _RGB = 16
 _IMOD, _IS_SIGNED = 1146047817, 1
 
 
 @dataclass(frozen=True)
 class _Header:
-    """What a header says: numbers by the names that MRC2014 has for them."""
+    """The values of a header, named as in MRC2014."""
 
     order: str
     n: tuple[int, ...]
@@ -92,19 +90,19 @@ class _Header:
 
     @property
     def is_sensible(self) -> bool:
-        """Whether it can be a header at all, in this order of bytes."""
+        """Whether it is a valid header in this byte order."""
         known = self.mode in _MODES or self.mode in _REFUSED or self.mode == _RGB
         ordered = sorted(self.map) in ([1, 2, 3], [0, 0, 0])
         return known and ordered and min(self.n) > 0 and self.nsymbt >= 0
 
     @property
     def axes(self) -> str:
-        """The axes in space of columns, rows and sections."""
+        """The spatial axes of columns, rows and sections."""
         return "".join("xyz"[k - 1] for k in self.map) if any(self.map) else "xyz"
 
 
 def _header(data: bytes) -> _Header | None:
-    """The header in the order of bytes that it says it has, or else in that which makes sense."""
+    """Parse a header in its declared byte order, or in the other one if only that is valid."""
     if len(data) < SIZE:
         return None
     stamps = {b"\x44": "<", b"\x11": ">"}
@@ -126,7 +124,7 @@ class Mrc(Headered):
     dtypes = tuple(np.dtype(t) for t in ("i1", "i2", "u2", "f2", "f4"))
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        """As they are; a mask as int8 0 and 1, which is how masks are kept in MRC."""
+        """Return the dtype of stored voxels; a mask is int8 0 and 1, as usual in MRC."""
         return np.dtype(np.int8) if dtype.kind == "b" else dtype
 
     def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
@@ -139,13 +137,13 @@ class Mrc(Headered):
             if not named:
                 return None
             raise VolumeError(
-                f"{name} has no header of an MRC file ({len(data):,} of {SIZE:,} bytes, or numbers "
-                "that make no sense): restore it, or give it the ending of what it is"
+                f"{name} has no valid MRC header ({len(data):,} of {SIZE:,} bytes, or impossible "
+                "values); restore it, or give it the suffix of its format"
             )
         request.refuse_parts(name, "MRC")
         if head.mode in _REFUSED:
             raise ValueError(
-                f"{name} holds {_REFUSED[head.mode]} (mode {head.mode}); voxels are one of modes "
+                f"{name} holds {_REFUSED[head.mode]} (mode {head.mode}); the supported modes are "
                 f"{', '.join(map(str, _MODES))}: convert it, e.g. by IMOD's newstack -mode"
             )
         axes, sizes, channels = _axes(head, name)
@@ -164,23 +162,24 @@ class Mrc(Headered):
         no_channels(d)
         if d.space.unit is None and d.space.knows_size:
             raise ValueError(
-                f"{d.name}: mrc holds lengths in angstrom, and the volume's voxel size has no unit: "
-                "say it where the input "
-                " is opened, e.g. open(..., unit='nm')"
+                f"{d.name}: mrc stores lengths in angstrom, but the volume's voxel size has no unit; "
+                "give it when you open the input, e.g. open(..., unit='nm')"
             )
         if not d.space.knows_size and any(o != round(o) for o in d.space.origin):
             raise ValueError(
-                f"{d.name}: mrc holds an origin of whole voxels where their size is not known, and it is "
-                f"{d.space.origin}: say the voxel size where the input is opened"
+                f"{d.name}: without a voxel size mrc stores an origin in whole voxels, not "
+                f"{d.space.origin}; give the voxel size when you open the input"
             )
         if max(d.shape[1:]) >= 1 << 31 or math.prod(d.leading) * d.shape[0] >= 1 << 31:
-            raise ValueError(f"{d.name}: mrc holds no more than 2,147,483,647 voxels along an axis")
+            raise ValueError(
+                f"{d.name}: mrc stores at most 2,147,483,647 voxels along an axis, not {d.shape}"
+            )
 
     def header(self, d: Description) -> bytes:
         modes = {np.dtype(t): mode for mode, t in _MODES.items()}
         order = "<"
         z, y, x = d.shape
-        sections = math.prod(d.leading) * z  # those of all volumes
+        sections = math.prod(d.leading) * z  # of all volumes
         space = d.space.in_unit("angstrom")
         size = space.voxel_size if space.knows_size and space.voxel_size else (0.0, 0.0, 0.0)
         data = bytearray(SIZE)
@@ -195,7 +194,7 @@ class Mrc(Headered):
         put(40, "f", *(n * s for n, s in zip((x, y, z), size[::-1], strict=True)))
         put(52, "f", 90.0, 90.0, 90.0)
         put(64, "i", 1, 2, 3)
-        put(76, "f", 0.0, -1.0, -2.0)  # which says that extrema and mean are not known
+        put(76, "f", 0.0, -1.0, -2.0)  # extrema and mean are unknown
         put(88, "i", 401 if d.leading else 1 if "z" in d.space.axes else 0)
         put(108, "i", 20141)
         if any(size):
@@ -212,14 +211,14 @@ FORMATS = (Mrc(),)
 
 
 def _axes(head: _Header, name: str) -> tuple[list[str], list[int], tuple[str, ...]]:
-    """Names and extents of dimensions, the slowest first, and names of channels."""
+    """Return the names and extents of dimensions, the slowest first, and names of channels."""
     axes, sizes = list(head.axes[::-1]), list(head.n[::-1])
     if head.ispg > 400 and 0 < head.m[2] < head.n[2]:
         sections = head.m[2]
         if head.n[2] % sections or head.axes != "xyz":
             raise VolumeError(
-                f"{name} says that it is volumes of {sections} sections, of which {head.n[2]} are "
-                "not a whole number: mend mz, or ispg, in its header"
+                f"{name} declares volumes of {sections} sections, but {head.n[2]} sections are not a "
+                "multiple of it; correct mz or ispg in its header"
             )
         axes, sizes = ["t", *axes], [head.n[2] // sections, sections, *sizes[1:]]
     elif head.ispg == 0 and head.n[2] == 1:  # an image
@@ -236,12 +235,12 @@ def _stored(head: _Header) -> np.dtype:
         return np.dtype("u1")
     stamp, flags = head.imod
     if head.mode == 0 and stamp == _IMOD and not flags & _IS_SIGNED:
-        return np.dtype("u1")  # as IMOD wrote bytes before MRC2014
+        return np.dtype("u1")  # IMOD's bytes before MRC2014
     return np.dtype(head.order + _MODES[head.mode])
 
 
 def _placement(head: _Header, name: str) -> Placement:
-    """Voxel size and origin in angstrom, of z, y, x."""
+    """Return voxel size and origin in angstrom, as z, y, x."""
     size = [
         short(np.float32(short(a) / m)) if m > 0 and math.isfinite(a) else 0.0
         for a, m in zip(head.cella, head.m, strict=True)
@@ -252,9 +251,8 @@ def _placement(head: _Header, name: str) -> Placement:
     if any(not math.isfinite(a) or abs(a - 90) > 0.01 for a in head.cellb) and any(head.cellb):
         angles = ", ".join(f"{a:g}" for a in head.cellb)
         warnings.warn(
-            f"{name}: the axes of its cell are not at right angles ({angles} degrees): lengths along "
-            "each axis "
-            "are right, and those across axes as if they were",
+            f"{name}: the axes of its cell are not orthogonal ({angles} degrees): lengths along each axis "
+            "are right, others are computed as if it were orthogonal",
             stacklevel=2,
         )
     origin = [short(o) for o in head.origin]

@@ -1,11 +1,12 @@
 """NIfTI-1 and NIfTI-2, as one file (also gzip) or as a pair, and Analyze 7.5.
 
-Voxels that the header scales are read as floats: ``scl_slope * voxel + scl_inter``, as float32 where that
-holds all stored numbers, else as float64. Others are read as they are stored. x varies fastest, so that
-dimensions in reverse are t, z, y, x; the fifth is taken for channels, and is slowest.
+Voxels with a scaling in the header are read as floats: ``scl_slope * voxel + scl_inter``, as
+float32 if that represents all stored numbers, else as float64. Others are read as stored. x varies
+fastest, so dimensions in reverse are t, z, y, x; the fifth dimension is read as channels, and is
+slowest.
 
-The header is parsed here: nibabel would be one more library to install for 60 lines less, and does not
-hold sizes against those of files.
+The header is parsed here: nibabel would be another dependency to save 60 lines, and does
+not compare sizes with file sizes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from beam_volumes.storage.sources.source import DTYPES, Source
 
 SINGLE, PAIRED = (".nii", ".nii.gz"), (".hdr", ".img", ".hdr.gz", ".img.gz")
 
-#: Lengths of headers, and where voxels begin at the earliest in a file that has both.
+#: Lengths of headers, and the earliest position of voxels in a single file.
 _SIZES = {1: 348, 2: 540}
 _EARLIEST = {1: 352, 2: 544}
 
@@ -79,7 +80,7 @@ _UNITS = {1: "meter", 2: "millimeter", 3: "micrometer"}
 
 @dataclass(frozen=True)
 class _Header:
-    """What a header says, of either version; Analyze is version 1 without a magic."""
+    """The values of a header of either version; Analyze is version 1 without a magic."""
 
     version: int
     order: str
@@ -101,12 +102,12 @@ class _Header:
     @classmethod
     def of(cls, data: bytes, version: int, order: str) -> _Header:
         def get(kind: str, at: int, count: int = 1) -> Any:
-            if kind == "f4":  # as people wrote them
+            if kind == "f4":  # the intended decimal values
                 return tuple(short(v) for v in np.frombuffer(data, f"{order}f4", count, at))
             return tuple(np.frombuffer(data, order + kind, count, at).tolist())
 
         if version == 1:
-            # Numbers to compute with are those that are there, to the last bit.
+            # Scaling factors are used exactly as stored.
             offset, slope, inter = np.frombuffer(data, f"{order}f4", 3, 108).tolist()
             magic = data[344:348]
             return cls(
@@ -152,7 +153,7 @@ class _Header:
 
     @property
     def is_pair(self) -> bool:
-        """Whether voxels are in a file of their own."""
+        """Whether voxels are in a separate file."""
         return self.magic[1:2] == b"i" or not self.is_nifti
 
     @property
@@ -174,7 +175,7 @@ def _header(data: bytes) -> _Header | None:
 
 
 class _Nifti(Headered):
-    """A NIfTI file, as it is written: little-endian, version 2 where version 1 does not hold the shape."""
+    """A NIfTI file; written little-endian, in version 2 if version 1 cannot store the shape."""
 
     title = "NIfTI"
     name = "nii"
@@ -195,20 +196,19 @@ class _Nifti(Headered):
             if not lower.endswith(SINGLE):
                 return None
             raise VolumeError(
-                f"{name} has no header of NIfTI ({len(data):,} bytes, which begin with {data[:4]!r}): "
-                "restore it"
+                f"{name} has no NIfTI header ({len(data):,} bytes, starting with {data[:4]!r}); restore it"
             )
         request.refuse_parts(name, head.title)
         if head.is_pair and header == file:
-            raise VolumeError(
-                f"{name} says that it is half of a pair: name its files .hdr and .img"
-            )
+            raise VolumeError(f"{name} is declared as half of a pair; name its files .hdr and .img")
         if not head.is_pair and header != file:
             header = file = path
         stored, samples = _stored(head, name)
         axes, sizes = _axes(head, name)
         if samples and "c" in axes:
-            raise ValueError(f"{name} has colours and a fifth dimension: keep one of them")
+            raise ValueError(
+                f"{name} has colours and a fifth dimension, and one axis of channels is supported; split it"
+            )
         letters, placement = _placement(head, name, sizes, request.option("affine"))
         axes = renamed_axes(axes, letters)
         if samples:
@@ -246,7 +246,7 @@ class _Nifti(Headered):
 
 
 class _Zipped(WritableFormat):
-    """A gzip file of NIfTI: units are its members, made where they are computed and put behind each other."""
+    """A gzip file of NIfTI: units are encoded as members by workers, and concatenated."""
 
     title = ""
     name = "nii.gz"
@@ -286,7 +286,7 @@ class _Zipped(WritableFormat):
 
         def content() -> Iterator[bytes]:
             yield gzip.compress(_written(d), mtime=0)
-            # As `np.ndindex` counts, its last axis is fastest: points in time, not channels.
+            # The last axis of `np.ndindex` is fastest: points in time, not channels.
             for at in np.ndindex(*d.leading[::-1]):
                 part = replace(d, at=at[::-1] or None)
                 for z in range(d.grid.counts[0]):
@@ -307,7 +307,7 @@ FORMATS = (_Nifti(), _Zipped())
 
 
 def _pair(path: str) -> tuple[str | None, str]:
-    """The header and the voxels of a pair, of which one file is named; no header where it is no pair."""
+    """Return the header of a pair, or None, and its voxels, given one of the files."""
     stem = path[:-3] if path.lower().endswith(".gz") else path
     found = []
     for ending in (".hdr", ".img"):
@@ -322,7 +322,7 @@ def _pair(path: str) -> tuple[str | None, str]:
             return None, path
         if head.is_pair:
             raise VolumeError(
-                f"{printable(header)} has no file of voxels beside it, {stem[:-4]}.img"
+                f"{printable(header)} has no file of voxels, {stem[:-4]}.img; restore it"
             )
         return header, header
     return header, voxels or path
@@ -337,20 +337,19 @@ def _stored(head: _Header, name: str) -> tuple[np.dtype, tuple[str, ...]]:
     if head.datatype in _SAMPLES:
         return np.dtype("u1"), _SAMPLES[head.datatype]
     if head.datatype not in _DTYPES:
-        raise bad_header(name, f"there is no datatype {head.datatype}")
+        raise bad_header(name, f"its datatype {head.datatype} does not exist")
     return np.dtype(head.order + _DTYPES[head.datatype]), ()
 
 
 def _axes(head: _Header, name: str) -> tuple[list[str], list[int]]:
-    """Names and extents of dimensions, x first."""
+    """Return the names and extents of dimensions, x first."""
     count = head.dim[0]
     sizes = list(head.dim[1 : count + 1])
     if not 1 <= count <= 7 or any(n < 1 for n in sizes):
         raise bad_header(name, f"its dimensions are {list(head.dim)}")
     if any(n > 1 for n in sizes[5:]):
         raise ValueError(
-            f"{name} has dimensions {' x '.join(map(str, sizes))}: those after the fifth are not "
-            "read; split it"
+            f"{name} has dimensions {' x '.join(map(str, sizes))}, and up to five are supported; split it"
         )
     sizes = sizes[:5]
     while len(sizes) > 3 and sizes[-1] == 1:
@@ -368,8 +367,8 @@ def _first(head: _Header, name: str) -> int:
     if not math.isfinite(at) or at < earliest or at != int(at):
         raise bad_header(
             name,
-            f"voxels are said to begin at byte {at:g} (vox_offset), "
-            f"and {head.title} has them from {earliest} on",
+            f"its voxels begin at byte {at:g} (vox_offset), before byte {earliest}, the first possible "
+            f"one of {head.title}",
         )
     return int(at)
 
@@ -378,14 +377,14 @@ def _scale(head: _Header, name: str, stored: np.dtype) -> tuple[float, float] | 
     if head.datatype in _SAMPLES or not math.isfinite(head.slope) or head.slope == 0:
         return None
     if not math.isfinite(head.inter):
-        raise bad_header(name, f"what is added to voxels is {head.inter} (scl_inter)")
+        raise bad_header(name, f"its scl_inter is {head.inter}")
     return None if (head.slope, head.inter) == (1, 0) else (head.slope, head.inter)
 
 
 def _placement(
     head: _Header, name: str, sizes: Sequence[int], affine: str | None
 ) -> tuple[str, Placement]:
-    """How voxels lie in space: by sform, else by qform, else by their sizes alone."""
+    """Return the placement by sform, else by qform, else by voxel sizes only."""
     check_affine(affine, name)
     n = min(3, len(sizes))
     unit = _UNITS.get(head.units & 7) if head.is_nifti else None
@@ -405,12 +404,12 @@ def _placement(
     size = voxel_size_of("xyz"[:n], [abs(s) for s in step])
     if not head.is_nifti or head.units & 7:
         return "xyz"[:n], Placement(size, unit)
-    # Sizes of one that nobody has named are those of a file that says nothing.
+    # Sizes of one without a unit count as unknown.
     return "xyz"[:n], Placement(None if size == (1.0, 1.0, 1.0) else size, None)
 
 
 def _turned(head: _Header) -> np.ndarray:
-    """The matrix of the quaternion, whose real part is what makes its length 1."""
+    """Return the matrix of the quaternion; its real part makes it a unit quaternion."""
     b, c, d = head.quatern
     rest = 1.0 - (b * b + c * c + d * d)
     if not math.isfinite(rest) or rest < -1e-5:
@@ -430,7 +429,7 @@ def _turned(head: _Header) -> np.ndarray:
 
 
 def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
-    """An output as a source, which may not be there yet."""
+    """Return an output, which may not exist yet, as a source."""
     voxels = Voxels(
         axes=[*d.space.leading[::-1], *d.space.axes],
         sizes=[*d.leading[::-1], *d.stored(d.shape)],
@@ -445,7 +444,7 @@ def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
 
 # writing
 
-#: As what units of length are written, and how many of it one has.
+#: Codes of the units that are written, and conversions of other units.
 _WRITTEN = {"meter": 1, "millimeter": 2, "micrometer": 3}
 _AS = {
     **dict.fromkeys(("picometer", "angstrom", "nanometer", "mil"), "micrometer"),
@@ -455,7 +454,7 @@ _AS = {
 
 
 def _written(d: Description) -> bytes:
-    """The header of an output, and what comes between it and voxels."""
+    """Return the header of an output with the padding before voxels."""
     stored = None if d.space.unit is None else _AS.get(d.space.unit, d.space.unit)
     space = d.space.in_unit(stored)
     is_known = space.voxel_size is not None or any(space.origin) or stored is not None

@@ -1,4 +1,4 @@
-"""numpy's ``.npy`` files: an array and what it is, in either order, read and written at their positions."""
+"""numpy's ``.npy`` files, in C or Fortran order, read and written at positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, check_dtype
 
 MAGIC = b"\x93NUMPY"
-#: No header of an array of voxels is longer.
+#: Maximal length of a header of an array of voxels.
 _HEADER = 1 << 16
 
 
@@ -52,12 +52,12 @@ class Npy(InPlace):
     def header(self, d: Description) -> bytes:
         file = io.BytesIO()
         little = d.dtype.newbyteorder("<")
-        said = {
+        fields = {
             "descr": little.str,
             "fortran_order": False,
             "shape": tuple(d.stored(d.shape, d.leading)),
         }
-        np.lib.format.write_array_header_1_0(file, said)
+        np.lib.format.write_array_header_1_0(file, fields)
         return file.getvalue()
 
 
@@ -65,7 +65,7 @@ FORMATS = (Npy(),)
 
 
 def _header(begins: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-    """Shape, whether the order is Fortran's, dtype, and where voxels begin."""
+    """Return shape, whether the order is Fortran's, dtype, and the position of voxels."""
     file = io.BytesIO(begins)
     try:
         version = np.lib.format.read_magic(file)
@@ -80,6 +80,6 @@ def _header(begins: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype, 
     except Exception as error:
         stated = " ".join(str(error).split())[:200]
         raise VolumeError(
-            f"the header of {name} is damaged or holds no voxels: {printable(stated)}"
+            f"the header of {name} is damaged or describes no voxels: {printable(stated)}"
         ) from None
     return shape, bool(is_fortran), stored, file.tell()

@@ -1,9 +1,8 @@
-"""NRRD: lines of text that say what there is, and voxels behind them or in another file.
+"""NRRD: a header of text lines, followed by voxels or naming another file.
 
-Dimensions are told with the fastest first. Positions are those of the file's own space, whichever way its
-axes go.
-
-The header is parsed here: pynrrd would be one more library to install, and reads voxels as a whole.
+Dimensions are listed with the fastest first. Positions are in the file's own space, regardless
+of the directions of its axes. The header is parsed here: pynrrd would be another dependency, and reads
+whole files.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES
 
 MAGIC = b"NRRD000"
-#: No header is longer.
+#: Maximal length of a header.
 _HEADER = 1 << 20
 
 _TYPES = {
@@ -68,7 +67,7 @@ _TYPES = {
 }
 _DTYPES = {name: t for t, names in _TYPES.items() for name in names}
 
-#: The spaces that have a name, which are in millimetres unless the file says otherwise.
+#: Named spaces, in millimetres by default.
 _PATIENT = (
     *("right-anterior-superior", "ras", "left-anterior-superior", "las"),
     *("left-posterior-superior", "lps", "scanner-xyz"),
@@ -78,7 +77,7 @@ _COLOURS = {"rgb-color": ("red", "green", "blue"), "rgba-color": ("red", "green"
 
 
 class Nrrd(Headered):
-    """A ``.nrrd`` file, or a ``.nhdr`` header with voxels beside it."""
+    """A ``.nrrd`` file, or a ``.nhdr`` header with a separate file of voxels."""
 
     title = "NRRD"
     name = "nrrd"
@@ -93,7 +92,7 @@ class Nrrd(Headered):
             if not self.is_named(path):
                 return None
             raise VolumeError(
-                f"{name} has no header of NRRD, which begins with {MAGIC.decode()}: restore it"
+                f"{name} has no NRRD header, which begins with {MAGIC.decode()}; restore it"
             )
         request.refuse_parts(name, "NRRD")
         fields, end = _fields(first_bytes(path, _HEADER), name)
@@ -102,8 +101,8 @@ class Nrrd(Headered):
         encoding = fields.get("encoding", "").lower()
         if encoding not in ("raw", "gzip", "gz"):
             raise ValueError(
-                f"{name} is encoded as {printable(encoding) or 'nothing'}; raw and gzip are read: "
-                "write it anew with one of them"
+                f"{name} has the encoding {printable(encoding) or 'none'}, and raw and gzip are supported; "
+                "rewrite it with one of them"
             )
         named, file, where, start = fields.get("datafile"), None, path, end or 0
         if named is not None:
@@ -167,7 +166,7 @@ FORMATS = (Nrrd(),)
 
 
 def _fields(data: bytes, name: str) -> tuple[dict[str, str], int | None]:
-    """The fields of a header, their names without spaces, and where it ends, if an empty line ends it."""
+    """Return the fields of a header, by names without spaces, and its end, or None."""
     found: dict[str, str] = {}
     at = 0
     while at < len(data):
@@ -196,7 +195,7 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int | None]:
 def _number(fields: Mapping[str, str], key: str, default: int, name: str) -> int:
     text = fields.get(key, str(default))
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise bad_header(name, f"{key} is {printable(text)!r}, no whole number")
+        raise bad_header(name, f"{key} is {printable(text)!r}, not a whole number")
     value = int(text)
     if value < (-1 if key == "byteskip" else 0):
         raise bad_header(name, f"{key} is {value}")
@@ -209,7 +208,7 @@ def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
     if len(texts) != count or not all(re.fullmatch(r"[0-9]{1,18}", t) for t in texts):
         raise bad_header(
             name,
-            f"of {count} dimensions the sizes are {printable(fields.get('sizes', 'not stated'))!r}",
+            f"it has {count} dimensions, but the sizes {printable(fields.get('sizes', 'not stated'))!r}",
         )
     if not 1 <= count <= 5:
         raise ValueError(
@@ -222,7 +221,7 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
     stated = " ".join(fields.get("type", "").lower().split())
     if stated not in _DTYPES:
         raise ValueError(
-            f"{name} holds {printable(stated) or 'voxels of no type'!r}; voxels are integers and floats "
+            f"{name} has the type {printable(stated) or 'none'!r}; voxels are integers and floats "
             "of up to 64 bits"
         )
     dtype = np.dtype(_DTYPES[stated])
@@ -231,14 +230,13 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
         return dtype
     if order not in ("little", "big"):
         raise VolumeError(
-            f"{name} does not say the order of the bytes of a voxel: write endian: little, or big, "
-            "into its header"
+            f"{name} does not state its byte order; write endian: little, or big, into its header"
         )
     return dtype.newbyteorder("<" if order == "little" else ">")
 
 
 def _after_lines(path: str, start: int, lines: int, name: str) -> int:
-    """Where some lines from a position on end."""
+    """Return the position after some lines."""
     if not lines:
         return start
     data = first_bytes(path, start + _HEADER)[start:]
@@ -251,11 +249,11 @@ def _after_lines(path: str, start: int, lines: int, name: str) -> int:
 
 
 def _vectors(text: str, name: str) -> list[list[float] | None]:
-    """Vectors in parentheses, and none where a dimension has none."""
+    """Return vectors in parentheses; None for a dimension without one."""
     found: list[list[float] | None] = []
     rest = re.sub(r"\(([^()]*)\)|none", "", text)
     if rest.strip():
-        raise bad_header(name, f"{printable(text)!r} are no vectors")
+        raise bad_header(name, f"{printable(text)!r} are not vectors")
     for match in re.finditer(r"\(([^()]*)\)|none", text):
         inside = match[1]
         found.append(None if inside is None else _floats(inside.replace(",", " "), name))
@@ -266,7 +264,7 @@ def _floats(text: str, name: str) -> list[float]:
     try:
         return [float(t) for t in text.split()]
     except ValueError:
-        raise bad_header(name, f"{printable(text)!r} are no numbers") from None
+        raise bad_header(name, f"{printable(text)!r} are not numbers") from None
 
 
 def _texts(text: str) -> list[str]:
@@ -274,12 +272,12 @@ def _texts(text: str) -> list[str]:
 
 
 def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tuple[str, ...]]:
-    """Names of dimensions, the fastest first, and of channels."""
+    """Return the names of dimensions, the fastest first, and of channels."""
     kinds = [k.lower() for k in fields.get("kinds", "").split()] or ["???"] * n
     directions = fields.get("spacedirections")
-    lies = [None] * n if directions is None else _vectors(directions, name)
-    if len(kinds) != n or len(lies) != n:
-        raise bad_header(name, f"kinds or space directions are not of {n} dimensions")
+    vectors = [None] * n if directions is None else _vectors(directions, name)
+    if len(kinds) != n or len(vectors) != n:
+        raise bad_header(name, f"it does not have {n} kinds or space directions")
     plain = ("domain", "space", "???", "none")
     if directions is None and all(k in plain for k in kinds):
         if n == 1:
@@ -290,8 +288,8 @@ def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tupl
         return list(DEFAULT_AXES[n][::-1]), ()
     names: list[str] = []
     free = iter("xyzt")
-    for kind, lie in zip(kinds, lies, strict=True):
-        is_place = lie is not None or (directions is None and kind in plain)
+    for kind, vector in zip(kinds, vectors, strict=True):
+        is_place = vector is not None or (directions is None and kind in plain)
         if kind == "time":
             names.append("t")
         elif is_place:
@@ -300,9 +298,8 @@ def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tupl
             names.append("c")
     if len(set(names)) < n or "?" in names:
         raise ValueError(
-            f"{name} has dimensions of the kinds {printable(' '.join(kinds))}: a volume has z, y, x, "
-            "and one of "
-            "channels and of time points; split it"
+            f"{name} has dimensions of the kinds {printable(' '.join(kinds))}; a volume has z, y, x, and at "
+            "most one of channels and one of time points: split it"
         )
     channels = next((c for k, c in _COLOURS.items() if k in kinds), ())
     return names, channels
@@ -311,7 +308,7 @@ def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tupl
 def _placement(
     fields: Mapping[str, str], axes: list[str], sizes: Sequence[int], name: str, affine: str | None
 ) -> tuple[list[str], Placement]:
-    """How voxels lie in space, and what their axes are called then."""
+    """Return the names of axes after reorientation, and the placement."""
     places = [k for k, a in enumerate(axes) if a in "xyz"]
     names = "".join(axes[k] for k in places)
     if "spacedirections" not in fields:
@@ -325,9 +322,9 @@ def _placement(
         if affine == "drop":
             return axes, Placement(None, None)
         raise UnclearPlace(
-            f"{name} does not say where its voxels lie: space directions are "
-            f"{printable(fields['spacedirections'])}, "
-            f"space origin {printable(stated or 'not stated')}; say affine='drop' to take voxels as they lie"
+            f"{name} does not define the position of its voxels: its space directions are "
+            f"{printable(fields['spacedirections'])}, its space origin is "
+            f"{printable(stated or 'not stated')}; give affine='drop' to take voxels as they are stored"
         )
     matrix = np.zeros((3, len(places)))
     for column, vector in enumerate(vectors):
@@ -341,19 +338,19 @@ def _placement(
         start = [times(o, f) for o, f in zip(start, by, strict=True)]
         for row, f in enumerate(by):
             matrix[row] = [times(v, f) for v in matrix[row].tolist()]
-    letters, lie = placement_of(
+    letters, placement = placement_of(
         name, names, [sizes[k] for k in places], matrix, start, affine=affine, unit=unit
     )
     renamed = list(axes)
     for k, letter in zip(places, letters, strict=True):
         renamed[k] = letter
-    return renamed, lie
+    return renamed, placement
 
 
 def _of_spacings(
     fields: Mapping[str, str], axes: list[str], sizes: Sequence[int], name: str, affine: str | None
 ) -> Placement:
-    """How voxels lie by their sizes along axes that are not turned."""
+    """Return the placement of axes that are not rotated, from their spacings."""
     places = [k for k, a in enumerate(axes) if a in "xyz"]
     names, extents = "".join(axes[k] for k in places), [sizes[k] for k in places]
     check_affine(affine, name)
@@ -388,7 +385,7 @@ def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[fl
 def _per_axis_unit(
     fields: Mapping[str, str], places: Sequence[int], *lengths: list[float] | None
 ) -> tuple[str | None, list[list[float] | None]]:
-    """Lengths along all axes, those of space in one unit; none where they cannot be compared."""
+    """Return lengths along all axes in one unit; None if they cannot be compared."""
     every = _texts(fields.get("units", ""))
     shared = _texts(fields.get("spaceunits", ""))
     stated = [every[k] if k < len(every) else "" for k in places]
@@ -405,7 +402,7 @@ def _per_axis_unit(
 
 
 def _space_unit(fields: Mapping[str, str]) -> tuple[str | None, list[Fraction] | None]:
-    """The unit of space, and what lengths along each of its axes are multiplied by: see `in_one_unit`."""
+    """Return the unit of space, and the factors of its axes: see `in_one_unit`."""
     stated = _texts(fields.get("spaceunits", ""))
     if not stated:
         every = [t for t in _texts(fields.get("units", "")) if t]

@@ -1,4 +1,4 @@
-"""Raw binary: voxels and nothing else, of which the user says what they are."""
+"""Raw binary: files of voxels without a header, described by the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUFFIXES = (".raw", ".bin", ".dat")
 
 
 class Raw(InPlace):
-    """A file of voxels; little-endian and x fastest where we write it."""
+    """A file of voxels; outputs are little-endian, with x fastest."""
 
     title = "raw binary"
     name = "raw"
@@ -31,12 +31,15 @@ class Raw(InPlace):
             "sequence of int",
             "The shape of the array: 2 (y, x) to 5 (t, c, z, y, x) numbers.",
         ),
-        "dtype": ("str or numpy.dtype", 'What its voxels are, e.g. ``">u2"`` for big-endian.'),
-        "offset": ("int", "The byte at which voxels begin; by default the file holds them alone."),
+        "dtype": ("str or numpy.dtype", 'The dtype of its voxels, e.g. ``">u2"`` for big-endian.'),
+        "offset": (
+            "int",
+            "The position of the first voxel in bytes; by default the file has nothing else.",
+        ),
         "order": (
             "str",
-            '``"C"`` (the default), where the last axis varies fastest, or ``"F"``, where the first one '
-            "does.",
+            'The order of voxels: ``"C"`` (the default; the last axis varies fastest) or ``"F"`` (the first '
+            "axis varies fastest).",
         ),
     }
 
@@ -49,16 +52,16 @@ class Raw(InPlace):
                 return None
             size = os.path.getsize(place.local)
             raise ValueError(
-                f"{name} is raw binary of {size:,} bytes: say what it holds, e.g. shape=(100, 512, 512), "
-                "dtype='uint16', or open its header file"
+                f"{name} is raw binary of {size:,} bytes; give its shape and dtype, e.g. "
+                "shape=(100, 512, 512), dtype='uint16', or open its header file"
             )
         if place.local is not None and is_pattern(place.local):
-            return None  # each of the files
+            return None  # its files are opened one by one
         if place.local is None or not os.path.isfile(place.local):
             what = ", ".join(f"{k}={v!r}" for k, v in given.items())
             if place.local is not None and not os.path.exists(place.local):
                 raise FileNotFoundError(f"{name} does not exist")
-            raise ValueError(f"{what}: for raw binary files on a disk; {name} is none")
+            raise ValueError(f"{what} is for raw binary files on a disk; {name} is not one")
         request.refuse_parts(name, "raw binary")
         shape, stored = _shape(given.get("shape"), name), _dtype(given.get("dtype"), name)
         order = given.get("order")
@@ -75,22 +78,24 @@ FORMATS = (Raw(),)
 def _check_size(
     path: str, name: str, shape: tuple[int, ...], stored: np.dtype, at: int, is_given: bool
 ) -> None:
-    """Refuse a file with fewer bytes than such an array, or with more where no offset is said."""
+    """Refuse a file that is shorter than its array, or longer without a given offset."""
     size, nbytes = os.path.getsize(path), math.prod(shape) * stored.itemsize
-    holds = f"{name} has {size:,} bytes, and shape {shape} of {stored} takes {nbytes:,}"
+    stated = f"{name} has {size:,} bytes, and shape {shape} of {stored} takes {nbytes:,}"
     if at + nbytes > size:
         where = f" from byte {at:,} on" if at else ""
-        raise VolumeError(f"{holds}{where}: check shape, dtype and offset, or restore the file")
+        raise VolumeError(f"{stated}{where}; check shape, dtype and offset, or restore the file")
     if not is_given and nbytes < size:
         raise ValueError(
-            f"{holds}: if {size - nbytes:,} bytes of a header come first, say offset={size - nbytes}; "
-            "else check shape and dtype"
+            f"{stated}; if it begins with a header of {size - nbytes:,} bytes, give "
+            f"offset={size - nbytes}, else check shape and dtype"
         )
 
 
 def _shape(shape: Any, name: str) -> tuple[int, ...]:
     if shape is None:
-        raise ValueError(f"{name} is raw binary: say its shape= too, e.g. shape=(100, 512, 512)")
+        raise ValueError(
+            f"{name} is raw binary and has no shape; give shape=, e.g. shape=(100, 512, 512)"
+        )
     given = list(shape) if isinstance(shape, Sequence | np.ndarray) else [shape]
     if (
         isinstance(shape, str)
@@ -105,7 +110,7 @@ def _shape(shape: Any, name: str) -> tuple[int, ...]:
 
 def _dtype(dtype: Any, name: str) -> np.dtype:
     if dtype is None:
-        raise ValueError(f"{name} is raw binary: say its dtype= too, e.g. dtype='uint16'")
+        raise ValueError(f"{name} is raw binary and has no dtype; give dtype=, e.g. dtype='uint16'")
     try:
         found = np.dtype(dtype)
     except TypeError:
@@ -121,6 +126,6 @@ def _offset(offset: Any, name: str) -> int:
         return 0
     if isinstance(offset, bool | str) or int(offset) != offset or offset < 0:
         raise ValueError(
-            f"{name}: offset={offset!r}; give the byte at which voxels begin, 0 or more"
+            f"{name}: offset={offset!r}; give the position of the first voxel in bytes, 0 or more"
         )
     return int(offset)

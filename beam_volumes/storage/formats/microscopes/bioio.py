@@ -1,6 +1,6 @@
-"""Whatever the plugins of bioio read, if the user asks for it: ``open(path, reader="bioio")``.
+"""Files that plugins of bioio read, on request: ``open(path, reader="bioio")``.
 
-Planes are read one by one, by one thread at a time: nothing is known of how a plugin bears threads.
+Planes are read one at a time, since plugins may not be thread-safe.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class _Planes(TokenOfFields):
         return read
 
     def _opened(self) -> tuple[Any, threading.Lock]:
-        """The scene, and what a thread holds while it reads."""
+        """Return the scene and its lock."""
         return _opened(self.path, self.scene), threading.Lock()
 
 
 class Bioio(Format):
     """One scene of a file."""
 
-    title = "what bioio reads"
+    title = "files of bioio's plugins"
     open_options: ClassVar[Options] = {
         "reader": (
             '``"bioio"``',
-            "Opens a file by bioio and its plugins, such as bioio-bioformats, one plane at a time.",
+            "Open a file by bioio and its plugins, such as bioio-bioformats, one plane at a time.",
         )
     }
 
@@ -82,15 +82,13 @@ class Bioio(Format):
         if reader is None:
             return None
         if reader != "bioio":
-            raise ValueError(f'reader={reader!r}: leave it out, or give "bioio"')
+            raise ValueError(f'reader={reader!r} is not supported; omit it, or give "bioio"')
         if path is None:
-            raise ValueError(
-                f"{place.text}: bioio is given files of local disks only; copy it to one"
-            )
+            raise ValueError(f"{place.text}: bioio only reads local files; copy it to a disk")
         if not os.path.exists(path):
             raise FileNotFoundError(f"{place.text} does not exist")
         if request.level is not None:
-            raise ValueError(f"level={request.level}: levels are not read by bioio")
+            raise ValueError(f"level={request.level}: bioio reads no levels; omit it")
         needed("bioio", "bioio", f'reader="bioio" was given for {place.text}')
         image = _opened(path, None)
         try:
@@ -129,7 +127,7 @@ def _reason(error: BaseException) -> str:
 
 def _image(where: str, path: str, image: Any, dataset: str | None) -> PlaneImage:
     if not image.scenes:
-        raise VolumeError(f"{printable(path)}: bioio cannot read it: it finds no image in it")
+        raise VolumeError(f"{printable(path)}: bioio cannot read it: it found no image")
     scene = named_part(dataset, len(image.scenes), [str(s) for s in image.scenes], where, "scene")
     image.set_scene(scene)
     order = str(image.dims.order)
@@ -137,7 +135,9 @@ def _image(where: str, path: str, image: Any, dataset: str | None) -> PlaneImage
     other = [a for a in order if a not in _LETTERS]
     if other or not {"Y", "X"} <= set(order) or min(extents.values()) < 1:
         shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
-        raise ValueError(f"{where} has the axes {shown}; read are {', '.join(_LETTERS)}")
+        raise ValueError(
+            f"{where} has the axes {shown}; the supported axes are {', '.join(_LETTERS)}"
+        )
     samples, channels = extents.get("S", 1), extents.get("C", 1)
     refuse_colours(where, channels, samples)
     axes = [a for a in "TCZ" if a in extents and not (a == "C" and channels == 1)]
@@ -159,7 +159,7 @@ def _image(where: str, path: str, image: Any, dataset: str | None) -> PlaneImage
 
 
 def _placement(image: Any, extents: Mapping[str, int]) -> Placement:
-    """The size of a voxel and its unit, as far as the plugin reports them."""
+    """Return the voxel size and unit, as far as the plugin reports them."""
     found = [getattr(image.physical_pixel_sizes, a, None) for a in "ZYX"]
     if found[0] is None and extents.get("Z", 1) == 1:
         found[0] = 1.0

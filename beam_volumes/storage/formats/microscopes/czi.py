@@ -1,7 +1,7 @@
 """CZI, of Zeiss's microscopes, by pylibCZIrw.
 
-The library puts the tiles of a mosaic together: a read asks it for the part of the plane that it needs. Its
-handles are opened once in a process, and used by one thread at a time: it would let no second one run anyway.
+The library assembles the tiles of a mosaic: each read requests a part of a plane. Handles are
+opened once per process and used by one thread at a time; the library would not run two in parallel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from beam_volumes.storage.sources.axes import Placement
 from beam_volumes.storage.sources.source import Source, TokenOfFields
 
 _MAGIC = b"ZISRAWFILE\0"
-#: What pixels are: their type, and how many samples they have.
+#: Dtype and number of samples of pixels, by type.
 _PIXELS = {
     "Gray8": ("u1", 1),
     "Gray16": ("u2", 1),
@@ -40,9 +40,9 @@ _PIXELS = {
     "Bgr48": ("u2", 3),
     "Bgr96Float": ("f4", 3),
 }
-#: Rows and columns that are read together, at least and at most, whatever the tiles are.
+#: Minimum and maximum of rows and columns that are read at a time.
 _MINIMUM, _MAXIMUM = 256, 2048
-#: So many tiles are looked at to learn their size.
+#: Tiles that are inspected to find their size.
 _LOOKED_AT = 64
 
 
@@ -51,8 +51,8 @@ class _Planes(TokenOfFields):
     """The planes of one scene."""
 
     path: str
-    scene: int | None  #: None where the file has no scenes
-    start: Mapping[str, int]  #: The first index along each axis, y and x among them
+    scene: int | None  #: None if the file has no scenes
+    start: Mapping[str, int]  #: The first index along each axis, including y and x
     samples: int
 
     names = None
@@ -90,7 +90,9 @@ class Czi(Format):
         if path is None or first_bytes(path, len(_MAGIC)) != _MAGIC:
             return None
         if request.level is not None:
-            raise ValueError(f"level={request.level}: {place.text} is CZI; its pyramid is not read")
+            raise ValueError(
+                f"level={request.level}: {place.text} is CZI; its pyramid is not supported: omit it"
+            )
         needed("pylibCZIrw", "czi", f"{place.text} is CZI")
         handle = _opened(path)
         try:
@@ -105,7 +107,7 @@ FORMATS = (Czi(),)
 
 
 def _opened_by_one(path: str) -> tuple[Any, threading.Lock]:
-    """A file, and what a thread holds while it reads."""
+    """Return the file and its lock."""
     return _opened(path), threading.Lock()
 
 
@@ -133,7 +135,7 @@ def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImag
     other = [a for a, n in extents.items() if a not in "tczyxsm" and n > 1]
     if other:
         shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
-        raise ValueError(f"{where} has the axes {shown}; {other[0]} is not one that is read")
+        raise ValueError(f"{where} has the axes {shown}; {other[0]} is not supported")
     kind, samples = _pixels(where, handle, box.get("c", (0, 1)))
     channels = extents.get("c", 1)
     refuse_colours(where, channels, samples)
@@ -163,18 +165,18 @@ def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImag
 
 
 def _pixels(where: str, handle: Any, channels: tuple[int, int]) -> tuple[str, int]:
-    """The type of pixels, and how many samples one has."""
+    """Return the dtype of pixels and the number of samples."""
     kinds = {str(handle.get_channel_pixel_type(c)) for c in range(*channels)}
     if len(kinds) != 1 or not kinds <= set(_PIXELS):
         raise ValueError(
-            f"{where}: its channels hold {', '.join(sorted(kinds))}; read are channels that hold the "
-            f"same, one of {', '.join(_PIXELS)}"
+            f"{where} has channels of {', '.join(sorted(kinds))}; channels must have the same type, "
+            f"one of {', '.join(_PIXELS)}"
         )
     return _PIXELS[kinds.pop()]
 
 
 def _tile(handle: Any) -> tuple[int, int]:
-    """How many rows and columns are read together: those of a tile, as far as that is wise."""
+    """Return the rows and columns that are read at a time: a tile, within limits."""
     largest = [_MINIMUM, _MINIMUM]
     looked_at = 0
 
@@ -191,11 +193,10 @@ def _tile(handle: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Metadata:
-    """Metadata of a file that its pixels do not show."""
+    """Metadata of a file that its pixels do not have."""
 
-    #: Of a voxel along x, y, z, in micrometers, as far as they are known
+    #: Voxel sizes along x, y, z in micrometers, as far as known
     sizes: Mapping[str, float]
-    #: Their names
     channels: tuple[str, ...]
     scenes: tuple[str, ...]
 

@@ -1,7 +1,7 @@
 """ND2, of Nikon's microscopes.
 
-The library nd2 reads the metadata. Frames are read by us, each by itself, from where the file's map says
-they lie: so threads need not wait for each other, and a frame that is not there is an error, not zeros.
+The library nd2 reads the metadata. Frames are read here, at the positions in the file's map:
+threads do not wait for each other, and a missing frame is an error instead of zeros.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from beam_volumes.storage.sources.source import Source, TokenOfFields
 _MAGIC, _OLD = b"\xda\xce\xbe\x0a", b"\x00\x00\x00\x0cjP  "
 _MAP = b"ND2 CHUNK MAP SIGNATURE 0000001!"
 _FRAME = b"ImageDataSeq|"
-#: Bytes of a frame before its pixels: when it was taken.
+#: Bytes of a frame before its pixels: its time.
 _TIME = 8
 
 
@@ -45,10 +45,10 @@ class _Frames(TokenOfFields):
     """The frames of one position."""
 
     path: str
-    #: What a frame's number counts, the outermost first, and how many there are
+    #: The axes that a frame's number counts, outermost first, and their extents
     loops: tuple[tuple[str, int], ...]
-    position: int  #: Which of the positions
-    shape: tuple[int, int, int]  #: Of a frame: y, x and all its samples
+    position: int  #: The position's number
+    shape: tuple[int, int, int]  #: Shape of a frame: y, x and all samples
     row: int  #: Bytes of a row
     dtype: np.dtype
     deflated: bool
@@ -70,7 +70,7 @@ class _Frames(TokenOfFields):
         doing = f"{printable(self.path)}: frame {number}"
         at = chunks.get(_FRAME + b"%d!" % number)
         if at is None:
-            raise VolumeError(f"{doing} is missing: restore the file, or take a part without it")
+            raise VolumeError(f"{doing} is missing; restore the file, or select a part without it")
         height, width, samples = self.shape
         size = self.row * height
         try:
@@ -98,7 +98,7 @@ class _Frames(TokenOfFields):
 
 
 class Nd2(Format):
-    """The frames of one position; channels and samples of colour lie together in a frame."""
+    """The frames of one position; channels and colours are together in a frame."""
 
     title = "ND2"
 
@@ -109,10 +109,12 @@ class Nd2(Format):
         if path is None or not (head[:4] == _MAGIC or is_old):
             return None
         if request.level is not None:
-            raise ValueError(f"level={request.level}: {place.text} is ND2 and has no levels")
+            raise ValueError(
+                f"level={request.level}: {place.text} is ND2 and has no levels; omit it"
+            )
         if is_old:
             raise ValueError(
-                f"{place.text} is ND2 of before 2007, which is not read; convert it, e.g. by bfconvert"
+                f"{place.text} is ND2 from before 2007, which is not supported; convert it, e.g. by bfconvert"
             )
         needed("nd2", "nd2", f"{place.text} is ND2")
         _chunks(path)
@@ -124,7 +126,7 @@ FORMATS = (Nd2(),)
 
 @dataclass(frozen=True)
 class _Facts:
-    """Metadata of a file, as the library reads them."""
+    """Metadata of a file, as read by the library."""
 
     sizes: dict[str, int]
     attributes: Any
@@ -153,17 +155,15 @@ def _facts(path: str) -> _Facts:
                 )
     except (Exception, MemoryError) as error:
         reason = str(error) or type(error).__name__
-        raise damaged(path, f"its metadata say {printable(reason[:200])}") from None
+        raise damaged(path, f"its metadata cannot be read ({printable(reason[:200])})") from None
 
 
 def _channels(found: Any) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
-    """The names of the channels, and the size of a voxel as x, y, z."""
+    """Return the names of the channels, and the voxel size as x, y, z."""
     try:
         channels = getattr(found.metadata, "channels", None) or ()
         size = tuple(float(v) for v in found.voxel_size())
-    except (
-        Exception
-    ):  # some releases stumble over what has no fluorescence; pixels are read all the same
+    except Exception:  # some releases fail on files without fluorescence; pixels can still be read
         return (), None
     known = len(size) == 3 and all(math.isfinite(v) and v > 0 for v in size)
     return tuple(str(c.channel.name) for c in channels), size if known else None
@@ -181,9 +181,7 @@ def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneIm
     loops = {a: n for a, n in sizes.items() if a not in "CYXS"}
     other = [a for a in loops if a not in "TZP"]
     if other:
-        raise ValueError(
-            f"{where} has the axes {', '.join(sizes)}; {other[0]} is not one that is read"
-        )
+        raise ValueError(f"{where} has the axes {', '.join(sizes)}; {other[0]} is not supported")
     channels, samples = sizes.get("C", 1), facts.per_channel
     refuse_colours(where, channels, samples)
     planes = _planes(where, path, facts, loops, channels * samples, dataset)
@@ -195,9 +193,7 @@ def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneIm
         size = (facts.size[2], facts.size[1], facts.size[0])
         placement = Placement(size, "micrometer")
     else:
-        warnings.warn(
-            f"{where}: its voxel size is not known; give voxel_size= and unit=", stacklevel=6
-        )
+        warnings.warn(f"{where} has no voxel size; give voxel_size= and unit=", stacklevel=6)
     return PlaneImage(
         name=where,
         planes=planes,
@@ -215,7 +211,7 @@ def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneIm
 def _planes(
     where: str, path: str, facts: _Facts, loops: Mapping[str, int], count: int, dataset: str | None
 ) -> _Frames:
-    """The frames of a position, of so many samples in a pixel, once the file can hold them."""
+    """Return the frames of a position, after checking that the file can contain them."""
     attributes = facts.attributes
     dtype = _dtype(where, attributes)
     y, x = int(attributes.heightPx), int(attributes.widthPx)
@@ -224,7 +220,8 @@ def _planes(
     is_small = min(y, x, count, *facts.sizes.values()) < 1 or row < x * count * dtype.itemsize
     if is_small or row * y > 1 << 40:
         raise damaged(path, f"its frames are {y} x {x} x {count}")
-    # What was stopped early lacks the last frames: then a frame is missing, when it is read.
+    # If recording was stopped early, the last frames are missing: this is an error when they are
+    # read.
     if (1 if attributes.compressionType else row * y) > size or frames > size:
         raise damaged(path, f"{size} bytes cannot hold {frames} frames of {y} x {x}")
     return _Frames(
@@ -239,18 +236,18 @@ def _planes(
 
 
 def _dtype(where: str, attributes: Any) -> np.dtype:
-    """The type of pixels, of frames that are stored in a way that is read."""
+    """Return the dtype of pixels; refuse unsupported encodings of frames."""
     if attributes.compressionType not in (None, "lossless"):
         raise ValueError(
-            f"{where}: its frames are compressed with loss, which is not read; convert it in NIS-Elements"
+            f"{where} has lossy compressed frames, which are not supported; convert it in NIS-Elements"
         )
     if attributes.tileHeightPx not in (None, 0, attributes.heightPx):
-        raise ValueError(f"{where}: its frames are tiled, which is not read; convert it")
+        raise ValueError(f"{where} has tiled frames, which are not supported; convert it")
     kind = {"unsigned": "u", "signed": "i", "float": "f"}.get(str(attributes.pixelDataType))
     bits = int(attributes.bitsPerComponentInMemory)
     if f"{kind}{bits}" not in ("u8", "u16", "u32", "i8", "i16", "i32", "f32", "f64"):
         raise ValueError(
-            f"{where} holds {attributes.pixelDataType} numbers of {bits} bits; they are not read"
+            f"{where} has {attributes.pixelDataType} numbers of {bits} bits, which are not supported"
         )
     return np.dtype(f"{kind}{bits // 8}")
 
@@ -259,14 +256,16 @@ def _dtype(where: str, attributes: Any) -> np.dtype:
 
 
 def _chunks(path: str) -> dict[bytes, int]:
-    """Where each frame's chunk begins, by its name, from the map at the file's end."""
+    """Return the position of each frame's chunk by name, from the map at the file's end."""
     size = os.path.getsize(path)
     try:
         with open(path, "rb", buffering=0) as file:
             handle = file.fileno()
             signature, at = struct.unpack("<32sQ", os.pread(handle, 40, max(0, size - 40)))
             if signature != _MAP or not 0 <= at < size:
-                raise ValueError("its map is missing: it is cut off, or its recording was")
+                raise ValueError(
+                    "its map is missing: the file is cut off, or its recording was interrupted"
+                )
             start, length = _chunk(handle, at)
             if start + length > size:
                 raise ValueError("its map is cut off")
@@ -286,14 +285,14 @@ def _entries(data: bytes, size: int) -> dict[bytes, int]:
         offset, length = struct.unpack_from("<QQ", data, end + 1)
         if name.startswith(_FRAME):
             if offset + length > size:
-                raise ValueError(f"{printable(name.decode('latin-1'))} would lie outside of it")
+                raise ValueError(f"{printable(name.decode('latin-1'))} is beyond its end")
             found[name] = offset
         at = end + 17
     return found
 
 
 def _chunk(handle: int, at: int) -> tuple[int, int]:
-    """Where the content of a chunk begins, and its bytes."""
+    """Return the position and the size of a chunk's content."""
     head = os.pread(handle, 16, at)
     if len(head) < 16 or head[:4] != _MAGIC:
         raise ValueError(f"there is no chunk at byte {at}")

@@ -1,8 +1,8 @@
 """Stacks of PNG, JPEG or TIFF slices: a directory, a glob, or a single image.
 
-Opening lists the names and reads the header of the first slice. A read decodes the slices it needs
-and no others, on TensorStore's threads; nothing is kept. Slices whose numbers are left out are an error, or
-``missing=`` says what is read in their place.
+Opening lists the names and reads the header of the first slice. A read decodes only the slices it
+needs, on TensorStore's threads, and caches nothing. Missing numbers are an error, unless
+``missing=`` chooses a replacement.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dty
 from beam_volumes.storage.sources.stack import of_slices
 
 PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
-#: What is opened here if it is alone; a TIFF file may hold a whole volume.
+#: Suffixes of single images; a TIFF file may contain a whole volume.
 SINGLE = PNG + JPEG
 SUFFIXES = SINGLE + TIFF
 
-#: Colour types of PNG without a sample of how opaque a pixel is.
+#: Colour types of PNG without alpha.
 _NO_ALPHA = (0, 2)
 
-#: In the document of a folder that we have written: what its volume is.
+#: The key of the volume's metadata in the document of a folder.
 VOLUME = "volume"
 
-#: Slices decoded in this process so far; tests look at it.
+#: Slices decoded in this process so far, for tests.
 decoded = 0
 _count = threading.Lock()
 
@@ -66,14 +66,14 @@ _count = threading.Lock()
 class SliceReader(TokenOfFields):
     """Slices in one directory, in order."""
 
-    directory: Spec  #: The key-value store they lie in
+    directory: Spec  #: The key-value store of the directory
     names: Series | tuple[str, ...]
-    #: Of a decoded slice: y, x, and the samples of a pixel if there are several
+    #: Shape of a decoded slice: y, x, and samples if there are several
     shape: tuple[int, ...]
     dtype: np.dtype
-    folder: bool = False  #: Whether all of the directory is meant, or else those names alone
-    mask: bool = False  #: Whether what is not 0 is True
-    #: Which slice is read for each that is lost; None for zeros
+    folder: bool = False  #: Whether the whole directory was opened, or only these names
+    mask: bool = False  #: Whether nonzero values are True
+    #: The replacement of each missing slice; None for zeros
     instead: Mapping[int, int | None] = field(default_factory=dict)
 
     @property
@@ -96,12 +96,12 @@ class SliceReader(TokenOfFields):
 
     @property
     def decode_bytes(self) -> int:
-        """Of a decoded slice, with all samples of its pixels."""
+        """The bytes of a decoded slice, with all samples."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def lost(self) -> dict[str, str]:
-        """The slices that are lost, and what is read in their place."""
+        """The missing slices and their replacements, by name."""
         return {
             self.names[z]: ZEROS if k is None else self.names[k] for z, k in self.instead.items()
         }
@@ -149,7 +149,7 @@ class SliceReader(TokenOfFields):
                 out[k - z.start] = image
 
     def decoded(self, z: int) -> np.ndarray:
-        """Slice ``z``, decoded and checked."""
+        """Return slice ``z``, decoded and checked."""
         global decoded
         name = self.names[z]
         path = url(join(self.directory, name))
@@ -167,7 +167,7 @@ class SliceReader(TokenOfFields):
         if shape != self.shape or dtype != self.dtype:
             raise VolumeError(
                 f"slice {printable(path)} is {_what(shape, dtype)}, but {printable(self.names[0])} is "
-                f"{_what(self.shape, self.dtype)}: the slices of a stack must be alike; convert it or "
+                f"{_what(self.shape, self.dtype)}; the slices of a stack must be alike: convert it, or "
                 "leave it out by a glob"
             )
 
@@ -228,7 +228,7 @@ class Slices(Format):
         try:
             shape, dtype, _ = _header(directory, os.path.relpath(names[0], folder), names[0])
         except ValueError:
-            return None  # one of several pages, say
+            return None  # e.g. several pages
         y, x, *samples = shape
         alike = (1, y, x), dtype, tuple(samples)
         if (first.shape, first.dtype, first.leading) != alike:
@@ -246,11 +246,11 @@ class Slices(Format):
 FORMATS = (Slices(),)
 
 
-# finding them
+# finding files
 
 
 def _find(place: Place) -> tuple[Spec, list[str], bool] | None:
-    """The directory and the names of the slices at a place, and whether it is a single image."""
+    """Return the directory and names of the slices, and whether it is a single image."""
     if place.local is None:
         return _find_remote(place)
     path = place.local
@@ -303,10 +303,10 @@ def _directory(place: Place, folder: str) -> Spec:
 
 
 def _document(directory: Spec) -> dict[str, Any] | None:
-    """What we have noted in a folder that we have written."""
+    """Read this package's document in a folder."""
     try:
         return Place.of(directory).json(RUN)
-    except (OSError, ValueError):  # someone else's
+    except (OSError, ValueError):  # of another program
         return None
 
 
@@ -316,7 +316,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[str]:
-    """Those that are slices, all of one format."""
+    """Return the names of slices, which must have one format."""
     images = [n for n in names if n.lower().endswith(SUFFIXES)]
     if all_of_them and len(images) < len(names):
         other = sorted(set(names) - set(images))[0]
@@ -326,28 +326,27 @@ def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[s
     kinds = sorted(set(map(_kind, images)), key=("PNG", "JPEG", "TIFF").index)
     if len(kinds) > 1:
         raise ValueError(
-            f"{place.text} holds {' and '.join(kinds)} files: choose by a glob, e.g. '*.png'"
+            f"{place.text} contains {' and '.join(kinds)} files; select some by a glob, e.g. '*.png'"
         )
     return images
 
 
 def _kind(name: str) -> str:
-    """Which kind of image a name tells of."""
+    """Return the kind of image, by its name."""
     lower = name.lower()
     return "PNG" if lower.endswith(PNG) else "JPEG" if lower.endswith(JPEG) else "TIFF"
 
 
-# decoding them
+# decoding
 
 
 def slice_content(path: str) -> bytes:
-    """Read the file of a slice, by its path or URL."""
     folder, _, name = path.rpartition("/")
     return _content(join(kvstore_spec(folder or "."), directory=True), name, path)
 
 
 def decoded_slice(data: bytes, path: str) -> np.ndarray:
-    """The voxels of a slice, from its file."""
+    """Return the voxels of a slice from its file's content."""
     return _decode(data, path.rpartition("/")[2], path)
 
 
@@ -369,7 +368,7 @@ def _content(directory: Spec, name: str, path: str) -> bytes:
 
 
 def _claimed(data: bytes, name: str, path: str) -> tuple[int, int, int] | None:
-    """Rows, columns and samples that a PNG or JPEG slice claims to have; None of other formats."""
+    """Return rows, columns and samples of a PNG or JPEG header; None for TIFF."""
     if _kind(name) == "TIFF":
         return None
     try:
@@ -381,12 +380,12 @@ def _claimed(data: bytes, name: str, path: str) -> tuple[int, int, int] | None:
 
 
 def _first(data: bytes, name: str, path: str) -> np.ndarray:
-    """The first slice, decoded to learn what its header does not say."""
+    """Decode the first slice, for properties that its header does not have."""
     claimed = _claimed(data, name, path)
     if claimed is not None and not plausible(math.prod(claimed), len(data)):
         raise VolumeError(
-            f"slice {printable(path)} is damaged: it claims {claimed[0]} x {claimed[1]} pixels, which "
-            f"{len(data):,} bytes cannot hold; restore it"
+            f"slice {printable(path)} is damaged: its header declares {claimed[0]} x {claimed[1]} pixels, "
+            f"too many for {len(data):,} bytes; restore it"
         )
     return _decode(data, name, path)
 
@@ -397,13 +396,13 @@ def _decode(
     path: str,
     check: Callable[[tuple[int, ...], np.dtype, str], None] | None = None,
 ) -> np.ndarray:
-    """The voxels of a slice; ``check`` is told what they will be, where its header says so."""
+    """Decode a slice; ``check`` gets shape and dtype before, if the header has them."""
     if _kind(name) == "TIFF":
         try:
             page = _page(File(_local(path), data), path)
         except VolumeError:
             raise
-        except ValueError as error:  # one that is as it should be, and not like the first
+        except ValueError as error:  # valid, but unlike the first
             raise VolumeError(str(error)) from None
         if check is not None:
             check(_shape(page), page.segments.dtype, path)
@@ -412,9 +411,7 @@ def _decode(
         if _kind(name) == "PNG":
             image = imagecodecs.png_decode(data)
             return _without_alpha(image) if data[25] in _NO_ALPHA else image
-        if data.rfind(b"\xff\xd9") < data.rfind(
-            b"\xff\xda"
-        ):  # its decoder makes up what is missing
+        if data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):  # the decoder fills in missing data
             raise ValueError("it is cut off")
         return imagecodecs.jpeg_decode(data)
     except Exception as error:
@@ -424,7 +421,7 @@ def _decode(
 
 
 def _without_alpha(image: np.ndarray) -> np.ndarray:
-    """The samples that a PNG stores: its decoder makes one more of a colour that is transparent."""
+    """Return the stored samples of a PNG: the decoder adds alpha for a transparent colour."""
     stored = {2: 1, 4: 3}.get(image.shape[2] if image.ndim == 3 else 0)
     if stored is None:
         return image
@@ -432,21 +429,21 @@ def _without_alpha(image: np.ndarray) -> np.ndarray:
 
 
 def _local(path: str) -> Spec:
-    """A place of that name, for messages."""
+    """Return a place with this name, for messages."""
     return {"driver": "file", "path": path}
 
 
 def _page(file: File, path: str) -> Page:
-    """The one page of a TIFF slice."""
+    """Return the single page of a TIFF slice."""
     name = f"slice {printable(path)}"
     page = page_of(file, Place.of(_local(path)), name)
     if page.directory.following:
-        raise ValueError(f"{name} has several pages; a stack is made of files of one page each")
+        raise ValueError(f"{name} has several pages; slices of a stack have one page each")
     planes, depth, _, _, samples = page.segments.shape
     if depth > 1 or min(planes, samples) > 1:
         raise ValueError(
             f"{name} has {planes} x {depth} planes of {samples} samples and is not a plain 2-D image; "
-            "a stack is made of files of one image each"
+            "slices of a stack have one image each"
         )
     return page
 
@@ -457,7 +454,7 @@ def _shape(page: Page) -> tuple[int, ...]:
 
 
 def _plane(page: Page) -> np.ndarray:
-    """A page as y, x, and the samples of a pixel if there are several."""
+    """Return a page as y, x, and samples if there are several."""
     voxels = page.whole()[:, 0]
     if len(voxels) > 1:
         return np.ascontiguousarray(np.moveaxis(voxels[..., 0], 0, -1))
@@ -465,7 +462,7 @@ def _plane(page: Page) -> np.ndarray:
 
 
 class _Header(NamedTuple):
-    """What the first slice says of all."""
+    """Properties of the first slice, which all slices must have."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -473,18 +470,18 @@ class _Header(NamedTuple):
 
 
 def _header(directory: Spec, name: str, path: str) -> _Header:
-    """What a slice is, from as little of it as possible."""
+    """Return a slice's properties, reading as little of it as possible."""
     shape, dtype, photometric = _shape_of(directory, name, path)
     samples = shape[2] if len(shape) == 3 else 1
     return _Header(shape, dtype, colours_of(samples, photometric))
 
 
 def _shape_of(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape and dtype of a slice, and what its samples are, as TIFF numbers that."""
+    """Return shape and dtype of a slice, and its photometric interpretation as a TIFF number."""
     local = directory.get("driver") == "file"
     if _kind(name) == "JPEG":
         image = _first(_content(directory, name, path), name, path)
-        return image.shape, image.dtype, 5 if image.shape[2:] == (4,) else 2  # of four, CMYK
+        return image.shape, image.dtype, 5 if image.shape[2:] == (4,) else 2  # four samples: CMYK
     if _kind(name) == "PNG":
         if local:
             with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Folders of slices that are written: PNG and TIFF, one image for each slice."""
+"""Folders of slices as outputs: PNG and TIFF, one image for each slice."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from beam_volumes.storage.sources.source import DTYPES, Source
 
 _NAMES_OPTION = (
     "str",
-    'What slices are called, with a star for their number: ``"cell_*.png"``; a path may end with that, too. '
-    "Numbers have as many digits as the last one.",
+    'The names of slices, with a star for their number: ``"cell_*.png"``. A path may end with it, too. '
+    "All numbers have as many digits as the last one.",
 )
-#: What the document of a folder calls the names of its slices, and how many there are.
+#: The key of the names and the number of slices in a folder's document.
 SLICES = "slices"
-#: A larger slice is no one's.
+#: Maximal size of a slice.
 _MAX_BYTES = 1 << 31
 
 
@@ -48,7 +48,7 @@ class SliceOutput(WritableFormat):
 
     ending = ""
     channels = "together"
-    #: How many channels a slice may have.
+    #: Maximal number of channels.
     max_channels = 1
     options: ClassVar[Options] = {"names": _NAMES_OPTION, "mask_value": MASK_OPTION}
 
@@ -64,7 +64,7 @@ class SliceOutput(WritableFormat):
         return spec, {}
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        return dtype  # a mask is bytes in the files, and a mask where it is opened
+        return dtype  # masks are bytes in the files only
 
     def layout(self, wanted: OutputRequest) -> Layout:
         name, shape, dtype = wanted.name, wanted.shape, wanted.dtype
@@ -75,7 +75,9 @@ class SliceOutput(WritableFormat):
                 f"{', '.join(self.endings)}"
             )
         if min(shape) < 1:
-            raise ValueError(f"{name}: slices have at least one voxel, not {shape[1:]}")
+            raise ValueError(
+                f"{name}: a slice of {shape[1:]} voxels is empty; slices have at least one voxel"
+            )
         if shape[1] * shape[2] * dtype.itemsize > _MAX_BYTES:
             raise ValueError(
                 f"{name}: a slice of {shape[1]} x {shape[2]} voxels takes more than 2 GiB; write .tif, or "
@@ -87,12 +89,12 @@ class SliceOutput(WritableFormat):
     def check(self, d: Description) -> None:
         if set(d.space.leading) - {"c"}:
             raise ValueError(
-                f"{d.name}: {self.name} holds channels, and no other axis before z; choose a point by v[0]"
+                f"{d.name}: {self.name} stores channels, but no other axis before z; select a point by v[0]"
             )
         if d.samples > self.max_channels:
             raise ValueError(
-                f"{d.name}: {self.name} holds up to {self.max_channels} channels, and the volume has "
-                f"{d.samples}; choose some, or write .ome.tif"
+                f"{d.name}: {self.name} stores up to {self.max_channels} channels, and the volume has "
+                f"{d.samples}; select some, or write .ome.tif"
             )
 
     @property
@@ -104,7 +106,7 @@ class SliceOutput(WritableFormat):
         return {RUN: {"run": "", VOLUME: Mark.of(d).to_dict(), SLICES: slices}}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
-        """With the slices that are there, until they are deleted."""
+        """Return the note with the existing slices, until they are deleted."""
         there = Place(self.home(d)).json(RUN) or {}
         return {**noted, **({SLICES: there[SLICES]} if SLICES in there else {})}
 
@@ -141,7 +143,7 @@ class SliceOutput(WritableFormat):
         return (int(found.group(1)), 0, 0)
 
     def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
-        raise NotImplementedError  # it is read back as any slices are
+        raise NotImplementedError  # read back as slices
 
     def read_back(self, d: Description) -> Source:
         nz, y, x = d.shape
@@ -150,7 +152,7 @@ class SliceOutput(WritableFormat):
         mask = d.dtype.kind == "b"
         dtype = np.dtype(np.uint8) if mask else d.dtype
         shape = (y, x) if d.samples == 1 else (y, x, d.samples)
-        # One channel is none.
+        # A single channel is not an axis.
         space = d.space.of_one("c") if d.leading and d.samples == 1 else d.space
         directory = join(d.kvstore, directory=True)
         reader = SliceReader(directory, names, shape, dtype, folder=True, mask=mask)
@@ -158,7 +160,7 @@ class SliceOutput(WritableFormat):
 
 
 def _image(d: Description, voxels: np.ndarray) -> np.ndarray:
-    """A slice as images have it: y, x, and samples behind them if there are several."""
+    """Return a slice as an image: y, x, and samples if there are several."""
     stored = as_bytes(d, voxels)
     if d.samples == 1:
         return np.ascontiguousarray(stored.reshape(stored.shape[-2:]))

@@ -1,4 +1,4 @@
-"""What a format of tables is: all that the package knows of how tables are written and read whole."""
+"""The interface of table formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, np.ndarray]
 
-#: The modules that hold formats of tables. This is the only list.
+#: The modules of table formats. This is the only list.
 MODULES = [
     "beam_volumes.storage.formats.tables.parquet",
     "beam_volumes.storage.formats.tables.text",
@@ -27,55 +27,54 @@ MODULES = [
 
 
 class TableFormat:
-    """A format of tables: a shard is an object of its own, and in the end all of them are the table."""
+    """A format of tables: shards are separate objects, assembled at the end."""
 
-    name = ""  #: What ``format=`` takes; a dot and the name is what paths end with
-    #: Whether a table is one file, on a disk. Shards, and what is noted of the run, are in a folder
-    #: beside it until they are put together.
+    name = ""  #: The value of ``format=``, and the suffix of paths after a dot
+    #: Whether a table is one local file. Shards and the note of the run are in a folder next to it
+    #: until they are assembled.
     is_file = False
 
     def check(self, name: str, columns: Mapping[str, Any]) -> None:
-        """Refuse, by ValueError, a table whose columns it cannot hold."""
+        """Raise ValueError for columns that the format cannot store."""
 
     def encode(self, columns: Columns) -> bytes:
-        """A shard as it is stored."""
         raise NotImplementedError
 
     def side_files(self, columns: Columns) -> dict[str, bytes]:
-        """What is stored beside the first shard, by name."""
+        """Return files that are stored next to the first shard, by name."""
         return {}
 
     def assemble(
         self, place: str, home: str, shards: list[str], is_ours: Callable[[], bool]
     ) -> Mapping[str, Any]:
-        """Put the shards of a file together; what is given back is noted.
+        """Assemble a file from its shards; return entries for the note.
 
-        - ``place``, ``home``: the file, and the folder of its shards, which ends with a separator.
+        - ``place``, ``home``: the file, and the folder of its shards, ending with a separator.
         - ``shards``: their names, in order.
-        - ``is_ours``: says whether it is still this run's to be made; to be asked before others see
-          the file.
+        - ``is_ours``: returns whether the run still owns the table; checked before the file is
+          visible.
         """
         return {}
 
     def problems(
         self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any], checksums: bool
     ) -> Iterator[str]:
-        """What is wrong with a finished table, all of which is read."""
+        """Yield problems of a finished table, reading it completely."""
         raise NotImplementedError
 
     def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
-        """A finished table, of the dtypes that were written."""
+        """Return a finished table with the dtypes that were written."""
         raise NotImplementedError
 
 
 class OneFile(TableFormat):
-    """A table in one file of text, with a line for each of its items."""
+    """A table in one text file, with a line for each item."""
 
     is_file = True
     items = "rows"
 
     def other_lines(self, noted: Mapping[str, Any]) -> int:
-        """How many lines have no item."""
+        """Return the number of lines without an item."""
         return 0
 
     def problems(
@@ -93,12 +92,12 @@ class OneFile(TableFormat):
         if found != written:
             yield f"{name} has {max(found, 0)} {self.items}, and {written} were written"
         elif checksums and sums.crc32 != noted.get("crc32"):
-            yield f"{name} is not what was written (checksum)"
+            yield f"{name} differs from the written table (checksum)"
 
 
 @dataclass
 class Sums:
-    """The checksum and the lines of what has passed."""
+    """The checksum and the number of lines of a stream."""
 
     crc32: int = 0
     lines: int = 0
@@ -110,5 +109,4 @@ class Sums:
 
 
 def table_formats() -> dict[str, TableFormat]:
-    """Formats of tables by their names."""
     return {f.name: f for module in MODULES for f in import_module(module).FORMATS}

@@ -1,4 +1,4 @@
-"""Outlines as GeoJSON (RFC 7946): a feature for each label, as QuPath, GeoPandas and shapely read it."""
+"""Outlines as GeoJSON (RFC 7946): a feature for each label, for QuPath, GeoPandas and shapely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEAD, _TAIL = b'{"type": "FeatureCollection", "features": [\n', b"\n]}\n"
 
 
 class GeoJson(OneFile):
-    """One file with a line for each label; shards have its corners."""
+    """One file with a line for each label; shards contain its corners."""
 
     name = "geojson"
     items = "features"
@@ -31,7 +31,7 @@ class GeoJson(OneFile):
     def check(self, name: str, columns: Mapping[str, Any]) -> None:
         if tuple(columns) != COLUMNS:
             raise ValueError(
-                f"{name}: GeoJSON holds what bv.outlines gives, and this table has the columns "
+                f"{name}: GeoJSON stores tables of bv.outlines, and this table has the columns "
                 f"{', '.join(columns)}; write .parquet or .csv"
             )
 
@@ -61,7 +61,7 @@ class GeoJson(OneFile):
         return {"crc32": sums.crc32, "features": count}
 
     def other_lines(self, noted: Mapping[str, Any]) -> int:
-        # The last feature has no comma behind it, and none at all is one empty line.
+        # The last feature has no comma; without features there is one empty line.
         return 2 if noted["features"] else 3
 
     def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
@@ -79,27 +79,27 @@ FORMATS = (GeoJson(),)
 
 
 def _whole_labels(home: str, shards: list[str]) -> Iterator[np.ndarray]:
-    """The rows of shards in order, a label's in one piece."""
-    held: list[np.ndarray] = []
+    """Yield the rows of shards in order, with all rows of a label together."""
+    pending: list[np.ndarray] = []
     for shard in shards:
         rows = np.load(os.path.join(home, shard))
         if not len(rows):
             continue
-        # The last label may go on in the next shard.
+        # The last label may continue in the next shard.
         cut = int(np.searchsorted(rows["label"], rows["label"][-1]))
-        if held and held[-1]["label"][-1] != rows["label"][0]:
-            yield np.concatenate(held)
-            held = []
+        if pending and pending[-1]["label"][-1] != rows["label"][0]:
+            yield np.concatenate(pending)
+            pending = []
         if cut:
-            yield np.concatenate([*held, rows[:cut]])
-            held = []
-        held.append(rows[cut:])
-    if held:
-        yield np.concatenate(held)
+            yield np.concatenate([*pending, rows[:cut]])
+            pending = []
+        pending.append(rows[cut:])
+    if pending:
+        yield np.concatenate(pending)
 
 
 def features(rows: np.ndarray) -> Iterator[dict[str, Any]]:
-    """A feature for each label of some rows, all of whose corners are among them.
+    """Yield a feature for each label; the rows must have all corners of their labels.
 
     Examples
     --------
@@ -111,13 +111,13 @@ def features(rows: np.ndarray) -> Iterator[dict[str, Any]]:
     labels, first = np.unique(rows["label"], return_index=True)
     first = np.append(first, len(rows)).astype(np.int64)
     y, x = (np.unique(rows[axis], return_inverse=True)[1].astype(np.int64) for axis in ("y", "x"))
-    says = rows["corner"].astype(np.int64)
-    # Vertical arms are between neighbours of a column, horizontal ones of a row: from one to its next.
+    corners = rows["corner"].astype(np.int64)
+    # Vertical edges connect neighbours of a column, horizontal ones of a row.
     of = np.searchsorted(labels, rows["label"])
-    down = np.lexsort(((says & kernels.DOWN) != 0, y, x, of))
+    down = np.lexsort(((corners & kernels.DOWN) != 0, y, x, of))
     below = np.empty(len(rows), np.int64)
     below[down[0::2]], below[down[1::2]] = down[1::2], down[0::2]
-    vertices, starts, outer = kernels.rings(first, y, x, says, below, int(x.max()) + 1)
+    vertices, starts, outer = kernels.rings(first, y, x, corners, below, int(x.max()) + 1)
     points = np.stack([rows["x"][vertices], rows["y"][vertices]], axis=1)
     of_ring = of[vertices[starts[:-1]]]
     polygons: dict[int, list[list[list[Any]]]] = {}
@@ -143,29 +143,29 @@ def features(rows: np.ndarray) -> Iterator[dict[str, Any]]:
                 "type": "MultiPolygon" if several else "Polygon",
                 "coordinates": polygons[k] if several else polygons[k][0],
             },
-            # As QuPath has it.
+            # The properties that QuPath uses.
             "properties": {"objectType": "annotation", "name": str(label), "label": label},
         }
 
 
 def _rows(places: Any) -> np.ndarray:
-    """Empty rows for some places."""
+    """Return empty rows for some positions."""
     dtype = np.float64 if np.asarray(places).dtype.kind == "f" and len(places) else np.int64
     return np.empty(len(places), [("label", "u8"), ("y", dtype), ("x", dtype), ("corner", "u1")])
 
 
 def _part(rows: np.ndarray) -> None:
-    """Where two corners of a label are in one place, each has one of its pixels, whatever ring it is in."""
+    """Assign the corners where two rings of a label meet to one of its pixels each."""
     a, b = rows[:-1], rows[1:]
     first = np.flatnonzero((a["label"] == b["label"]) & (a["y"] == b["y"]) & (a["x"] == b["x"]))
-    says = rows["corner"][first]
-    falling = np.isin(says >> 1, (0, 3)) == (says & kernels.INSIDE != 0)
+    corners = rows["corner"][first]
+    falling = np.isin(corners >> 1, (0, 3)) == (corners & kernels.INSIDE != 0)
     rows["corner"][first] = np.where(falling, 1, 3)
     rows["corner"][first + 1] = np.where(falling, 7, 5)
 
 
 def _corners(feature: Mapping[str, Any]) -> np.ndarray:
-    """The rows that a feature was made of."""
+    """Return the rows of a feature."""
     shape = feature["geometry"]["coordinates"]
     polygons = [shape] if feature["geometry"]["type"] == "Polygon" else shape
     found = []
@@ -173,7 +173,7 @@ def _corners(feature: Mapping[str, Any]) -> np.ndarray:
         xy = np.array(ring[:-1])
         before, after = np.roll(xy, 1, axis=0) - xy, np.roll(xy, -1, axis=0) - xy
         arms = before + after
-        # The label is on the right of the way, which turns right where the pixel between is the label's.
+        # The label is on the right of the path, which turns right around the label's own pixels.
         turn = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
         rows = _rows(xy)
         rows["label"], rows["x"], rows["y"] = feature["properties"]["label"], xy[:, 0], xy[:, 1]

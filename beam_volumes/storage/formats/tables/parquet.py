@@ -1,4 +1,4 @@
-"""Parquet: tables written as a directory of one file for each shard, and files read in parts."""
+"""Parquet: tables as a directory with one file for each shard, and files that are read in parts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Parquet(TableFormat):
-    """A directory of files, one for each shard, anywhere that arrays can be too."""
+    """A directory of files, one for each shard, on a disk or in a bucket."""
 
     name = "parquet"
 
     def encode(self, columns: Columns) -> bytes:
-        import pyarrow as pa  # where it is used: it takes memory and time to load
+        import pyarrow as pa  # imported on use: it takes memory and time to load
         import pyarrow.parquet as pq
 
         table, buffer = pa.table(dict(columns)), io.BytesIO()
@@ -61,32 +61,32 @@ class Parquet(TableFormat):
         import pyarrow.parquet as pq
 
         parts = [Place.of(place).read(shard) for shard in shards]
-        lost = [i for i, part in enumerate(parts) if part is None]
-        if lost:
-            raise FileNotFoundError(f"{name}: the shards {lost} are missing")
+        missing = [i for i, part in enumerate(parts) if part is None]
+        if missing:
+            raise FileNotFoundError(f"{name}: the shards {missing} are missing; write it again")
         return pa.concat_tables([pq.read_table(io.BytesIO(p)) for p in parts if p is not None])
 
 
 FORMATS = (Parquet(),)
 
-#: Bytes of a file that is read to be told from another.
+#: Files up to this size are identified by their content.
 SMALL = 16 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
-    """Parquet files to be read in parts; a description that travels."""
+    """A description of Parquet files, which are read in parts."""
 
     name: str
-    files: tuple[dict[str, Any], ...]  #: Their places
-    sizes: tuple[int, ...]  #: Rows of each file's row groups, one after the other
+    files: tuple[dict[str, Any], ...]  #: The places of the files
+    sizes: tuple[int, ...]  #: Rows of all row groups, file by file
     counts: tuple[int, ...]  #: Row groups of each file
-    schema: dict[str, np.dtype | None]  #: Dtypes by name of the columns, None for what is no number
-    identity: str  #: Of the content; of large files, of when they were written
+    schema: dict[str, np.dtype | None]  #: Dtypes by column; None for columns without numbers
+    identity: str  #: Digest of the content, or of the modification time of large files
 
     @classmethod
     def of(cls, place: Any) -> ParquetTable:
-        """A file, or a directory of files; their metadata are read."""
+        """Describe a file, or a directory of files, from their metadata."""
         spec = kvstore_spec(place)
         name = url(spec).rstrip("/")
         unfinished.warn(unfinished.of_extents([Extent(spec)]))
@@ -122,7 +122,7 @@ class ParquetTable:
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where it lies: a file, or the directory of its files."""
+        """The file, or the directory of the files."""
         first = self.files[0]
         if url(first) == self.name:
             return (Extent(first),)
@@ -132,7 +132,7 @@ class ParquetTable:
         return [(i, k) for i, n in enumerate(self.counts) for k in range(n)]
 
     def read(self, group: Sequence[int], columns: Sequence[str]) -> dict[str, np.ndarray]:
-        """Some columns of a part."""
+        """Read some columns of a row group."""
         file, k = group
         part = _open(self.files[file]).read_row_group(k, columns=list(columns))
         found = {}
@@ -147,13 +147,13 @@ class ParquetTable:
         return digest(self.files, self.identity)
 
     def check_unchanged(self) -> None:
-        """Refuse files that are not what was opened."""
+        """Refuse files that have changed."""
         if ParquetTable.of(self.name).token() != self.token():
-            raise ValueError(f"{self.name} has changed since it was opened; open it anew")
+            raise ValueError(f"{self.name} has changed since it was opened; open it again")
 
 
 def _mark(file: Spec, data: bytes | None) -> Any:
-    """What tells a file from another: its bytes, or of a large one on a disk its length and its time."""
+    """Return the identity of a file: a digest, or size and time of a large local file."""
     if data is None:
         about = os.stat(file["path"])
         if about.st_size > SMALL:
@@ -171,7 +171,7 @@ def _read(file: Spec) -> bytes:
 
 
 def _open(file: Spec, data: bytes | None = None) -> pq.ParquetFile:
-    """A Parquet file; of another place than the local disk all of it is read."""
+    """Open a Parquet file; remote ones are read completely."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -181,7 +181,9 @@ def _open(file: Spec, data: bytes | None = None) -> pq.ParquetFile:
             return pq.ParquetFile(file["path"])
         return pq.ParquetFile(io.BytesIO(_read(file) if data is None else data))
     except pa.ArrowInvalid as error:
-        raise VolumeError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
+        raise VolumeError(
+            f"reading {name}: it is not Parquet, or it is damaged ({error})"
+        ) from None
 
 
 def _dtype(kind: pa.DataType) -> np.dtype | None:

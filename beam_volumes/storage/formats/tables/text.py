@@ -1,4 +1,4 @@
-"""Tables as text: CSV and JSON lines, one file put together of shards."""
+"""Tables as text: CSV and JSON lines, assembled from shards."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: What says of which dtypes columns are, among the shards.
+#: The file with the dtypes of columns, among the shards.
 _COLUMNS = "columns.json"
 
 
 class TextTable(OneFile):
-    """Lines of text, one for each row; a file says nothing of dtypes, so those are noted."""
+    """Lines of text, one for each row; the dtypes are stored in the note."""
 
     def rows(self, columns: Columns) -> str:
         raise NotImplementedError
@@ -66,7 +66,7 @@ class TextTable(OneFile):
 
 
 class Csv(TextTable):
-    """Comma-separated values with a line of names."""
+    """Comma-separated values with a header line."""
 
     name = "csv"
 
@@ -85,13 +85,13 @@ class Csv(TextTable):
 
 
 class JsonLines(TextTable):
-    """An object of JSON for each row."""
+    """A JSON object for each row."""
 
     name = "jsonl"
 
     def rows(self, columns: Columns) -> str:
         names = [json.dumps(name) for name in columns]
-        # JSON has no infinity, but numbers that every reader takes for it
+        # JSON has no infinity; all readers parse this number as infinity.
         return "".join(
             "{" + ", ".join(f"{n}: {v}" for n, v in zip(names, row, strict=True)) + "}\n"
             for row in _rows(columns, "null", "1e999")
@@ -110,7 +110,7 @@ FORMATS = (Csv(), JsonLines())
 
 
 def csv_text(columns: Columns) -> str:
-    """A whole table as CSV, as tables are written.
+    """Return a whole table as CSV.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def csv_text(columns: Columns) -> str:
 
 
 def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:
-    """The values so that they are read back exactly; NaN is ``null``."""
+    """Format values exactly; NaN is ``null``."""
     if column.dtype.kind == "b":
         return ["true" if v else "false" for v in column.tolist()]
     if column.dtype.kind in "ui":

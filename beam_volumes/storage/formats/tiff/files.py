@@ -1,6 +1,6 @@
-"""TIFF files as bytes: their directories (IFDs), found and checked, and reads at positions.
+"""TIFF files: their directories (IFDs), found and checked, and reads at positions.
 
-What a header says is held against the file's length before anything is read or allocated by it.
+All values of headers are compared with the file's length before they are used to read or allocate.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Spec, url
 from beam_volumes.storage.places.remote_file import Object
 
-#: More directories than this are no image.
+#: Maximal number of directories.
 MAX_PAGES = 1 << 24
-#: More tags in a directory than this are none.
+#: Maximal number of tags in a directory.
 MAX_TAGS = 4096
-#: What a tag other than tables of tiles may hold; descriptions of millions of planes are this long.
+#: Maximal bytes of a tag that is not a table of tiles; descriptions of millions of planes are this
+#: long.
 MAX_BYTES = 1 << 30
-#: Directories that are remembered per file, and parts of their tables, and how many tiles a part is of.
-_REMEMBERED, _PARTS, _PART = 4096, 128, 4096
-#: Bytes of a value by its type.
+#: Cached directories per file, cached parts of their tables, and tiles in a part.
+_CACHED, _PARTS, _PART = 4096, 128, 4096
+#: Bytes of a value, by type.
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
 SIZES |= {16: 8, 17: 8, 18: 8}
 _INTEGERS = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
@@ -39,9 +40,9 @@ WIDTH, LENGTH, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 
 STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS, PLANAR = 273, 277, 278, 279, 284
 PREDICTOR, TILE_WIDTH, TILE_LENGTH, TILE_OFFSETS, TILE_COUNTS = 317, 322, 323, 324, 325
 SUB_IFDS, SAMPLE_FORMAT, JPEG_TABLES = 330, 339, 347
-#: Of old JPEG: a stream and its length, and its tables.
+#: Tags of old JPEG: a stream, its length, and its tables.
 JPEG_STREAM, JPEG_LENGTH, OLD_TABLES = 513, 514, (519, 520, 521)
-#: Tags that pages of one image have alike, with their defaults.
+#: Tags that are equal for all pages of one image, with their defaults.
 ALIKE = {
     WIDTH: 0,
     LENGTH: 0,
@@ -61,14 +62,14 @@ _TABLES = (STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS)
 
 @dataclass(frozen=True)
 class Flavour:
-    """Byte order, and whether positions have 64 bits."""
+    """The byte order, and whether positions have 64 bits (BigTIFF)."""
 
     order: Any
     big: bool
 
     @property
     def head(self) -> int:
-        """Bytes before the first directory's position, and of that."""
+        """The size of the header."""
         return 16 if self.big else 8
 
     @property
@@ -96,7 +97,7 @@ class Flavour:
 
 
 def flavour(head: bytes) -> Flavour | None:
-    r"""What a file's first bytes say; None if it is no TIFF.
+    r"""Return the flavour of a file from its first bytes; None if it is not TIFF.
 
     Examples
     --------
@@ -114,15 +115,15 @@ def flavour(head: bytes) -> Flavour | None:
 
 
 class File:
-    """A file that threads read at once, at positions of their own; it is closed when it is let go.
+    """A TIFF file for parallel reads at positions; it is closed when it is garbage collected.
 
-    It remembers the directories that were looked at last. Of a file that has been read, ``content`` is all.
+    It caches recent directories. ``content`` is the whole file if it was already read.
     """
 
     def __init__(self, spec: Spec, content: bytes | None = None) -> None:
         self.name = url(spec)
         self._fd: int | None = None
-        self._close = os.close  # still there when the interpreter ends
+        self._close = os.close  # still available at interpreter exit
         self._content = content
         if content is not None:
             self.size = len(content)
@@ -146,16 +147,16 @@ class File:
             self._close(fd)
 
     def pread(self, count: int, at: int) -> bytes:
-        """So many bytes at a position; fewer where the file ends."""
+        """Read ``count`` bytes at a position, fewer at the end of the file."""
         count = min(count, max(0, self.size - at))
-        if at < 0 or count <= 0:  # a position may be any number
+        if at < 0 or count <= 0:  # positions are untrusted
             return b""
         if self._content is not None:
             return self._content[at : at + count]
         if self._fd is None:
             return self._object.pread(count, at)
         data = os.pread(self._fd, count, at)
-        while len(data) < count:  # one call reads 2 GiB at most
+        while len(data) < count:  # one call reads at most 2 GiB
             more = os.pread(self._fd, count - len(data), at + len(data))
             if not more:
                 break
@@ -164,9 +165,7 @@ class File:
 
     def read(self, count: int, at: int, what: str) -> bytes:
         if count < 0 or at < 0 or at + count > self.size:
-            raise self.damaged(
-                f"{what} should be {count} bytes at {at}, but the file has {self.size} bytes"
-            )
+            raise self.damaged(f"{what} ends at {at + count}, but the file has {self.size} bytes")
         data = self.pread(count, at)
         if len(data) < count:
             raise self.damaged(f"{what} cannot be read: the file ends at {at + len(data)}")
@@ -184,12 +183,12 @@ class File:
         found = Directory.read(self, at)
         with self._lock:
             self._directories[at] = found
-            while len(self._directories) > _REMEMBERED:
+            while len(self._directories) > _CACHED:
                 self._directories.popitem(last=False)
         return found
 
     def table(self, of: Directory, code: int, first: int, count: int) -> np.ndarray:
-        """Some numbers of a table of tiles: parts of it that were read last are remembered."""
+        """Return a part of a table of tiles; recent parts are cached."""
         which, at = divmod(first, _PART)
         if at + count <= _PART:
             return self._part(of, code, which)[at : at + count]
@@ -200,17 +199,17 @@ class File:
         return np.concatenate(parts)
 
     def _part(self, of: Directory, code: int, k: int) -> np.ndarray:
-        return self._remembered(  # type: ignore[no-any-return]
+        return self._cached(  # type: ignore[no-any-return]
             (of.at, code, k), lambda: of.numbers(self, code, k * _PART, _PART)
         )
 
     def data(self, of: Directory, code: int) -> bytes | None:
         if code not in of.tags:
             return None
-        found: bytes | None = self._remembered((of.at, code, -1), lambda: of.data(self, code))
+        found: bytes | None = self._cached((of.at, code, -1), lambda: of.data(self, code))
         return found
 
-    def _remembered(self, key: tuple[int, int, int], read: Callable[[], Any]) -> Any:
+    def _cached(self, key: tuple[int, int, int], read: Callable[[], Any]) -> Any:
         with self._lock:
             if key in self._parts:
                 self._parts.move_to_end(key)
@@ -224,7 +223,7 @@ class File:
 
 
 def opened_file(spec: Spec) -> File:
-    """A file that this process has open, as it is there now."""
+    """Return the file opened by this process, reopened if it has changed."""
     who: object = ""
     if spec.get("driver") == "file":
         try:
@@ -237,14 +236,14 @@ def opened_file(spec: Spec) -> File:
 
 @dataclass(frozen=True)
 class Directory:
-    """One page's tags."""
+    """The tags of a page."""
 
-    at: int  #: Where it lies
-    order: Any  #: Of bytes
-    tags: dict[int, tuple[int, int, int]]  #: For each code: type, count, and where its values lie
-    inline: dict[int, bytes]  #: The values that lie in the directory itself
-    length: int = 0  #: Its bytes, up to the position of the next one
-    following: int = 0  #: That position; 0 of the last one
+    at: int  #: Its position
+    order: Any  #: Byte order
+    tags: dict[int, tuple[int, int, int]]  #: For each code: type, count, and position of its values
+    inline: dict[int, bytes]  #: The values in the directory itself
+    length: int = 0  #: Its bytes, without the position of the next one
+    following: int = 0  #: The position of the next one; 0 for the last one
 
     @classmethod
     def read(cls, file: File, at: int) -> Directory:
@@ -252,7 +251,7 @@ class Directory:
         head = file.read(f.count.size, at, f"the directory at {at}")
         (n,) = f.count.unpack(head)
         if not 0 < n <= MAX_TAGS:
-            raise file.damaged(f"the directory at {at} claims {n} tags")
+            raise file.damaged(f"the directory at {at} declares {n} tags")
         data = file.read(n * f.entry, at + f.count.size, f"the directory at {at}")
         entries = np.frombuffer(data, f.entries)
         tags: dict[int, tuple[int, int, int]] = {}
@@ -273,13 +272,13 @@ class Directory:
     def numbers(
         self, file: File, code: int, first: int = 0, count: int | None = None
     ) -> np.ndarray:
-        """Some of a tag's whole numbers; none if it is not there."""
+        """Return some integers of a tag; empty if it does not exist."""
         if code not in self.tags:
             return np.empty(0, np.int64)
         kind, n, at = self.tags[code]
         dtype = _INTEGERS.get(kind)
         if dtype is None:
-            raise file.damaged(f"tag {code} of the directory at {self.at} is not of whole numbers")
+            raise file.damaged(f"tag {code} of the directory at {self.at} has no whole numbers")
         count = n - first if count is None else min(count, n - first)
         if count <= 0:
             return np.empty(0, np.int64)
@@ -305,10 +304,10 @@ class Directory:
 
 @dataclass(frozen=True)
 class Chain:
-    """The directories of a file in order, all checked."""
+    """All directories of a file in order, checked."""
 
     offsets: np.ndarray
-    alike: bool  #: Whether all have the same values of the tags that pages of one image have alike
+    alike: bool  #: Whether all have equal values of the tags `ALIKE`
 
 
 def first_directory(file: File) -> int:
@@ -318,12 +317,12 @@ def first_directory(file: File) -> int:
 
 
 def walk(file: File) -> Chain:
-    """Find all directories of a file; chains that loop or leave the file are refused."""
+    """Find all directories of a file; refuse chains that loop or leave the file."""
     f = file.flavour
     at = first_directory(file)
     offsets: list[int] = []
-    seen: set[int] = set()
-    #: Directories of the same number of tags, to be looked at together.
+    visited: set[int] = set()
+    #: Directories by their number of tags, checked together.
     groups: dict[int, list[bytes]] = {}
     first: np.ndarray | None = None
     alike = True
@@ -331,30 +330,30 @@ def walk(file: File) -> Chain:
     count, position, entry = f.count, f.position, f.entry
     counted, shortest, tail = count.unpack_from, count.size, position.size
     while at:
-        if at in seen:
+        if at in visited:
             raise file.damaged(f"its page {len(offsets)} is page {offsets.index(at)} again: a loop")
         if len(offsets) >= MAX_PAGES:
-            raise file.damaged(f"it claims more than {MAX_PAGES} pages")
+            raise file.damaged(f"it has more than {MAX_PAGES} pages")
         inside = at - start
         if not 0 <= inside <= len(window) - 1024:
-            # Where directories lie close together, one read has many of them.
+            # If directories are adjacent, one read covers many.
             near = bool(offsets) and abs(at - offsets[-1]) < 1 << 14
             ahead = 1 << 20 if near else 4096
             window, start, inside = file.pread(ahead, at), at, 0
         if len(window) - inside < shortest:
             raise file.damaged(
-                f"its page {len(offsets)} should be at {at}, but the file has {file.size} bytes"
+                f"its page {len(offsets)} is at {at}, but the file has {file.size} bytes"
             )
         (n,) = counted(window, inside)
         if not 0 < n <= MAX_TAGS:
-            raise file.damaged(f"its page {len(offsets)} claims {n} tags")
+            raise file.damaged(f"its page {len(offsets)} declares {n} tags")
         stop = inside + shortest + n * entry
         if stop + tail > len(window):
             window, start, inside = file.pread(shortest + n * entry + tail, at), at, 0
             stop = shortest + n * entry
             if len(window) < stop:
-                raise file.damaged(f"its page {len(offsets)} goes beyond its end")
-        seen.add(at)
+                raise file.damaged(f"its page {len(offsets)} exceeds the file")
+        visited.add(at)
         offsets.append(at)
         group = groups.setdefault(n, [])
         group.append(window[inside + shortest : stop])
@@ -362,7 +361,7 @@ def walk(file: File) -> Chain:
             first, same = _checked(file, group, n, first)
             alike &= same
             group.clear()
-        # Some writers leave the last position out.
+        # Some writers omit the last position.
         at = position.unpack_from(window, stop)[0] if stop + tail <= len(window) else 0
     if not offsets:
         raise file.damaged("it has no page")
@@ -376,7 +375,7 @@ def walk(file: File) -> Chain:
 def _checked(
     file: File, group: Sequence[bytes], n: int, first: np.ndarray | None
 ) -> tuple[np.ndarray, bool]:
-    """Check directories of ``n`` tags; the first one's tags that are to be alike, and whether they are."""
+    """Check directories of ``n`` tags; return the first one's `ALIKE`, and whether all equal it."""
     f = file.flavour
     entries = np.frombuffer(b"".join(group), f.entries).reshape(len(group), n)
     sizes = np.zeros(1 << 16, np.uint8)
@@ -389,19 +388,21 @@ def _checked(
     if outside.any():
         code, _, n, at = entries[outside][0].tolist()
         raise file.damaged(
-            f"tag {code} claims {n} values at {at}, but the file has {file.size} bytes"
+            f"tag {code} declares {n} values at {at}, but the file has {file.size} bytes"
         )
-    large = far & (need > MAX_BYTES) & ~np.isin(entries["code"], _TABLES)
-    if large.any():
-        raise file.damaged(f"tag {entries['code'][large][0]} claims more than {MAX_BYTES} bytes")
-    # A number of 2 bytes lies in the first 2 of its place, whatever the byte order.
+    oversized = far & (need > MAX_BYTES) & ~np.isin(entries["code"], _TABLES)
+    if oversized.any():
+        raise file.damaged(
+            f"tag {entries['code'][oversized][0]} declares more than {MAX_BYTES} bytes"
+        )
+    # A number of 2 bytes is in the first 2 bytes of its field, in any byte order.
     rows = np.zeros((len(group), len(ALIKE)), np.int64)
     raw = np.frombuffer(b"".join(group), np.uint8).reshape(len(group), n, f.entry)
     at = 12 if f.big else 8
     short = np.ascontiguousarray(raw[:, :, at : at + 2]).view(f.order + "u2")[..., 0]
     long = np.ascontiguousarray(raw[:, :, at : at + 4]).view(f.order + "u4")[..., 0]
     number = np.where(entries["type"] == 3, short, np.where(entries["type"] == 4, long, 0))
-    # Of values that lie elsewhere, as bits of several samples, how many there are is enough here.
+    # For values outside the directory, comparing their count is sufficient.
     number = np.where(far, -entries["count"].astype(np.int64), number.astype(np.int64))
     for k, (code, default) in enumerate(ALIKE.items()):
         is_it = entries["code"] == code
@@ -413,7 +414,7 @@ def _checked(
 
 @dataclass(frozen=True)
 class Numbers:
-    """Whole numbers in a small form that travels: a progression, or packed.
+    """Integers in a compact form for other processes: a progression, or compressed.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """TIFF files: multi-page, BigTIFF, tiled, ImageJ, OME-TIFF, whole slides.
 
-Opening reads metadata: the chain of pages, the first page's tags, and what ImageJ, OME or a slide scanner
-says in a description; tifffile understands those. A read decodes the tiles or strips that it needs, by reads
-at their positions, on TensorStore's threads; nothing is kept but some pages' tables of tiles.
+Opening reads metadata: the chain of pages, the first page's tags, and the descriptions of ImageJ,
+OME or a slide scanner, which tifffile parses. A read decodes the tiles or strips that it needs, on
+TensorStore's threads; only parts of tables of tiles are cached.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from beam_volumes.storage.sources.numbered import MISSING, ZEROS, check_missing,
 from beam_volumes.storage.sources.source import Source, check_dtype
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")
-#: From so many pages on, their tags are not read one by one where that is not needed.
+#: With this many pages, tags are not read page by page if avoidable.
 MANY = 512
 
 #: Names of the samples of a pixel, by their number.
@@ -45,7 +45,7 @@ COLOURS: dict[int, Sequence[str]] = {
     3: ("red", "green", "blue"),
     4: ("red", "green", "blue", "alpha"),
 }
-#: The tags that decide how a page is decoded; of JPEG its streams do so, too.
+#: The tags that determine how a page is decoded; for JPEG, its streams do so, too.
 _DECIDING = (
     *(256, 257, 258, 259, 262, 266, 277, 278, 284, 292, 293, 305, 317, 322, 323, 338, 339),
     *(530, 32997, 32998, 42113),
@@ -71,11 +71,11 @@ class Tiff(Format):
         return image.source(place, request)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
-        """The images of a file, and the levels of the one that is meant."""
+        """List the images of a file, and the levels of the selected one."""
         if not _is_tiff(place):
             return None
         file = opened_file(place.spec)
-        if len(tags.walk(file).offsets) >= MANY:  # to look at each page takes long
+        if len(tags.walk(file).offsets) >= MANY:  # inspecting each page takes long
             return None
         with _metadata(file, place) as tiff:
             series = tiff.series
@@ -88,7 +88,7 @@ class Tiff(Format):
 
 
 def _is_tiff(place: Place) -> bool:
-    """Whether a TIFF file is at a place: told by its first bytes, in a bucket by its name."""
+    """Whether a TIFF file is at a place, by its first bytes, or in a bucket by its name."""
     path = place.local
     if path is None:
         return str(place.spec.get("path", "")).lower().endswith(SUFFIXES) and "*" not in place.text
@@ -102,7 +102,7 @@ def _is_tiff(place: Place) -> bool:
 
 
 def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tifffile.TiffFile]:
-    """The file as tifffile understands it, with the others of its set."""
+    """Open a file with tifffile, including other files of its set."""
     if place.local is not None:
         path = place.local
         return _understood(file, lambda: tifffile.TiffFile(path))
@@ -115,7 +115,7 @@ def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tif
 def _understood(
     file: File, open_it: Callable[[], tifffile.TiffFile]
 ) -> Iterator[tifffile.TiffFile]:
-    """What tifffile opens; what is wrong with it is a `VolumeError`."""
+    """Open a file with tifffile; its errors become a `VolumeError`."""
     try:
         with open_it() as tiff:
             _check_named(tiff, file)
@@ -125,17 +125,17 @@ def _understood(
     except ValueError as error:
         if isinstance(error, tifffile.TiffFileError):
             raise file.damaged(str(error)) from None
-        if os.path.basename(file.name) not in str(error):  # one of tifffile's
+        if os.path.basename(file.name) not in str(error):  # an error of tifffile
             raise ValueError(f"{printable(file.name)} cannot be read: {error}") from None
         raise
     except NotImplementedError as error:
-        raise ValueError(f"{printable(file.name)} is not read: {error}") from None
+        raise ValueError(f"{printable(file.name)} is not supported: {error}") from None
     except Exception as error:
         raise file.damaged(f"{type(error).__name__}: {error}") from None
 
 
 def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
-    """Refuse other files of a set that do not lie beside this one, before any is opened."""
+    """Refuse files of a set outside this file's folder, before any is opened."""
     names: Sequence[Any] = ()
     if tiff.is_ome and "FileName" in (tiff.ome_metadata or ""):
         names = Ome(tiff.ome_metadata or "").files
@@ -148,19 +148,19 @@ def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
 
 @dataclass(frozen=True)
 class _Image:
-    """One of the images that a file has."""
+    """An image of a file."""
 
     tiff: tifffile.TiffFile
-    key: Any  #: Its first page: all are like it
+    key: Any  #: Its first page; all are alike
     segments: Segments
     pages: Pages
     places: tuple[Spec, ...]
-    leading: tuple[tuple[str, int], ...]  #: As of `TiffReader`
-    kind: str  #: Whose metadata it has
-    #: How many voxels of the finest level one of its voxels is long and wide
+    leading: tuple[tuple[str, int], ...]  #: As in `TiffReader`
+    kind: str  #: The kind of metadata
+    #: Length and width of a voxel in voxels of the finest level
     scale: tuple[float, float] = (1.0, 1.0)
-    number: int = 0  #: Its place among the file's images
-    finest: Any = None  #: The first page of its finest level, if this is another
+    number: int = 0  #: Its number among the file's images
+    finest: Any = None  #: The first page of its finest level, if different
 
     @classmethod
     def of(
@@ -169,18 +169,20 @@ class _Image:
         dataset, level = request.dataset, request.level
         if tiff.is_ndpi:
             raise ValueError(
-                f"{place.text} is a Hamamatsu NDPI slide, whose tiles are parts of one JPEG: it is not "
-                "read; convert it to a tiled TIFF"
+                f"{place.text} is a Hamamatsu NDPI slide with tiles that are parts of one JPEG, which is not "
+                "supported; convert it to a tiled TIFF"
             )
         if tiff.is_lsm and file.size >= 1 << 32:
-            raise ValueError(f"{place.text}: LSM files of 4 GiB or more are not read; convert it")
+            raise ValueError(
+                f"{place.text} is an LSM file of 4 GiB or more, which is not supported; convert it"
+            )
         if len(chain.offsets) >= MANY and dataset is None and level is None and chain.alike:
             found = _many(tiff, chain, place)
             if found is not None:
                 return found
         series = tiff.series
         if not series:
-            raise file.damaged("it holds no image")
+            raise file.damaged("it has no image")
         number = _series(series, dataset, place)
         levels = list(series[number].levels)
         if level is not None and not 0 <= int(level) < len(levels):
@@ -239,23 +241,27 @@ class _Image:
         return selection.source(place.text, reader, reader.dtype, sizes, chunk, space, is_encoded)
 
     def _chunk(self, reader: TiffReader) -> list[int]:
-        """What is decoded together of each axis, those of a page last."""
+        """Return the part of each axis that is decoded at a time, axes of a page last."""
         return [1] * len(self.leading) + list(reader.chunk)
 
     def _colours(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
-        """The names of channels that are samples of a pixel."""
+        """Return the names of channels that are samples of a pixel."""
         if "c" not in names or max(self.segments.shape[0], self.segments.shape[4]) < 2:
             return []
         return list(colours_of(sizes[names.index("c")], int(self.key.photometric)))
 
     def _names(self, place: Place) -> tuple[list[str], list[int]]:
-        """The names of all axes, those of a page last, and their extents; no name if it is but 1 long."""
+        """Return names and extents of all axes, a page's last; empty names for extent 1."""
         names = [a for a, _ in self.leading]
         sp, d, y, x, sc = self.segments.shape
         if d > 1 and "z" in names:
-            raise ValueError(f"{place.text}: a stack of pages that have a depth each is not read")
+            raise ValueError(
+                f"{place.text} is a stack of pages with depth, which is not supported; convert it"
+            )
         if sp > 1 and sc > 1:
-            raise ValueError(f"{place.text}: pages of {sp} planes of {sc} samples are not read")
+            raise ValueError(
+                f"{place.text} has pages of {sp} planes of {sc} samples, which are not supported; convert it"
+            )
         samples = "s" if "c" in names else "c"
         names += [samples if sp > 1 else "", "z" if d > 1 else "", "y", "x"]
         names.append(samples if sc > 1 else "")
@@ -264,9 +270,9 @@ class _Image:
     def _mended(
         self, fixed: Mapping[int, int], place: Place, missing: str
     ) -> tuple[Pages, dict[str, str]]:
-        """Its pages, with others in place of those that are not there; they are never silently zeros.
+        """Return the pages with replacements of missing ones, and the replacements by name.
 
-        What is read in place of which is told by their names. Slices along z stand in for each other.
+        Missing pages are never silently zeros. Slices along z replace each other.
         """
         if self.pages.offsets is None:
             return self.pages, {}
@@ -281,8 +287,8 @@ class _Image:
         if missing == "error":
             raise VolumeError(
                 f"{printable(place.text)}: {int(gone.sum())} of its {gone.size} pages are missing: a "
-                "file of the set is not there, or was not written to its end; restore it, choose what is "
-                'there by index=, or give missing="repeat" or missing="fill"'
+                "file of the set is missing or incomplete; restore it, select existing pages by "
+                'index=, or give missing="repeat" or missing="fill"'
             )
         names = [a for a, _ in self.leading]
         lost: dict[str, str] = {}
@@ -295,8 +301,8 @@ class _Image:
                 continue
             if missing == "repeat" and not len(there):
                 raise VolumeError(
-                    f"{printable(place.text)}: missing='repeat': of a stack of slices "
-                    f'({self._called(stack[0])} and on) none is there; give missing="fill"'
+                    f"{printable(place.text)}: missing='repeat' is not possible, since all slices of a "
+                    f'stack are missing ({self._called(stack[0])} and following); give missing="fill"'
                 )
             for z, k in stand_ins(there, absent, missing).items():
                 if wanted[z]:
@@ -307,7 +313,7 @@ class _Image:
         return replace(self.pages, offsets=Numbers.of(offsets), files=several), lost
 
     def _called(self, page: int) -> str:
-        """How a page is called: where it is along each axis."""
+        """Return a page's name for messages: its position along each axis."""
         at = np.unravel_index(page, [n for _, n in self.leading]) if self.leading else ()
         return ", ".join(f"{a} {int(i)}" for (a, _), i in zip(self.leading, at, strict=True)) or "0"
 
@@ -315,7 +321,7 @@ class _Image:
 def _check_axes(
     chosen: Selection, sizes: Sequence[int], index: Mapping[str, int | str] | None, place: Place
 ) -> None:
-    """Refuse a row or a column alone, and axes that a volume does not have."""
+    """Refuse a single row or column, and axes that a volume does not have."""
     if not {"y", "x"} <= set(chosen.axes):
         raise ValueError(
             f"index={dict(index or {})}: take a row or column of {place.text} by slicing instead"
@@ -323,13 +329,13 @@ def _check_axes(
     for axis, d in chosen.dims:
         if axis not in (*chosen.leading, *chosen.axes):
             raise ValueError(
-                f"{place.text} has {sizes[d]} along an axis {axis}, which is none of t, c, z, y, x: "
+                f"{place.text} has {sizes[d]} along an axis {axis}, which is none of t, c, z, y, x; "
                 f"choose one by index={{{axis!r}: 0}}"
             )
 
 
 def page_of(file: File, place: Place, name: str) -> Page:
-    """The first page of a file, decoded like all that `Tiff` opens; messages call it ``name``."""
+    """Return the first page of a file, decoded as by `Tiff`; ``name`` is for messages."""
     directory = file.directory(tags.first_directory(file))
     jpeg = directory.number(file, tags.COMPRESSION, 1) in JPEGS
     key: Any = (file.flavour, *((c, directory.data(file, c)) for c in _DECIDING))
@@ -346,7 +352,7 @@ def page_of(file: File, place: Place, name: str) -> Page:
 
 
 def colours_of(samples: int, photometric: int) -> Sequence[str]:
-    """Names of the samples of a pixel, where they are grey or red, green and blue.
+    """Return the names of the samples of a pixel, if they are grey or red, green and blue.
 
     Examples
     --------
@@ -357,21 +363,21 @@ def colours_of(samples: int, photometric: int) -> Sequence[str]:
 
 
 def _check_size(s: Segments, file: File, place: Place) -> None:
-    """Refuse tiles that no codec can make of a file of this size, and those that no memory holds."""
+    """Refuse tiles that are too large for a file of this size, or for memory."""
     nbytes = math.prod(s.tile) * s.shape[4] * s.dtype.itemsize
-    if s.is_plain and not s.tiled:  # rows are read as they are needed
-        nbytes, least = s.row_bytes, file.size
+    if s.is_plain and not s.tiled:  # only the needed rows are read
+        nbytes, limit = s.row_bytes, file.size
     else:
-        least = (64 << 20) + 4096 * file.size
-    if nbytes > min(TOO_LARGE, least):
+        limit = (64 << 20) + 4096 * file.size
+    if nbytes > min(TOO_LARGE, limit):
         raise VolumeError(
-            f"{printable(place.text)}: tiles or strips of {' x '.join(map(str, s.tile))} voxels in a "
-            f"file of {file.size} bytes: it is damaged, or has to be converted to smaller tiles"
+            f"{printable(place.text)} declares tiles or strips of {' x '.join(map(str, s.tile))} voxels "
+            f"in {file.size} bytes; restore it, or convert it to smaller tiles"
         )
 
 
 def _series(series: Sequence[Any], dataset: str | None, place: Place) -> int:
-    """Which image is meant: its name or number."""
+    """Return the number of an image, given its name or number."""
     if dataset is None:
         return 0
     names = [str(s.name) for s in series]
@@ -384,7 +390,7 @@ def _series(series: Sequence[Any], dataset: str | None, place: Place) -> int:
 
 
 def _leading(part: Any, key: Any, file: File) -> tuple[tuple[str, int], ...]:
-    """The axes along which the pages of a series follow each other."""
+    """Return the axes along which the pages of a series are ordered."""
     axes, sizes = list(str(part.axes)), [int(n) for n in part.shape]
     page = math.prod(int(n) for n in key.shape)
     inside = 1
@@ -392,13 +398,13 @@ def _leading(part: Any, key: Any, file: File) -> tuple[tuple[str, int], ...]:
         axes.pop()
         inside *= sizes.pop()
     if inside != page:
-        raise file.damaged(f"its images of {part.shape} are not made of pages of {key.shape}")
+        raise file.damaged(f"its images of {part.shape} do not consist of pages of {key.shape}")
     kept = [(a, n) for a, n in zip(axes, sizes, strict=True) if n != 1]
     return _named(kept)
 
 
 def _named(axes: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-    """Axes by the names t, c and z, as far as their letters or their number tell.
+    """Name axes t, c and z, as far as their letters or their number determine them.
 
     Examples
     --------
@@ -421,15 +427,17 @@ def _named(axes: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
 
 
 def _segments(page: Any, place: Place) -> Segments:
-    """How the tiles of pages like this one are decoded."""
+    """Return how the tiles of a page are decoded."""
     if page.dtype is None or 0 in page.shaped:
         raise ValueError(
-            f"{place.text}: pages of {page.shape} voxels of {page.bitspersample} bits are not read"
+            f"{place.text} has pages of {page.shape} voxels of {page.bitspersample} bits, which are not "
+            "supported; convert it"
         )
     dtype = check_dtype(place.text, np.dtype(page.dtype))
     if isinstance(page.bitspersample, tuple):
         raise ValueError(
-            f"{place.text}: samples of {page.bitspersample} bits are not read; convert it to 8 bits each"
+            f"{place.text} has samples of {page.bitspersample} bits, which are not supported; convert it to "
+            "8 bits each"
         )
     compression = int(page.compression)
     colours: tuple[Any, Any] = (None, None)
@@ -441,7 +449,9 @@ def _segments(page: Any, place: Place) -> Segments:
     elif (
         page.is_subsampled and page.photometric == 6 and compression not in (OLD_JPEG, 33003, 33005)
     ):
-        raise ValueError(f"{place.text}: colours at a lower resolution are not read; convert it")
+        raise ValueError(
+            f"{place.text} has subsampled colours, which are not supported; convert it"
+        )
     sp, d, y, x, sc = (int(n) for n in page.shaped)
     if page.is_tiled and compression != OLD_JPEG:
         tile = (int(page.tiledepth), int(page.tilelength), int(page.tilewidth))
@@ -450,7 +460,9 @@ def _segments(page: Any, place: Place) -> Segments:
     else:
         tile = (1, max(1, min(int(page.rowsperstrip or y), y)), x)
     if min(tile) < 1:
-        raise ValueError(f"{place.text}: tiles of {tile} voxels are not read")
+        raise ValueError(
+            f"{place.text} has tiles of {tile} voxels, which are not supported; convert it"
+        )
     segments = Segments(
         shape=(sp, d, y, x, sc),
         tile=tile,
@@ -473,22 +485,24 @@ def _segments(page: Any, place: Place) -> Segments:
 def _pages(
     part: Any, segments: Segments, count: int, file: File, place: Place
 ) -> tuple[tuple[Spec, ...], Pages]:
-    """The files and the pages of a series."""
-    # Of these kinds, one page may stand for all: the others are not looked at.
-    alone = str(part.kind) in ("shaped", "imagej", "stk", "uniform", "generic")
-    pages = [] if alone and segments.is_plain and part.dataoffset is not None else list(part.pages)
+    """Return the files and the pages of a series."""
+    # For these kinds, one page may represent all pages.
+    is_uniform = str(part.kind) in ("shaped", "imagej", "stk", "uniform", "generic")
+    pages = (
+        [] if is_uniform and segments.is_plain and part.dataoffset is not None else list(part.pages)
+    )
     parents = {id(p.parent): p.parent for p in pages if p is not None}
     if len(parents) <= 1 and segments.is_plain and part.dataoffset is not None:
         at = int(part.dataoffset)
         if at + count * segments.page_bytes > file.size:
             raise file.damaged(
-                f"its voxels should be {count * segments.page_bytes} bytes at {at}, but the file has "
+                f"its voxels need {count * segments.page_bytes} bytes at {at}, but the file has "
                 f"{file.size} bytes"
             )
         return (place.spec,), Pages(None, voxels=at)
     if len(pages) != count:
-        raise file.damaged(f"its metadata tell of {count} pages, but it has {len(pages)}")
-    # The file that was asked for goes first; other files of a set lie beside it.
+        raise file.damaged(f"its metadata describe {count} pages, but it has {len(pages)}")
+    # The requested file comes first; other files of the set are in its folder.
     places = [place.spec]
     number: dict[int, int] = {}
     for known, parent in parents.items():
@@ -505,7 +519,7 @@ def _pages(
 
 
 def _many(tiff: tifffile.TiffFile, chain: Chain, place: Place) -> _Image | None:
-    """An image of many pages that are alike, without a look at each; None if that is not enough."""
+    """Return an image of many equal pages without inspecting each; None if that is not possible."""
     own = ("lsm", "stk", "svs", "scn", "qpi", "bif", "philips", "fluoview", "nih", "mmstack",
            "scanimage", "sis", "mdgel", "avs", "ndtiff", "indica", "micromanager")  # fmt: skip
     if any(getattr(tiff, f"is_{kind}", False) for kind in own):
@@ -550,7 +564,7 @@ def _many(tiff: tifffile.TiffFile, chain: Chain, place: Place) -> _Image | None:
 def _planes(
     xml: str, chain: np.ndarray, page: Any, place: Place
 ) -> tuple[tuple[tuple[str, int], ...], np.ndarray] | None:
-    """The axes of an OME-TIFF's pages, and the page of each plane; None where it is no plain one."""
+    """Return the axes of an OME-TIFF's pages, and the page of each plane; None for complex ones."""
     images = Ome(xml).images
     if len(images) != 1:
         return None
@@ -567,7 +581,7 @@ def _planes(
     if not 0 < n <= len(chain):
         return None
     planes = np.zeros(n, np.int64)
-    # Its axes in the file's order, the fastest first.
+    # Strides of the axes in the file's order, the fastest first.
     steps = {order[0]: 1, order[1]: sizes[order[0]], order[2]: sizes[order[0]] * sizes[order[1]]}
     for data in pixels:
         if tag_of(data) != "TiffData":

@@ -1,4 +1,4 @@
-"""TIFF files as they are written: headers, directories, descriptions; little-endian."""
+"""Encode TIFF headers, directories and descriptions; little-endian."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.sources.description import Description
 
-#: What a description of ours begins with: ImageJ knows how to read it.
+#: The start of this package's line in an ImageJ description.
 MARK = "beam_volumes"
 ASCII, SHORT, LONG, RATIONAL, LONG8 = 2, 3, 4, 5, 16
 _DTYPES = {ASCII: "u1", SHORT: "<u2", LONG: "<u4", RATIONAL: "<u4", LONG8: "<u8"}
 DESCRIPTION, X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT, SOFTWARE = 270, 282, 283, 296, 305
-#: A file of more bytes has positions of 64 bits.
+#: Larger files have positions of 64 bits (BigTIFF).
 CLASSIC_BYTES = (1 << 32) - (1 << 20)
 
-#: How ImageJ and OME call units of length.
+#: Units of length in ImageJ and OME.
 _IMAGEJ = {"micrometer": "micron", "nanometer": "nm", "millimeter": "mm", "centimeter": "cm",
            "picometer": "pm", "kilometer": "km", "meter": "m"}  # fmt: skip
 _OME = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "centimeter": "cm", "inch": "in",
@@ -37,7 +37,7 @@ Entry = tuple[int, int, Any]
 
 
 def header(first: int, big: bool) -> bytes:
-    r"""A file's first bytes: where its first directory is.
+    r"""Return a file's header with the position of its first directory.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def _values(kind: int, values: Any) -> np.ndarray:
 
 
 def directory_bytes(entries: Sequence[Entry], big: bool) -> int:
-    """How long a directory is, with all that its tags hold."""
+    """Return the size of a directory with the values of its tags."""
     return len(directory(entries, 0, None, big))
 
 
 def directory(entries: Sequence[Entry], at: int, following: int | None, big: bool) -> bytes:
-    """A directory and the values of its tags, to be written at ``at``."""
+    """Encode a directory and the values of its tags, to be written at ``at``."""
     position, inline = ("<Q", 8) if big else ("<I", 4)
     head = struct.pack("<Q" if big else "<H", len(entries))
     entry = 20 if big else 12
@@ -89,7 +89,7 @@ def directory(entries: Sequence[Entry], at: int, following: int | None, big: boo
 
 
 def sample_tags(d: Description, samples: int = 1) -> list[Entry]:
-    """What all pages say of their voxels; of several samples side by side, three or four are colours."""
+    """Return the tags of voxels for all pages; three or four samples are colours."""
     _, y, x = d.shape
     dtype = np.dtype(np.uint8) if d.dtype.kind == "b" else d.dtype
     formats = {"u": 1, "i": 2, "f": 3}
@@ -114,7 +114,7 @@ def sample_tags(d: Description, samples: int = 1) -> list[Entry]:
 
 
 def _ratio(number: float) -> list[int]:
-    """A number as two of 32 bits.
+    """Return a number as a fraction of two integers of 32 bits.
 
     Examples
     --------
@@ -123,19 +123,19 @@ def _ratio(number: float) -> list[int]:
     """
     if number >= 1 << 32:
         return [(1 << 32) - 1, 1]
-    most = (1 << 32) - 1
-    limit = most if number <= 1 else max(1, int(most / number))
+    maximum = (1 << 32) - 1
+    limit = maximum if number <= 1 else max(1, int(maximum / number))
     found = Fraction(number).limit_denominator(limit)
     return [found.numerator, found.denominator]
 
 
 def page_count(d: Description) -> int:
-    """How many pages all slices, channels and points in time are."""
+    """Return the number of pages of all slices, channels and time points."""
     return d.shape[0] * math.prod(d.leading)
 
 
 def imagej(d: Description) -> bytes:
-    """A description as ImageJ writes it, and our own line."""
+    """Return the description for ImageJ, with this package's line."""
     nz, sizes = d.shape[0], dict(zip(d.space.leading, d.leading, strict=True))
     nc, nt = sizes.get("c", 1), sizes.get("t", 1)
     lines = ["ImageJ=1.54f", f"images={page_count(d)}"]
@@ -155,7 +155,7 @@ def imagej(d: Description) -> bytes:
 
 
 def ome(d: Description) -> bytes:
-    """A description as OME-TIFF has it."""
+    """Return the OME-XML description."""
     nz, ny, nx = d.shape
     extents = dict(zip(d.space.leading, d.leading, strict=True))
     nc, nt = extents.get("c", 1), extents.get("t", 1)

@@ -1,4 +1,4 @@
-"""What the metadata of a TIFF file tell of its voxels: OME-XML, ImageJ, LSM, slides, tags."""
+"""Metadata of TIFF files: OME-XML, ImageJ, LSM, slides, tags."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 
-#: The line of ImageJ's description that we add to files that we make.
+#: The start of this package's line in an ImageJ description.
 MARK = "beam_volumes"
 
 
 @dataclass(frozen=True)
 class ImageMetadata:
-    """Metadata of an image, except where its pages are."""
+    """Metadata of an image, except the positions of its pages."""
 
     space: Space = field(default_factory=Space)
-    #: Whether the size along z, which is 1 in ``space``, is not told.
+    #: Whether the size along z, which is 1 in ``space``, is unknown.
     flat: bool = False
     channels: Sequence[str] = ()
     mask: bool = False
@@ -35,7 +35,7 @@ class ImageMetadata:
 def metadata_of(
     tiff: tifffile.TiffFile, page: Any, kind: str, number: int, scale: tuple[float, float]
 ) -> ImageMetadata:
-    """What metadata say of voxels; nothing where they make no sense."""
+    """Return the metadata of voxels; empty if they are invalid."""
     try:
         if kind == "ome" or (tiff.is_ome and kind != "svs"):
             metadata = Ome(tiff.ome_metadata or "").metadata(number)
@@ -49,7 +49,7 @@ def metadata_of(
             metadata = ImageMetadata(_of_tags(page), True)
     except (VolumeError, MemoryError):
         raise
-    except Exception:  # someone else's text
+    except Exception:  # invalid metadata
         metadata = ImageMetadata()
     size = metadata.space.voxel_size
     if size is None:
@@ -61,7 +61,7 @@ def metadata_of(
 
 
 def _space(sizes: Sequence[Any], unit: Any, origin: Sequence[float] = (0.0, 0.0, 0.0)) -> Space:
-    """A space of what may be voxel sizes z, y, x; that along z may be missing, and is 1 then."""
+    """Return a space from possible voxel sizes z, y, x; a missing size along z is 1."""
     z, y, x = (_size(s) for s in sizes)
     try:
         name = unit_name(str(unit)) if unit else None
@@ -73,7 +73,7 @@ def _space(sizes: Sequence[Any], unit: Any, origin: Sequence[float] = (0.0, 0.0,
 
 
 def _size(value: Any, signed: bool = False) -> float | None:
-    """A size; of one that may be negative, as ImageJ's, the absolute value."""
+    """Return a positive size or None; with ``signed``, as in ImageJ, the absolute value."""
     try:
         number = abs(float(value)) if signed else float(value)
     except (TypeError, ValueError):
@@ -82,7 +82,7 @@ def _size(value: Any, signed: bool = False) -> float | None:
 
 
 def _resolution(page: Any) -> tuple[float | None, float | None]:
-    """How long and wide a pixel is, in the unit of the resolution tags."""
+    """Return length and width of a pixel, in the unit of the resolution tags."""
     found: list[float | None] = []
     for code in (283, 282):
         value = page.tags.valueof(code)
@@ -97,7 +97,7 @@ def _of_imagej(tiff: tifffile.TiffFile) -> ImageMetadata:
     meta = tiff.imagej_metadata or {}
     y, x = _resolution(tiff.pages.first)
     z = _size(meta.get("spacing"), signed=True)
-    # Letters beyond ASCII are escaped; axes without a unit of their own have that of x.
+    # Non-ASCII letters are escaped; axes without a unit have the unit of x.
     units = [_unescaped(meta.get(f"{a}unit") or meta.get("unit")) for a in "zyx"]
     unit, (sizes,) = converted(units, [v or math.nan for v in (z, y, x)])
     space = Space() if sizes is None or unit is None else _space(sizes, unit)  # else pixels
@@ -112,7 +112,7 @@ def _of_imagej(tiff: tifffile.TiffFile) -> ImageMetadata:
 
 
 def _unescaped(text: Any) -> str:
-    r"""A text in which letters are written as ``\\u00B5``."""
+    r"""Decode letters that are written as ``\\u00B5``."""
     found = "" if text is None else str(text)
     return re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), found)
 
@@ -131,19 +131,19 @@ def _of_slide(tiff: tifffile.TiffFile) -> ImageMetadata:
 
 
 def _of_tags(page: Any) -> Space:
-    """The voxel size that resolution tags tell, where they are not those of a printer or a screen."""
+    """Return the voxel size of resolution tags, unless it is a printer's or screen's."""
     centimetres = {2: 2.54, 3: 1.0}.get(whole(page.tags.valueof(296) or 2))
     y, x = _resolution(page)
     if centimetres is None or y is None or x is None:
         return Space()
-    # 1200 dots an inch are 21 micrometres.
+    # 1200 dots per inch are 21 micrometers.
     if max(y, x) * centimetres > 2.54 / 1200:
         return Space()
     return _space((None, y * centimetres * 1e4, x * centimetres * 1e4), "micrometer")
 
 
 def _mark(text: str) -> ImageMetadata | None:
-    """Parse the note that this package adds to its files."""
+    """Parse the mark of this package."""
     found = Mark.read(text)
     if found is None:
         return None
@@ -159,7 +159,7 @@ def first_of(element: ElementTree.Element, name: str) -> ElementTree.Element | N
 
 
 def whole(value: Any) -> int:
-    """A whole number of someone's metadata; 0 if it is none."""
+    """Return an integer from untrusted metadata; 0 if it is invalid."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -181,7 +181,7 @@ class Ome:
 
     @property
     def files(self) -> list[str]:
-        """The names of files that it has planes in."""
+        """The names of files with planes of the image."""
         elements = () if self._root is None else self._root.iter()
         return [e.attrib["FileName"] for e in elements if "FileName" in e.attrib]
 
@@ -197,7 +197,7 @@ class Ome:
                     return mark
         sizes = [_size(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
         units = [pixels.get(f"PhysicalSize{a}Unit", "µm") for a in "ZYX"]
-        if sizes[0] is None:  # its unit says nothing
+        if sizes[0] is None:  # then its unit is meaningless
             units[0] = units[1]
         unit, (known_sizes,) = converted(units, [s or math.nan for s in sizes])
         space = Space() if known_sizes is None or unit is None else _space(known_sizes, unit)

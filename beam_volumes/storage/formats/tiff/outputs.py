@@ -1,4 +1,4 @@
-"""TIFF files that are written: one contiguous file in place, or tiles that are put together in the end."""
+"""TIFF files as outputs: contiguous and written in place, or tiles assembled at the end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from beam_volumes.storage.formats.tiff import layout as at_rest
 from beam_volumes.storage.formats.tiff.layout import LONG, LONG8, SHORT, Entry
 from beam_volumes.storage.formats.tiff.reading import Pages, TiffReader
 from beam_volumes.storage.formats.tiff.segments import CODECS, Segments, encode
+from beam_volumes.storage.places.positioned import write_to
 from beam_volumes.storage.places.single_file import pieces, put_together
 from beam_volumes.storage.sources.axes import Selection
 from beam_volumes.storage.sources.chunking import default_chunk, no_larger
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
 
-#: Bytes of voxels that are written in place at a time, at least, where the volume has them.
+#: Minimal bytes of voxels that are written in place at a time.
 _IN_PLACE = 2 << 20
 #: Bytes of directories that are written at a time.
 _AT_A_TIME = 1 << 20
@@ -37,7 +38,7 @@ CODEC_OPTION = (
 
 
 def codec_of(name: str, given: Any, default: str) -> tuple[str, int | None]:
-    """The option ``codec`` as a name and a level."""
+    """Return the option ``codec`` as a name and a level."""
     if given is None:
         return default, None
     known = ", ".join(["none", *CODECS])
@@ -64,14 +65,16 @@ class TiffOutput(NumberedUnits):
     default_codec = "none"
 
     def stored_dtype(self, dtype: np.dtype) -> np.dtype:
-        return dtype  # a mask is bytes in the file, and a mask where it is opened
+        return dtype  # masks are bytes in the file only
 
     def layout(self, wanted: OutputRequest) -> Layout:
         name, shape, itemsize = wanted.name, wanted.shape, wanted.dtype.itemsize
         codec = codec_of(name, wanted.option("codec"), self.default_codec)
         kept = mask_value(name, wanted.option("mask_value"), wanted.dtype)
         if min(shape) < 1:
-            raise ValueError(f"{name}: a TIFF file has at least one voxel, not {shape}")
+            raise ValueError(
+                f"{name}: a volume of {shape} is empty; a TIFF file has at least one voxel"
+            )
         if max(shape[1:]) >= 1 << 31:
             raise ValueError(f"{name}: a page of a TIFF file cannot have {shape[1:]} voxels")
         _, y, x = shape
@@ -87,7 +90,7 @@ class TiffOutput(NumberedUnits):
         return Layout(no_larger(chunk, shape), codec=codec, options=kept)
 
     def is_contiguous(self, codec: str) -> bool:
-        """Whether voxels lie one after another, so that units have places of their own."""
+        """Whether voxels are contiguous, so units are written at their positions."""
         return codec == "none"
 
     def is_assembled(self, d: Description) -> bool:
@@ -97,12 +100,12 @@ class TiffOutput(NumberedUnits):
         return at_rest.imagej(d)
 
     def leading(self, d: Description) -> tuple[tuple[str, int], ...]:
-        """The axes along which pages follow each other, the last one fastest: as ImageJ has them."""
+        """Return the axes along which pages are ordered, the last one fastest, as in ImageJ."""
         sizes = dict(zip(d.space.leading, d.leading, strict=True))
         return tuple((a, d.shape[0] if a == "z" else sizes[a]) for a in "tzc" if a in {"z", *sizes})
 
     def page(self, d: Description, z: int) -> int:
-        """Which page a slice is, of the point along leading axes that ``d`` is at."""
+        """Return the page of a slice at the leading position of ``d``."""
         at = dict(zip(d.space.leading, d.at or (0,) * len(d.leading), strict=True)) | {"z": z}
         page = 0
         for axis, n in self.leading(d):
@@ -112,7 +115,7 @@ class TiffOutput(NumberedUnits):
     # in place
 
     def _contiguous(self, d: Description) -> tuple[bool, int, int, int]:
-        """Whether positions have 64 bits, the first and other directories' lengths, where voxels begin."""
+        """Return whether it is BigTIFF, sizes of the first and other directories, and the start."""
         big, first, other, begin = False, 0, 0, 0
         for big in (False, True):
             first = at_rest.directory_bytes(self._entries(d, 0, 0, big), big)
@@ -124,7 +127,7 @@ class TiffOutput(NumberedUnits):
         return big, first, other, begin
 
     def _entries(self, d: Description, page: int, at: int, big: bool) -> list[Entry]:
-        """The tags of a page whose voxels are one strip."""
+        """Return the tags of a page with voxels in one strip."""
         wide = LONG8 if big else LONG
         found = [
             *at_rest.sample_tags(d),
@@ -136,7 +139,7 @@ class TiffOutput(NumberedUnits):
         return found if page else [*found, *self._about(d)]
 
     def _about(self, d: Description) -> list[Entry]:
-        """The tags that only the first page has."""
+        """Return the tags that only the first page has."""
         return [
             (at_rest.DESCRIPTION, at_rest.ASCII, self.description(d)),
             (at_rest.SOFTWARE, at_rest.ASCII, b"beam_volumes"),
@@ -147,7 +150,7 @@ class TiffOutput(NumberedUnits):
             return
         big, first, other, begin = self._contiguous(d)
         count = at_rest.page_count(d)
-        # Not cleared where it is there: another attempt at the same file may be writing voxels.
+        # An existing file is not cleared: another attempt may be writing voxels.
         handle = os.open(d.kvstore["path"], os.O_RDWR | os.O_CREAT, 0o666)
         try:
             os.ftruncate(handle, begin + d.nbytes)
@@ -160,7 +163,7 @@ class TiffOutput(NumberedUnits):
                 data.append(at_rest.directory(entries, at, following, big))
                 at += size
                 if at - start > _AT_A_TIME or following is None:
-                    _pwrite(handle, b"".join(data), start)
+                    write_to(handle, b"".join(data), start)
                     data, start = [], at
         finally:
             os.close(handle)
@@ -176,7 +179,7 @@ class TiffOutput(NumberedUnits):
         handle = os.open(d.kvstore["path"], os.O_WRONLY)
         try:
             for k, plane in enumerate(stored):
-                _pwrite(handle, plane.data.cast("B"), begin + self.page(d, z + k) * _page_bytes(d))
+                write_to(handle, plane.data.cast("B"), begin + self.page(d, z + k) * _page_bytes(d))
         finally:
             os.close(handle)
 
@@ -186,7 +189,7 @@ class TiffOutput(NumberedUnits):
         return super().key(d, cell) if self.is_assembled(d) else None
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
-        """The tiles of a unit: how many, how long each is, and then all of them, slice by slice."""
+        """Encode the tiles of a unit: their number, lengths and bytes, slice by slice."""
         ty, tx = tile_of(d.shape, d.dtype.itemsize)
         voxels = as_bytes(d, voxels)
         predictor = _predictor(d)
@@ -279,7 +282,7 @@ class TiffOutput(NumberedUnits):
     # read back
 
     def read_back(self, d: Description) -> Source:
-        """The file as it will be; where its pages are is looked up when it is opened."""
+        """Return the file as a source; the positions of pages are found when it is opened."""
         _, y, x = d.shape
         mask = d.dtype.kind == "b"
         dtype = np.dtype(np.uint8) if mask else d.dtype
@@ -332,7 +335,7 @@ class OmeTiff(TiffOutput):
 
 
 def tile_of(shape: Triple, itemsize: int) -> tuple[int, int]:
-    """The tile of a file: up to 512 x 512, and whole multiples of 16, as TIFF has it.
+    """Return the tile of a file: up to 512 x 512, in multiples of 16 as TIFF requires.
 
     Examples
     --------
@@ -345,20 +348,13 @@ def tile_of(shape: Triple, itemsize: int) -> tuple[int, int]:
 
 
 def _predictor(d: Description) -> int:
-    """Differences along rows are stored of whole numbers that all readers know them of."""
+    """Return predictor 2 (differences along rows) for integers that all readers support, else 1."""
     whole = d.dtype.kind in "ui" and d.dtype.itemsize <= 4
     return 2 if whole and d.codec[0] != "none" else 1
 
 
 def _page_bytes(d: Description) -> int:
     return d.shape[1] * d.shape[2] * d.dtype.itemsize
-
-
-def _pwrite(handle: int, data: Any, at: int) -> None:
-    view = memoryview(data)
-    while len(view):
-        done = os.pwrite(handle, view, at)
-        view, at = view[done:], at + done
 
 
 FORMATS = (TiffOutput(), OmeTiff())

@@ -1,4 +1,4 @@
-"""How the tiles and strips of a TIFF file's pages are found and decoded."""
+"""Find and decode the tiles and strips of a TIFF file's pages."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from beam_volumes.storage.sources.axes import Selection
 from beam_volumes.storage.sources.numbered import describe_lost
 from beam_volumes.storage.sources.source import TokenOfFields
 
-#: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
+#: Bytes of strips that are decoded together, and of uncompressed rows. A strip may be one row.
 STRIPS, ROWS = 1 << 18, 1 << 20
-#: Bytes of a table of old JPEG, at most.
+#: Maximal bytes of a table of old JPEG.
 _OLD_TABLE = 16 + 256
 #: Pages that are known to be like the first, at a time.
 _ALIKE = 4096
-#: Tiles and strips decoded in this process so far; tests look at it.
+#: Tiles and strips decoded in this process so far, for tests.
 decoded = 0
 _count = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Pages:
-    """Where the pages of an image lie."""
+    """The positions of the pages of an image."""
 
-    #: The directories of pages in order; 0 for one that is missing. None: those of the file, one
-    #: after another, to be found when it is opened.
+    #: The directories of pages in order; 0 for a missing one. None for all directories of the file,
+    #: found when it is opened
     offsets: Numbers | None
-    files: Numbers | None = None  #: Which file each is in; None if there is one
-    #: Where the first voxel is, if all pages lie there one after another, not compressed
+    files: Numbers | None = None  #: The file of each page; None for a single file
+    #: The position of the first voxel, if all pages are contiguous and uncompressed
     voxels: int | None = None
 
 
@@ -53,15 +53,14 @@ class TiffReader(TokenOfFields):
 
     places: tuple[Spec, ...]  #: The files
     pages: Pages
-    #: The axes along which pages follow each other, the last one fastest: name and extent
+    #: The axes along which pages are ordered, the last one fastest: name and extent
     leading: tuple[tuple[str, int], ...]
     segments: Segments
-    #: Which of those axes, and then of a page's five, are fixed, and which are the volume's
+    #: The fixed and the selected axes, among these and then a page's five
     selection: Selection
-    mask: bool = False  #: Whether what is not 0 is True
-    byte_order: Any = "<"  #: Of voxels that lie one after another
-    #: Pages that are missing by their names, and what is read in their place: another page, which
-    #: ``pages`` has there, or zeros
+    mask: bool = False  #: Whether nonzero values are True
+    byte_order: Any = "<"  #: Byte order of contiguous voxels
+    #: Missing pages and their replacements, by name: another page, already in ``pages``, or zeros
     lost: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -86,7 +85,7 @@ class TiffReader(TokenOfFields):
 
     @property
     def chunk(self) -> tuple[int, int, int, int, int]:
-        """What is decoded together of a page: separate samples, depth, length, width, samples."""
+        """The part of a page (separate samples, z, y, x, samples) that is decoded at once."""
         s = self.segments
         _, _, y, x, sc = s.shape
         td, th, tw = s.tile
@@ -100,11 +99,11 @@ class TiffReader(TokenOfFields):
 
     @property
     def decode_bytes(self) -> int:
-        """Of what is decoded together, with all samples."""
+        """The bytes that are decoded at once, with all samples."""
         return math.prod(self.chunk) * self.segments.dtype.itemsize
 
     def whole(self) -> ts.TensorStore:
-        """All axes of it: those along which pages follow each other, then those of a page."""
+        """Open all axes: the axes of pages in order, then a page's own."""
         leading = [n for _, n in self.leading]
         k = len(leading)
         return ts.virtual_chunked(
@@ -113,7 +112,7 @@ class TiffReader(TokenOfFields):
             shape=[*leading, *self.segments.shape],
             chunk_layout=ts.ChunkLayout(
                 chunk_shape=[1] * k + list(self.chunk),
-                # Samples of a pixel are set apart once, by numpy: TensorStore takes twice as long for it.
+                # numpy separates the samples of a pixel once: TensorStore takes twice as long.
                 inner_order=[*range(k), k, k + 4, k + 1, k + 2, k + 3],
             ),
             context=waiting_context() if self.remote else context(),
@@ -134,20 +133,20 @@ class _Reading:
         self._files = None if pages.files is None else pages.files.array()
         self._walked: File | None = None
         self._lock = threading.Lock()
-        #: By number, the directories of pages that are like the first.
+        #: Directories of pages that are known to be like the first, by number.
         self._alike: dict[int, Directory] = {}
         if pages.offsets is None and pages.voxels is None:
             self._found(opened_file(reader.places[0]))
 
     def _found(self, file: File) -> np.ndarray:
-        """The directories of a file that may have been written anew."""
+        """Return the directories of a file, which may have been rewritten."""
         with self._lock:
             if self._walked is not file or self._offsets is None:
                 offsets = tags.walk(file).offsets
                 count = math.prod(self._leading)
                 if len(offsets) != count:
                     raise VolumeError(
-                        f"{printable(file.name)} has {len(offsets)} pages, not {count}; open it anew"
+                        f"{printable(file.name)} has {len(offsets)} pages, not {count}; open it again"
                     )
                 self._offsets, self._walked = offsets, file
             return self._offsets
@@ -189,7 +188,7 @@ class _Reading:
         Page(file, directory, s, lambda: self._where(page)).read(sample, at, stop, out)
 
     def _rows(self, file: File, at: int, count: int, page: int) -> np.ndarray:
-        """Rows that are stored as they are."""
+        """Read uncompressed rows."""
         s = self._s
         data = file.read(count * s.row_bytes, at, f"page {page}")
         _counted()
@@ -205,8 +204,8 @@ class _Reading:
         which = 0 if self._files is None else int(self._files[page])
         if at == 0:
             raise VolumeError(
-                f"{self._where(page)} is missing: the file that should hold it is not there, or "
-                "was not written to its end; restore it, or choose what is there by index="
+                f"{self._where(page)} is missing: its file is missing or incomplete; restore it, or select "
+                "existing pages by index="
             )
         file = opened_file(self._r.places[which])
         return file, file.directory(at)
@@ -219,7 +218,7 @@ class _Reading:
         return f"the page {', '.join(names)} of {of}" if names else f"the page of {of}"
 
     def _check(self, file: File, found: Directory, page: int) -> None:
-        """Refuse a page that is not like the first."""
+        """Refuse a page that is unlike the first."""
         s = self._s
         if page == 0:
             return
@@ -242,15 +241,15 @@ class _Reading:
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """A page of a file, of which any part can be decoded."""
+    """A page of a file; any part of it can be decoded."""
 
     file: File
     directory: Directory
     segments: Segments
-    name: Callable[[], str]  #: Gives what messages call it
+    name: Callable[[], str]  #: Returns the name for messages
 
     def whole(self) -> np.ndarray:
-        """All of it: separate samples, depth, length, width, samples."""
+        """Decode all: separate samples, depth, length, width, samples."""
         s, shape = self.segments, self.segments.shape
         if s.is_plain and not s.tiled:
             offsets, counts = self._all_strips()
@@ -285,11 +284,11 @@ class Page:
     def _tiles(
         self, at: tuple[int, int, int], rows: range, wanted: tuple[int, int]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """The tiles or strips of a column, decoded, each with the row of the page that it begins with.
+        """Yield the decoded tiles or strips of a column, each with its first row in the page.
 
-        - ``at``: separate sample, and where in the grid along depth and width.
-        - ``rows``: where in the grid along length.
-        - ``wanted``: rows of the page: of strips that are not compressed, no others are read.
+        - ``at``: separate sample, and position in the grid along depth and width.
+        - ``rows``: positions in the grid along length.
+        - ``wanted``: rows of the page; only these are read of uncompressed strips.
         """
         s, file, found = self.segments, self.file, self.directory
         if s.compression == OLD_JPEG:
@@ -305,7 +304,7 @@ class Page:
             n = s.rows(top)
             shape = (s.tile[0], n, s.tile[2], s.shape[4])
             place, count = int(offsets[k]), int(counts[k])
-            if place == 0 or count == 0:  # tiles that hold nothing need not be stored
+            if place == 0 or count == 0:  # empty tiles need not be stored
                 yield top, np.full(shape, s.fill, s.dtype)
                 continue
             if s.compression == 1:
@@ -318,7 +317,7 @@ class Page:
                     raise file.damaged(f"{self._called(iz, iy, ix)} has {count} bytes, not {need}")
                 count = need
             elif count < 0:
-                raise file.damaged(f"its page at {found.at} does not say how long its tiles are")
+                raise file.damaged(f"its page at {found.at} has no lengths of its tiles")
             ahead = int(offsets[-1] + counts[-1]) if s.compression != 1 else place + count
             data = near.read(count, place, ahead, lambda iy=iy: self._called(iz, iy, ix))  # type: ignore[misc]
             _counted()
@@ -336,9 +335,9 @@ class Page:
             yield top, tile
 
     def _of_libtiff(self) -> np.ndarray:
-        """The page, decoded by libtiff: of a copy of the file in which there is no other."""
+        """Decode the page by libtiff, from a copy of the file with only this page."""
         s, file, found = self.segments, self.file, self.directory
-        copy = np.zeros(file.size, np.uint8)  # what is left out takes no memory
+        copy = np.zeros(file.size, np.uint8)  # unused parts take no memory
 
         def put(at: int, count: int) -> None:
             part = file.pread(count, at)
@@ -367,13 +366,13 @@ class Page:
             raise VolumeError(f"{self.name()} is damaged: {error}; restore it") from None
 
     def _all_strips(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where all bytes of strips or tiles lie, and how many they are."""
+        """Return the positions and lengths of all strips or tiles."""
         file, found = self.file, self.directory
         tiled = tags.TILE_OFFSETS in found.tags
         offsets = found.numbers(file, tags.TILE_OFFSETS if tiled else tags.STRIP_OFFSETS)
         counts = found.numbers(file, tags.TILE_COUNTS if tiled else tags.STRIP_COUNTS)
         if not len(offsets) or len(offsets) != len(counts):
-            raise file.damaged(f"its page at {found.at} does not say where its strips are")
+            raise file.damaged(f"its page at {found.at} has no positions of its strips")
         return offsets, counts
 
     def _called(self, iz: int, iy: int, ix: int) -> str:
@@ -381,7 +380,7 @@ class Page:
         return f"tile {where} of {self.name()}"
 
     def _places(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Where the bytes of tiles lie, and how many they are; -1 where that is not said."""
+        """Return the positions and lengths of tiles; -1 for unknown lengths."""
         file, found = self.file, self.directory
         at, count = (
             (tags.TILE_OFFSETS, tags.TILE_COUNTS)
@@ -395,7 +394,7 @@ class Page:
         offsets = file.table(found, at, first, n)
         counts = file.table(found, count, first, n)
         if len(offsets) < n:
-            raise file.damaged(f"its page at {found.at} has no place for tile {indices[-1]}")
+            raise file.damaged(f"its page at {found.at} has no position of tile {indices[-1]}")
         if len(counts) < n:
             counts = np.full(n, -1, np.int64)
         if n == len(indices):
@@ -405,7 +404,7 @@ class Page:
 
 
 class _Near:
-    """Reads what lies close together in a file, as strips of one page do, at once."""
+    """Reads adjacent parts of a file at once, such as the strips of a page."""
 
     def __init__(self, file: File) -> None:
         self._file, self._data, self._at = file, b"", 0
@@ -414,7 +413,7 @@ class _Near:
         start = at - self._at
         if not 0 <= start <= len(self._data) - count:
             if at < 0 or count < 0 or at + count > self._file.size:
-                self._file.read(count, at, what())  # says so
+                self._file.read(count, at, what())  # raises the error
             more = ahead - at
             more = more if count < more <= 1 << 20 else count
             self._data, self._at, start = self._file.pread(more, at), at, 0

@@ -1,7 +1,7 @@
-"""Tiles and strips of TIFF pages: where they lie in a page, and how they are decoded and encoded.
+"""Tiles and strips of TIFF pages: their grid, and how they are decoded and encoded.
 
-Codecs are those of imagecodecs. tifffile's own decoding of segments is not used: it needs a page object for
-each page, does not pickle, and takes memory for what a stream claims.
+Codecs are imagecodecs'. tifffile's own decoding of segments is not used: it needs a page object for
+each page, does not pickle, and allocates memory by untrusted sizes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from beam_volumes.storage.formats.codestreams import (
     webp_size,
 )
 
-#: Compressions of bytes: all but the last argument of the decoder is what is stored.
+#: Decoders of compressions of bytes.
 _BYTES: dict[int, str] = {
     1: "",
     5: "lzw_decode",
@@ -34,7 +34,7 @@ _BYTES: dict[int, str] = {
     34926: "zstd_decode",
     50000: "zstd_decode",
 }
-#: Compressions of images, which know their size by themselves.
+#: Decoders of compressions of images, which contain their own size.
 _IMAGES: dict[int, str] = {
     33003: "jpeg2k_decode",
     33004: "jpeg2k_decode",
@@ -48,7 +48,7 @@ _IMAGES: dict[int, str] = {
     52546: "jpegxl_decode",
 }
 JPEGS = (7, 33007, 34892)
-#: Its streams lie anywhere in a file: libtiff decodes a page as a whole.
+#: Streams of old JPEG may be anywhere in a file: libtiff decodes whole pages.
 OLD_JPEG = 6
 _LERC = 34887
 _FAX: dict[int, str] = {2: "ccittrle_decode", 3: "ccittfax3_decode", 4: "ccittfax4_decode"}
@@ -60,7 +60,7 @@ NAMES = {
     50000: "zstd", 34927: "WebP", 50001: "WebP", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
     34712: "JPEG 2000", 50002: "JPEG XL", 52546: "JPEG XL", 34892: "lossy JPEG", 33007: "JPEG", 34933: "PNG",
 }  # fmt: skip
-#: Codecs that we write: their number, and how bytes are compressed.
+#: Codecs for writing: number and function.
 CODECS: dict[str, tuple[int, Callable[..., bytes | bytearray]]] = {
     "deflate": (8, imagecodecs.zlib_encode),
     "lzw": (5, imagecodecs.lzw_encode),
@@ -70,26 +70,26 @@ CODECS: dict[str, tuple[int, Callable[..., bytes | bytearray]]] = {
 
 @dataclass(frozen=True)
 class Segments:
-    """How a page is cut into tiles or strips, and what is in them."""
+    """The division of a page into tiles or strips, and their encoding."""
 
-    #: Of a page: separate samples, depth, length, width, samples side by side
+    #: Shape of a page: separate samples, depth, length, width, adjacent samples
     shape: tuple[int, int, int, int, int]
     tile: tuple[int, int, int]  #: Depth, length and width of a tile; a strip is as wide as the page
-    tiled: bool  #: Tiles at the far edges are whole ones; a strip there is cut
-    dtype: np.dtype  #: Of decoded voxels, in the machine's byte order
-    bits: int  #: Of a sample, as stored
-    #: The tags' values
+    tiled: bool  #: Whether tiles at the far edges are whole; strips there are clipped
+    dtype: np.dtype  #: Dtype of decoded voxels, in native byte order
+    bits: int  #: Bits of a stored sample
+    #: Values of the tags
     compression: int = 1
     predictor: int = 1
     fill_order: int = 1
     t4: int = 0
-    #: Of JPEG: the colour space that is stored, and the one that is wanted
+    #: Stored and requested colour space of JPEG
     colours: tuple[Any, Any] = (None, None)
-    fill: float = 0  #: What tiles that are not stored hold
+    fill: float = 0  #: The value of tiles that are not stored
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """How many there are along separate samples, depth, length and width."""
+        """The number of tiles along separate samples, depth, length and width."""
         sp, d, y, x, _ = self.shape
         td, th, tw = self.tile
         return sp, -(-d // td), -(-y // th), -(-x // tw)
@@ -100,39 +100,39 @@ class Segments:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of a tile or strip: it ends with a whole byte."""
+        """The bytes of a row of a tile or strip, padded to a whole byte."""
         return -(-self.tile[2] * self.shape[4] * self.bits // 8)
 
     @property
     def nbytes(self) -> int:
-        """Of a whole one, as it is before it is compressed."""
+        """The decoded bytes of a whole tile or strip."""
         return self.tile[0] * self.tile[1] * self.row_bytes
 
     @property
     def page_bytes(self) -> int:
-        """Of a page that is not compressed, in strips."""
+        """The bytes of an uncompressed page of strips."""
         sp, d, y, _, _ = self.shape
         return sp * d * y * self.row_bytes
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are stored as they are, but for the order of bytes."""
+        """Whether rows are stored uncompressed, possibly in another byte order."""
         plain = self.compression == self.predictor == self.fill_order == 1
         return plain and self.bits == 8 * self.dtype.itemsize and self.dtype.kind != "b"
 
     def refusal(self) -> str | None:
-        """Why its tiles cannot be decoded; None if they can."""
+        """Return why tiles cannot be decoded; None if they can."""
         c = self.compression
         if not any(c in known for known in (_BYTES, _IMAGES, JPEGS, _FAX, (OLD_JPEG,))):
-            return f"compression {c}{f' ({NAMES[c]})' if c in NAMES else ''} is not read"
+            return f"compression {c}{f' ({NAMES[c]})' if c in NAMES else ''} is not supported"
         if self.predictor not in (1, 2, 3):
-            return f"predictor {self.predictor} is not read"
+            return f"predictor {self.predictor} is not supported"
         if self.predictor == 3 and self.dtype.kind != "f":
-            return "a floating-point predictor of whole numbers is not read"
+            return "a floating-point predictor of integers is not supported"
         is_float24 = self.dtype.kind == "f" and self.bits == 24 and self.predictor == 1
         odd = self.bits not in (8, 16, 32, 64) and (self.dtype.kind == "f" or self.bits > 32)
         if odd and not is_float24:
-            return f"{self.dtype.kind}{self.bits}-bit samples are not read"
+            return f"{self.dtype.kind}{self.bits}-bit samples are not supported"
         others = {OLD_JPEG: "tiff_decode", **dict.fromkeys(JPEGS, "jpeg_decode")}
         name = _BYTES.get(c) or _IMAGES.get(c) or _FAX.get(c) or others.get(c, "")
         codec = getattr(imagecodecs, name.removesuffix("_decode").upper(), None)
@@ -141,16 +141,16 @@ class Segments:
         return None
 
     def rows(self, at: int) -> int:
-        """How many rows of the page the tile has that begins at row ``at``."""
+        """Return the number of rows of the tile that begins at row ``at``."""
         return self.tile[1] if self.tiled else min(self.tile[1], self.shape[2] - at)
 
     def index(self, sample: int, z: int, y: int, x: int) -> int:
-        """The position of a tile in the tables, from its position in the grid."""
+        """Return the index of a tile in the tables."""
         _, nd, ny, nx = self.counts
         return ((sample * nd + z) * ny + y) * nx + x
 
     def decode(self, data: Any, order: Any, at: int, tables: bytes | None = None) -> np.ndarray:
-        """Decode a tile whose first row in the page is ``at``: depth, length, width, samples."""
+        """Decode the tile at row ``at``: depth, length, width, samples."""
         td, _, tw = self.tile
         shape = (td, self.rows(at), tw, self.shape[4])
         c = self.compression
@@ -172,7 +172,7 @@ class Segments:
         c = self.compression
         size = _SIZES[c](data) if c in _SIZES else None
         if size is not None and (size[0] > self.tile[0] * self.tile[1] or size[1] > self.tile[2]):
-            raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
+            raise ValueError(f"it declares {size[0]} x {size[1]} voxels")
         if c in JPEGS:
             found = imagecodecs.jpeg_decode(
                 data,
@@ -191,15 +191,15 @@ class Segments:
     def _unpacked(self, data: Any, order: Any, shape: tuple[int, ...]) -> np.ndarray:
         need = shape[0] * shape[1] * self.row_bytes
         if len(data) < need:
-            raise ValueError(f"it holds {len(data)} bytes, not {need}")
+            raise ValueError(f"it has {len(data)} bytes, not {need}")
         data = memoryview(data)[:need]
         if self.bits == 8 * self.dtype.itemsize and self.dtype.kind != "b":
             stored = self.dtype
-            if self.predictor != 3:  # that one keeps bytes in an order of its own
+            if self.predictor != 3:  # it has its own byte order
                 stored = stored.newbyteorder(order)
             return np.frombuffer(data, stored).reshape(shape)
         if self.dtype.kind == "f":
-            # imagecodecs names the file's order with the same signs
+            # imagecodecs uses the same signs for byte orders.
             return imagecodecs.float24_decode(bytes(data), byteorder=order).reshape(shape)
         if self.bits in (8, 16, 32, 64):
             kind = "i" if self.dtype.kind == "i" else "u"
@@ -231,10 +231,10 @@ class Segments:
         return found
 
     def fitted(self, found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """What a decoder has found, as a tile; at the far edges some writers store less than a tile."""
+        """Return decoded voxels as a tile; some writers store clipped tiles at the far edges."""
         if found.dtype != self.dtype:
             if found.dtype.itemsize > self.dtype.itemsize or self.dtype.kind not in "bui":
-                raise ValueError(f"it holds {found.dtype}, not {self.dtype}")
+                raise ValueError(f"it has {found.dtype}, not {self.dtype}")
             found = found.astype(self.dtype)
         if found.size == math.prod(shape):
             return found.reshape(shape)
@@ -242,7 +242,7 @@ class Segments:
         if found.ndim == 2:
             found = found[..., None]
         if found.ndim != 3 or found.shape[2] != samples or shape[0] != 1:
-            raise ValueError(f"it holds {found.shape} voxels, not {shape}")
+            raise ValueError(f"it has {found.shape} voxels, not {shape}")
         out = np.full(shape, self.fill, self.dtype)
         rows, columns = min(found.shape[0], shape[1]), min(found.shape[1], shape[2])
         out[0, :rows, :columns] = found[:rows, :columns]
@@ -250,18 +250,18 @@ class Segments:
 
 
 def _lerc_decode(data: bytes | bytearray, nbytes: int, shape: tuple[int, ...]) -> np.ndarray:
-    """A LERC stream, which may be compressed once more; floats that its mask leaves out are NaN."""
+    """Decode a LERC stream, possibly compressed once more; masked floats are NaN."""
     room = 2 * nbytes + (1 << 16)
     if data[:4] == b"\x28\xb5\x2f\xfd":
         data = imagecodecs.zstd_decode(data, out=room)
     elif data[:6] != _LERC_MAGIC:
         data = imagecodecs.zlib_decode(data, out=room)
     if data[:6] != _LERC_MAGIC or len(data) < 22:
-        raise ValueError("it is no LERC of version 2")
+        raise ValueError("it is not LERC of version 2")
     (version,) = struct.unpack_from("<i", data, 6)
     size = struct.unpack_from("<ii", data, 14 if version >= 3 else 10)
     if size[0] > shape[0] * shape[1] or size[1] > shape[2]:
-        raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
+        raise ValueError(f"it declares {size[0]} x {size[1]} voxels")
     found, mask = imagecodecs.lerc_decode(data, masks=True)
     if mask is not None and found.dtype.kind == "f":
         mask = mask.reshape(mask.shape + (1,) * (found.ndim - mask.ndim))
@@ -269,7 +269,7 @@ def _lerc_decode(data: bytes | bytearray, nbytes: int, shape: tuple[int, ...]) -
     return found
 
 
-#: What images say of their size: rows and columns first.
+#: Functions that return the size in an image's header, rows and columns first.
 _SIZES: dict[int, Callable[[bytes], tuple[int, ...]]] = {
     **dict.fromkeys(JPEGS, jpeg_size),
     **dict.fromkeys(_JPEG2000, jpeg2000_size),
@@ -280,7 +280,7 @@ _SIZES: dict[int, Callable[[bytes], tuple[int, ...]]] = {
 
 
 def encode(tile: np.ndarray, codec: str, level: int | None, predictor: int) -> bytes:
-    """A tile of y, x, which may have samples behind them, as it is stored: in little-endian order."""
+    """Encode a tile of y, x and optional samples, in little-endian order."""
     tile = np.ascontiguousarray(tile, tile.dtype.newbyteorder("<"))
     if codec == "none":
         return tile.tobytes()
