@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
-from beam_volumes.plan.cost.memory import Base
+from beam_volumes.plan.cost.memory import Base, MemoryItem
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
 from beam_volumes.plan.fit.many_objects import many_objects
@@ -551,10 +551,10 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
             f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' summaries"
         )
         if p.merges[name]:
-            maximum = format_bytes(p.merges[name])
+            maximum, merge_limit = map(format_bytes, (p.merges[name], p.merge_limit_bytes))
             lines.append(
                 f"    a step of the merge needs at most {maximum}; this sweep tells how much, and more than "
-                f"{limit_bytes} is refused then"
+                f"{merge_limit} is refused then"
             )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
@@ -576,9 +576,13 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
         f"({p.read_amplification:.2f}x); writes {counted(p.units_written, 'unit')}, "
         f"{format_bytes(p.bytes_written)}"
     )
-    lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
-    for item in sorted(part.parts, key=lambda item: -item.bytes):
-        lines.append(f"    {format_bytes(item.bytes):>10}  {item.name}")
+    lines.append(f"  memory of a slab {format_bytes(part.sweep_memory)}:")
+    lines += _items(part.parts)
+    if part.merge_memory:
+        lines.append(
+            f"  memory of a step of the merge, when the sweep has ended, {format_bytes(part.merge_memory)}:"
+        )
+        lines += _items(part.merge)
     return _channels_together(lines)
 
 
@@ -591,6 +595,12 @@ def _tail(plan: Plan, p: Pass) -> str:
         f"{slabs / concurrency.slots:,.1f} slabs for each of {concurrency.slots:,} in flight; while the last "
         f"ones run, about {concurrency.tail(slabs):.1%} of the time, others may wait"
     )
+
+
+def _items(parts: Iterable[MemoryItem]) -> Iterator[str]:
+    for item in sorted(parts, key=lambda item: -item.bytes):
+        if item.bytes:
+            yield f"    {format_bytes(item.bytes):>10}  {item.name}"
 
 
 def _channels_together(lines: Sequence[str]) -> list[str]:

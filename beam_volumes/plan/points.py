@@ -19,7 +19,6 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.traversal import Item, holds_voxels
-from beam_volumes.plan.cost.memory import MemoryItem
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
@@ -135,12 +134,15 @@ def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
         (times, 1, 1), (), tuple(Output(Edge(0), s, points) for s in mine), tuple(folds)
     )
     maximum = max(point.passes, key=lambda p: p.slab_memory, default=None)
-    parts: tuple[MemoryItem, ...] = () if maximum is None else maximum.partition.parts
     grid = Grid((times, 1, 1), (1, 1, 1))
+    partition = Partitioning(grid, 1, OVERLAPS[0], ())
+    if maximum is not None:
+        own = maximum.partition
+        partition = replace(partition, parts=own.parts, merge=own.merge)
     whole = PointsPass(
         index=0,
         program=program,
-        partition=Partitioning(grid, 1, OVERLAPS[0], parts),
+        partition=partition,
         values=(),
         reads=(),
         bytes_written=times * point.bytes_written,

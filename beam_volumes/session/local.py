@@ -16,7 +16,7 @@ from beam_volumes.session.heartbeat import reported_compilations
 from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
-from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.resources import gate, make_room
 from beam_volumes.sweep.writing import SlabResult
 
 #: Runs a session while its journal is watched, and gives the numbers known at the end; None if it only
@@ -62,7 +62,10 @@ def _run(
         states = merging.merge(session.plan, index, _states(emissions, summaries, spill))
         known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
-        for token, flow in merging.flows_of(session.plan, index).items():
+        flows = merging.flows_of(session.plan, index)
+        if flows:
+            make_room()
+        for token, flow in flows.items():
             came = run(flow, summaries.pop(token, []), spill.group, spill.keep)
             answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
             numbers[token] = {

@@ -31,7 +31,7 @@ def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
     """By barrier, the flows that merge what a pass has found."""
     p = plan.passes[pass_index]
-    flows = {b.token: b.survey.flow(p.grid, p.limit_bytes) for b in p.program.surveys}
+    flows = {b.token: b.survey.flow(p.grid, p.merge_limit_bytes) for b in p.program.surveys}
     # One process has memory for the results of the slabs in flight.
     if len(p.grid) <= plan.sweeps_a_process:
         return {token: single_round(flow) for token, flow in flows.items()}
@@ -145,7 +145,8 @@ def finish_merge(
 def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
     """The surveys of a pass that predict the size of their merge, and the reductions that add it up."""
     p = plan.passes[pass_index]
-    found = ((b, b.survey.load(p.grid, p.limit_bytes, plan.workers)) for b in p.program.surveys)
+    limits = p.merge_limit_bytes, plan.workers, p.limit_bytes
+    found = ((b, b.survey.load(p.grid, *limits)) for b in p.program.surveys)
     return [(b, load) for b, load in found if load is not None]
 
 

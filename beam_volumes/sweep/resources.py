@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,14 +91,30 @@ class Gate:
                 self._idle.append(arena)
                 self._changed.notify_all()
 
-    def release(self) -> None:
-        """Give back the memory of arenas that no sweep is using."""
+    def release(self) -> bool:
+        """Give back the memory of arenas that no sweep is using; return whether there were any."""
         with self._changed:
+            found = bool(self._idle)
             self._idle.clear()
+        return found
 
 
 #: This process's, however many threads a runner starts and however many runs they are of.
 gate = Gate()
+
+
+def make_room() -> None:
+    """Give the memory of sweeps that have ended back to the system, for a step of a merge."""
+    if gate.release():
+        trim_heap()
+
+
+def trim_heap() -> None:
+    """Give memory that was freed back to the system, where glibc keeps it."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 def in_strips(

@@ -118,7 +118,7 @@ class Survey(Half):
         return 5.0
 
     def merge_bytes(self, grid: Grid) -> int:
-        """Bytes to set aside at the least for a step of the merge."""
+        """Bytes to set aside at the least for a step of the merge, which begins when sweeps have ended."""
         return 0
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
@@ -148,10 +148,13 @@ class Survey(Half):
         """Bytes that a step of the merge holds at the very most, whatever the voxels."""
         return 0
 
-    def load(self, grid: Grid, limit_bytes: int, workers: int) -> Reduction | None:
+    def load(
+        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+    ) -> Reduction | None:
         """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much.
 
-        The error says what would do with one slab in flight instead of ``workers``.
+        The error says what would do with one slab in flight instead of ``workers``. A slab may keep
+        ``slab_limit_bytes``.
         """
         return None
 

@@ -15,6 +15,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.runs.failure import errors_as_data
+from beam_volumes.sweep.resources import make_room
 from beam_volumes.transforms import pipeline_metrics
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
@@ -232,6 +233,7 @@ class _Step(_First):
     def process(
         self, group: tuple[Key, Iterable[bytes]], ready: Any = None
     ) -> Iterator[TaggedOutput]:
+        make_room()
         values = whole(group[1])
         pipeline_metrics.MERGE_INPUTS.update(len(values))
         return self.sent(tuple(group[0]), values)

@@ -359,7 +359,9 @@ def test_what_a_cut_takes_in_is_known_when_it_is_planned(monkeypatch):
     count = 100
     merges = {"label_a": np.arange(1, 1 + count), "label_b": np.full(count, 1000)}
     found = bv.cut({**merges, "score": np.ones(count)})
-    with pytest.raises(ValueError, match=r"largest part is cut \(what is found\) with 1\.6 GiB"):
+    with pytest.raises(
+        ValueError, match=r"largest part is cut \(a step of its merge\) with 1\.6 GiB"
+    ):
         bv.plan(found, memory="1GiB")
     bv.plan(found, memory="4GiB", workers=1)
     labels = np.ones((4, 4, 5), np.uint8)

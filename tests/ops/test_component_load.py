@@ -14,6 +14,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.rounds.components import component_flow, tree_of
 from beam_volumes.across.rounds.flow import group_by_key, run
 from beam_volumes.base.geometry import Grid
+from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate
 from tests.across.driver import grid_index, summarise
 from tests.tiers import examples
@@ -88,6 +89,23 @@ def test_none_would_do():
     grid = Grid((4, 9, 9), (4, 9, 9))
     parts = summaries(np.ones((4, 9, 9)), grid)
     assert MergeEstimate.of(grid, 0).finish(total(MergeEstimate.of(grid, 0), parts)) == 0
+
+
+@pytest.mark.parametrize("sigma", [0, 2])
+@pytest.mark.parametrize("slab", [(16, 64, 64), (32, 32, 32)])
+def test_room_is_set_aside_for_the_basins_at_the_faces_of_slabs(slab, sigma, monkeypatch):
+    needed, finish = [], MergeEstimate.finish
+    monkeypatch.setattr(
+        MergeEstimate,
+        "finish",
+        lambda load, state, values: needed.append(finish(load, state, values)),
+    )
+    noise = ndi.gaussian_filter(np.random.default_rng(0).random((64, 64, 64), "f4"), sigma)
+    bv.compute(bv.watershed(bv.open(noise)), runner=None, progress=False, slab=slab)
+    survey = EdgeSurvey.of("watershed", np.dtype("u4"))
+    assert [load <= survey.merge_bytes(Grid(noise.shape, slab)) for load in needed] == [True]
+    # The room grows with the faces, however large they are.
+    assert survey.merge_bytes(Grid((64, 4096, 4096), (16, 4096, 4096))) > 2 << 30
 
 
 def ramp(*shape, axis):

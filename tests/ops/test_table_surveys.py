@@ -150,6 +150,14 @@ def test_refused():
         list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, limit_bytes=100_000))
 
 
+def test_rows_are_merged_before_a_slab_is_refused():
+    labels = np.broadcast_to(np.arange(1, 401).reshape(1, 20, 20), (6, 20, 20))
+    survey = RegionSurvey.of(labels.dtype)
+    room = MERGE_COPIES * survey.row_bytes * 700  # for less than twice the rows
+    _, surveyor = next(iter(surveyed(survey, (labels,), labels.shape, 1, limit_bytes=room)))
+    assert len(surveyor) == 400
+
+
 def neurons(slabs, labels=1200):
     """Parts of slabs that all have the same rows."""
     block = np.arange(1, labels + 1, dtype=np.uint32).reshape(1, 1, -1)

@@ -85,6 +85,25 @@ def test_no_slab_holds_more_than_was_counted(data):
     assert all(h <= c for h, c in zip(held, counted, strict=True)), (held, counted)
 
 
+def test_a_merge_takes_the_memory_of_the_sweep_before_it(tmp_path):
+    """Rings are free when rows are merged: slabs need not be smaller for that."""
+    space, shape = Space(axes=("z", "y", "x")), (64, 1024, 2048)
+    source = Source("v", shape, np.dtype("u1"), (16, 512, 512), space, Nothing("v"), (0, 0, 0))
+    volume = Volume(SourceNode.of(source), space)
+    labels = bv.label(volume > 128)
+    table = bv.regionprops_table(labels, volume, ["num_pixels", "bbox", "intensity_mean"])
+    targets = labels.to(tmp_path / "o.zarr"), table.to(tmp_path / "o.parquet")
+    how = {"base": 200 << 20, "workers": 1, "threads": 2}
+    plan = bv.plan(
+        *targets, memory=bv.plan(*targets, memory="8GiB", **how).base + (240 << 20), **how
+    )
+    assert plan.bytes_read <= 3.75 * volume.size
+    last = plan.passes[-1].partition
+    assert last.sweep_memory + last.merge_memory > 240 << 20 >= last.memory
+    shown = plan.explain(verbose=True)
+    assert re.search(r"memory of a step of the merge.*\n +[\d.]+ MiB  regionprops", shown)
+
+
 def test_a_strip_that_wraps_around_its_ring_copies_its_own_rows_only():
     ring = np.arange(5 * 100 * 40).reshape(5, 100, 40)
     around = Block(ring, np.array([3, 4, 0, 1]), 1, 2, 98, 36)

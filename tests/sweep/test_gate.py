@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.sweep.resources import Gate
+from beam_volumes.across.rounds.flow import Round
+from beam_volumes.session import local
+from beam_volumes.sweep.resources import Gate, gate
+from beam_volumes.transforms.rounds import _Step, pieces
 
 
 class Sweeps:
@@ -104,6 +107,28 @@ def test_a_run_that_ends_leaves_others_theirs():
         assert gate._idle == [] and (array == 7).all()
     with gate.admitted(1) as again:
         assert again is kept
+
+
+class Idle(Round):
+    """Sends how many arenas are idle."""
+
+    def step(self, key, values):
+        yield "idle", key, len(gate._idle)
+
+
+def test_a_merge_begins_without_the_arenas_of_its_sweep(monkeypatch):
+    gate.release()
+    idle, run = [], local.run
+    monkeypatch.setattr(local, "run", lambda *a: idle.append(len(gate._idle)) or run(*a))
+    v = bv.open(np.ones((8, 16, 16), "u1"))
+    bv.compute(bv.label(v), runner=None, progress=False, slab=(2, 16, 16))
+    assert idle == [0]
+
+    with gate.admitted(2), gate.admitted(2):  # one of a sweep that goes on
+        with gate.admitted(3):
+            pass
+        step = _Step(Idle("idle", ("idle",)), {"idle": lambda key, value: [value]})
+        assert [sent.value for sent in step.process(((0,), [*pieces(1)]))] == [0]
 
 
 def test_computations_at_once_run_as_many_sweeps_as_the_widest_may(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import sys
 import time
@@ -14,6 +13,7 @@ import psutil
 from beam_volumes.base.geometry import Triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches
+from beam_volumes.sweep.resources import trim_heap
 
 #: Results of earlier trials in this process.
 _trials: dict[tuple[object, ...], Trial] = {}
@@ -132,9 +132,7 @@ class _Peak:
     def __enter__(self) -> _Peak:
         if sys.platform == "linux":
             # Freed memory that was not returned to the system would hide allocations.
-            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-            if trim is not None:
-                trim(0)
+            trim_heap()
             self._resets = _reset_peak()
         self._before = psutil.Process().memory_info().rss
         return self

@@ -177,12 +177,37 @@ def of_slab(
         *slab.rings_of_steps(),
         *slab.answers(),
         *slab.what_is_found(),
-        *slab.states_of_folds(),
+        *_states_of_folds(program, concurrency.threads),
         slab.scratch(),
         slab.decoding(),
         slab.encoding(),
     )
     return tuple(item for item in items if item.bytes)
+
+
+def of_merge(
+    program: Program, grid: Grid, sweep: Sequence[MemoryItem], threads: int
+) -> tuple[MemoryItem, ...]:
+    """The peak memory of a step of the merges after a sweep, part by part.
+
+    The rings and the chunks of the sweep are free by then. Reductions keep their states. With a network,
+    which stays in the process, all memory of the sweep counts.
+    """
+    if len(grid) == 0 or not program.surveys:
+        return ()
+    if any(s.stage is not None and s.stage.holds for s in program.steps):
+        kept = [item for item in sweep if not item.least]
+    else:
+        kept = list(_states_of_folds(program, threads))
+    needs = [(s.survey.merge_bytes(grid), s.survey.name) for s in program.surveys]
+    size, name = max(needs)
+    return (MemoryItem(f"{name} (a step of its merge)", size, size), *kept)
+
+
+def _states_of_folds(program: Program, threads: int) -> Iterator[MemoryItem]:
+    for fold in program.folds:
+        peak = fold.reduction.peak_bytes(threads)
+        yield MemoryItem(f"{fold.reduction.name} (state)", peak)
 
 
 @dataclass(frozen=True)
@@ -221,18 +246,12 @@ class _Slab:
                 yield MemoryItem(f"{step.name} (answer)", kept, likely=likely)
 
     def what_is_found(self) -> Iterator[MemoryItem]:
-        """What surveys keep and their merges take; it grows with what they find: this is set aside."""
+        """The memory reserved for surveys, which grows with the components and rows of a slab."""
         for seen in self.program.surveys:
             region = self._region(seen.survey.upper)
             least = seen.survey.state_bytes(region, self._windows)
             likely = seen.survey.likely_bytes(region, self._windows)
-            reserved = max(least, seen.survey.merge_bytes(self.grid))
-            yield MemoryItem(f"{seen.survey.name} (what is found)", reserved, least, likely)
-
-    def states_of_folds(self) -> Iterator[MemoryItem]:
-        for fold in self.program.folds:
-            peak = fold.reduction.peak_bytes(self.concurrency.threads)
-            yield MemoryItem(f"{fold.reduction.name} (state)", peak)
+            yield MemoryItem(f"{seen.survey.name} (what is found)", least, least, likely)
 
     def scratch(self) -> MemoryItem:
         """What a stage, a completion or a survey allocates while it works, one after the other."""

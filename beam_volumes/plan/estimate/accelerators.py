@@ -24,7 +24,9 @@ def needed(plan: Plan, index: int) -> int:
     p = plan.passes[index]
     slab = p.slab_memory
     if p.program.surveys:
-        slab += p.limit_bytes - p.partition.reserved
+        part = p.partition
+        in_sweep = part.sweep_memory - part.reserved + p.limit_bytes
+        slab = max(in_sweep, part.kept + p.merge_limit_bytes)
     return of_process(memory.of_machine(plan.base, slab, plan.concurrency))
 
 

@@ -328,7 +328,8 @@ def costed(
         reads=tuple(reads),
         bytes_written=sum(size for _, size in units),
         units_written=sum(n for n, _ in units),
-        limit_bytes=max(part.reserved, budget - part.memory + part.reserved),
+        limit_bytes=part.limit_bytes(budget),
+        merge_limit_bytes=part.merge_limit_bytes(budget),
     )
 
 

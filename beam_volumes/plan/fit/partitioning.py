@@ -36,11 +36,35 @@ class Partitioning:
     grid: Grid  #: The slabs.
     window: int  #: Slices finished at a time.
     overlap: Overlap  #: What there is room for.
-    parts: tuple[MemoryItem, ...]  #: The peak memory of a slab, step by step.
+    parts: tuple[MemoryItem, ...]  #: The peak memory of a slab's sweep, step by step.
+    #: The peak memory of a step of the merges, which begin when the sweep has freed its memory.
+    merge: tuple[MemoryItem, ...] = ()
 
     @property
     def memory(self) -> int:
+        """The peak of a slab: in its sweep, or in the merges after it."""
+        return max(self.sweep_memory, self.merge_memory)
+
+    @property
+    def sweep_memory(self) -> int:
         return sum(p.bytes for p in self.parts)
+
+    @property
+    def merge_memory(self) -> int:
+        return sum(p.bytes for p in self.merge)
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the sweep that are not free while its merges run."""
+        return sum(p.bytes for p in self.merge if not p.least)
+
+    def limit_bytes(self, budget: int) -> int:
+        """Bytes that surveys may keep of a slab that may take ``budget`` bytes."""
+        return max(self.reserved, budget - self.sweep_memory + self.reserved)
+
+    def merge_limit_bytes(self, budget: int) -> int:
+        """Bytes that a step of the merges may hold."""
+        return max(self.merge_memory, budget) - self.kept
 
     @property
     def reserved(self) -> int:
@@ -58,7 +82,7 @@ class Partitioning:
         fewer, less is taken than predicted, and where there is no more room, slabs say so when it ends.
         """
         wanted = [max(0, p.likely - p.bytes) for p in self.parts]
-        spare = min(max(0, budget - self.memory), sum(wanted))
+        spare = min(max(0, budget - self.sweep_memory), sum(wanted))
         if spare == 0:
             return self
         share = spare / sum(wanted)
@@ -70,7 +94,9 @@ class Partitioning:
 
     @property
     def largest(self) -> MemoryItem:
-        return max(self.parts, key=lambda p: p.bytes, default=MemoryItem("nothing", 0))
+        is_merge = self.merge_memory > self.sweep_memory
+        parts = self.merge if is_merge else self.parts
+        return max(parts, key=lambda p: p.bytes, default=MemoryItem("nothing", 0))
 
 
 class TooLarge(Exception):
@@ -356,4 +382,5 @@ def partitioned(
     """A program in given slabs and windows, with what that takes."""
     grid = Grid(program.shape, slab)
     parts = memory.of_slab(program, grid, window, overlap, concurrency)
-    return Partitioning(grid, window, overlap, parts)
+    merge = memory.of_merge(program, grid, parts, concurrency.threads)
+    return Partitioning(grid, window, overlap, parts, merge)

@@ -27,8 +27,8 @@ class Pass:
     reads: tuple[Read, ...]  #: What is read, source by source.
     bytes_written: int
     units_written: int
-    #: Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
-    limit_bytes: int = 0
+    limit_bytes: int = 0  #: Bytes that its surveys may keep of a slab.
+    merge_limit_bytes: int = 0  #: Bytes that a step of their merges may hold.
     #: How each of its slabs is computed, if they are points in time: see `plan.points`.
     point: Any = None
 
@@ -72,7 +72,7 @@ class Pass:
     def merges(self) -> dict[str, int]:
         """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
 
-        What it will hold is known when the pass is done; more than `limit_bytes` is refused then.
+        What it will hold is known when the pass is done; more than `merge_limit_bytes` is refused then.
         """
         return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
 
@@ -90,6 +90,7 @@ class Pass:
             "surveys": [b.survey.name for b in self.program.surveys],
             "merges": self.merges,
             "limit_bytes": self.limit_bytes,
+            "merge_limit_bytes": self.merge_limit_bytes,
             "outputs": [o.sink.name for o in self.program.outputs],
             "lattices": {
                 o.sink.name: [list(o.lattice.start), list(o.lattice.step)]

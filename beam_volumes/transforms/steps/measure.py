@@ -161,7 +161,7 @@ class MeasureSlabs(beam.PTransform):
 
     def expand(self, slabs: beam.PCollection) -> dict[str, beam.PCollection]:
         p, grid = self.measuring.p, self.grid
-        flows = {b.token: b.survey.flow(grid, p.limit_bytes) for b in p.program.surveys}
+        flows = {b.token: b.survey.flow(grid, p.merge_limit_bytes) for b in p.program.surveys}
         takes = {token: taking({"rows": _batches}) for token in flows}
         firsts = {token: flow.rounds[0] for token, flow in flows.items()}
         tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}

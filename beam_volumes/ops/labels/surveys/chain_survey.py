@@ -103,16 +103,14 @@ class ChainSurvey(Survey):
         return max(each)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        found = sum(s.state_bytes(shape, windows) for s in self.sources)
-        # The memory for a step of the merge is known for existing tables.
-        return max(found, self._gathered(0))
+        return sum(s.state_bytes(shape, windows) for s in self.sources)
 
     def likely_bytes(self, shape: Triple, windows: int) -> int:
-        found = sum(s.likely_bytes(shape, windows) for s in self.sources)
-        return max(found, self._gathered(0))
+        return sum(s.likely_bytes(shape, windows) for s in self.sources)
 
     def merge_bytes(self, grid: Grid) -> int:
-        return max(s.merge_bytes(grid) for s in self.sources)
+        # The memory for a step of the merge is known for existing tables.
+        return max(self._gathered(0), *(s.merge_bytes(grid) for s in self.sources))
 
     def most_load(self, grid: Grid) -> int:
         return self._gathered(math.prod(grid.shape))

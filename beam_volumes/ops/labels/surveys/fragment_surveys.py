@@ -87,12 +87,14 @@ class FragmentSurvey(Survey):
     def empty_numbers(self) -> dict[str, Any]:
         return {"count": 0}
 
-    def load(self, grid: Grid, limit_bytes: int, workers: int) -> FragmentLoad:
+    def load(
+        self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
+    ) -> FragmentLoad:
         return FragmentLoad.of_tiles(self.tiling.grid, limit_bytes, self.name)
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
         tiles: SlabFragments = summary
-        state = self.load(grid, 0, 1)
+        state = self.load(grid, 0, 1, 0)
         nodes: dict[Any, int] = {}
         for cell, part in tiles.tiles.items():
             for axis, pairs in part.pairs.items():

@@ -68,6 +68,7 @@ class MergeEstimate(Reduction):
     #: Slabs in flight, if they can be reduced: a single one would have the memory of all.
     workers: int | None = None
     slab_bytes: int = 0  #: Bytes per component of a slab in a sweep.
+    slab_limit_bytes: int = 0  #: Maximum bytes of the components of a slab in a sweep.
 
     @classmethod
     def of(
@@ -78,8 +79,10 @@ class MergeEstimate(Reduction):
         name: str = "label",
         workers: int | None = None,
         slab_bytes: int = 0,
+        slab_limit_bytes: int = 0,
     ) -> MergeEstimate:
-        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix, workers, slab_bytes)
+        how = grid, limit_bytes, radix, workers, slab_bytes, slab_limit_bytes
+        return cls(name, np.dtype(np.int64), (), *how)
 
     def token(self) -> str:
         grid = self.grid
@@ -144,7 +147,8 @@ class MergeEstimate(Reduction):
         each = " for each slab in flight" if self.workers is None else ""
         memory = f"{fewer}a memory= that is larger by {more} MiB{each}"
         for step in _larger(self.grid):
-            if state.dense * _labelled(self.grid.shape, step) * self.slab_bytes > limit:
+            in_slab = state.dense * _labelled(self.grid.shape, step) * self.slab_bytes
+            if in_slab > self.slab_limit_bytes * (self.workers or 1):
                 continue  # a sweep with such slabs would be refused
             if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= limit:
                 return f"use {fewer}slab={step}, or {memory}"
