@@ -209,6 +209,9 @@ NAMED = [
     ("zoom", lambda: bv.zoom(V, np.full(3, 2**63, np.uint64))),
     ("constant_values", lambda: bv.pad(V, 1, constant_values=1e300)),
     ("spacing", lambda: bv.regionprops_table(L, spacing=1e300)),
+    ("voxel_bytes", lambda: bv.map_instances(V, np.sign, 4, 1, voxel_bytes=10**9)),
+    ("cval", lambda: bv.frangi(V, mode="constant", cval=3e38)),
+    ("bins", lambda: np.asarray(bv.histogram(np.full((2, 3), 2**63 - 1))[0])),
     *(
         (what, lambda what=what, value=value: bv.frangi(V, **{what: value}))
         for what in ("alpha", "beta", "gamma")

@@ -350,9 +350,11 @@ def frangi(
         if gamma is None and not matrix[0].size:
             gamma = 1.0  # does not matter without voxels
         if gamma is None and structure is None:
-            if "constant" in str(mode) and not abs(cval) <= float(np.finfo(dtype).max):
+            # The default gamma is made of squares.
+            maximum = math.sqrt(float(np.finfo(dtype).max)) / 8
+            if "constant" in str(mode) and not abs(cval) <= maximum:
                 raise ValueError(
-                    f"frangi: cval={cval!r} is not finite in {dtype}, as the default gamma needs; give gamma="
+                    f"frangi: cval={cval!r} has no square in {dtype}, as the default gamma needs; give gamma="
                 )
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)

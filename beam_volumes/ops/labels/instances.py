@@ -25,6 +25,8 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import identity
 
 _UINT32_VOXELS = 1 << 32
+#: Bytes for a voxel that a function may take.
+MAX_VOXEL_BYTES = 1 << 16
 
 
 @documented
@@ -117,6 +119,10 @@ def map_instances(
             f"{what}: function={function!r} is not callable: give a function of an array that returns labels"
         )
     voxel_bytes = par.whole_number(voxel_bytes, "voxel_bytes", what, 0)
+    if voxel_bytes > MAX_VOXEL_BYTES:
+        raise ValueError(
+            f"{what}: voxel_bytes={voxel_bytes}: a voxel may take up to {MAX_VOXEL_BYTES:,} bytes"
+        )
     axes = v.space.visible
     shape = first_channel(v).grid_shape
     tiling = _tiling(

@@ -313,4 +313,12 @@ def bin_edges(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
     dtype = np.dtype(np.uint8 if np.dtype(dtype).kind == "b" else dtype)
     if dtype == np.uint8:
         low, high = (np.uint8(v) if isinstance(v, bool | np.bool_) else v for v in (low, high))
-    return np.histogram_bin_edges(np.empty(0, dtype), bins, range=(low, high))
+    try:
+        return np.histogram_bin_edges(np.empty(0, dtype), bins, range=(low, high))
+    except ValueError as error:
+        if "finite-sized bins" not in str(error):
+            raise
+        raise ValueError(
+            f"bins={bins}: so many bins from {low} to {high} are finer than floating-point numbers; use "
+            "fewer bins=, or a wider range="
+        ) from error
