@@ -30,6 +30,7 @@ import beam_volumes as bv
 from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.base.geometry import Grid
 from beam_volumes.runs import Journal, run_folder
+from beam_volumes.transforms.passes import _SPREAD as SPREAD
 from beam_volumes.transforms.rounds import pieces
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -126,20 +127,34 @@ def of_merge(components: int, slabs: int = 1000) -> dict[str, tuple[float, float
     return found
 
 
-def sweep(slabs: int, workers: int, costs: Costs, seed: int = 0) -> tuple[float, float]:
-    """Seconds until all slabs are swept, and of these when no more are waiting."""
+def slab_seconds(slabs: int, costs: Costs, seed: int = 0) -> np.ndarray:
+    """The seconds of each slab, with stragglers and workers that die."""
     rng = np.random.default_rng(seed)
     sigma = math.sqrt(math.log(1 + costs.spread**2))
     seconds = costs.slab * rng.lognormal(-sigma * sigma / 2, sigma, slabs)
     seconds[rng.random(slabs) < SLOW] *= SLOWER
-    # A worker that dies is missed a minute later, and the slab begins anew.
+    # A dead worker is noticed a minute later, and the slab begins anew.
     again = rng.random(slabs) < DIES
     seconds[again] = seconds[again] * (1 + rng.random(int(again.sum()))) + 60
-    seconds += costs.latency * REQUESTS
-    free = [0.0] * min(workers, slabs)
+    return seconds + costs.latency * REQUESTS
+
+
+def balanced(seconds: np.ndarray, workers: int) -> tuple[float, float]:
+    """Seconds until all slabs are swept, and until the first worker is idle.
+
+    The runner splits ranges of slabs: an idle worker takes part of another's range.
+    """
+    free = [0.0] * min(workers, len(seconds))
     for s in seconds:
         heapq.heapreplace(free, free[0] + s)
     return max(free), min(free)
+
+
+def dealt(seconds: np.ndarray, workers: int) -> float:
+    """Seconds until all slabs are swept if ranges are dealt out in turn, and stay where they are."""
+    width = max(1, -(-len(seconds) // SPREAD))
+    ranges = np.add.reduceat(seconds, np.arange(0, len(seconds), width))
+    return float(np.bincount(np.arange(len(ranges)) % workers, ranges).max())
 
 
 def merging(slabs: int, workers: int, costs: Costs) -> tuple[float, int, float]:
@@ -195,14 +210,15 @@ def main() -> None:
         f"{sum(b for _, b in costs.rounds.values()) / 1e3:.1f} kB a slab\n"
     )
     print(
-        f"{'slabs':>9s} {'workers':>7s} {'sweep':>9s} {'ideal':>7s} {'tail':>7s} {'merge':>7s} "
+        f"{'slabs':>9s} {'workers':>7s} {'sweep':>9s} {'ideal':>7s} {'tail':>7s} {'dealt':>9s} {'merge':>7s} "
         f"{'rounds':>6s} {'shuffled':>9s} {'requests/s':>10s} {'a look':>7s}  bound by"
     )
     for slabs in (1000, 10_000, 100_000, 1_000_000):
         for workers in (100, 1000, 10_000):
             if workers > slabs:
                 continue
-            end, idle = sweep(slabs, workers, costs)
+            each = slab_seconds(slabs, costs)
+            end, idle = balanced(each, workers)
             ideal = slabs * costs.slab / workers
             seconds, rounds, shuffled = merging(slabs, workers, costs)
             rate = workers * (REQUESTS + costs.chunks) / (costs.slab + costs.latency * REQUESTS)
@@ -216,7 +232,8 @@ def main() -> None:
                 "driver": look_seconds if look_seconds > 10 else 0.0,
             }
             print(
-                f"{slabs:9,d} {workers:7,d} {end:8.0f}s {ideal:6.0f}s {end - idle:6.0f}s {seconds:6.0f}s "
+                f"{slabs:9,d} {workers:7,d} {end:8.0f}s {ideal:6.0f}s {end - idle:6.0f}s "
+                f"{dealt(each, workers):8.0f}s {seconds:6.0f}s "
                 f"{rounds:6d} {shuffled / 1e6:6.0f} MB {rate:10,.0f} {look_seconds:6.2f}s  "
                 f"{max(bounds, key=lambda name: bounds[name])}",
                 flush=True,

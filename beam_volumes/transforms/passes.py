@@ -13,7 +13,9 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
+from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.typehints import Dict, Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
@@ -31,9 +33,9 @@ from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, w
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
-#: Runners keep about 1 kB of each element that they spread over workers: slabs are spread by themselves
-#: up to so many, and a few together beyond that.
-_SPREAD = 10_000
+#: Runners keep about 1 kB of each element that they spread over workers. Slabs are spread one by one up to
+#: this number, and in ranges beyond it, which runners split where workers are idle.
+_SPREAD = 20_000
 #: Bytes of rows in an element.
 _BATCH = 4 << 20
 
@@ -277,7 +279,7 @@ def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
     begun = known.pipeline | "Begin" >> beam.Impulse()
     wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
     parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
-    return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
+    return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.ParDo(_Slabs())
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -301,8 +303,31 @@ def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
     return ((a, min(a + width, slabs)) for a in range(0, slabs, width))
 
 
-def _alone(span: tuple[int, int]) -> Iterable[Any]:
-    return (((slab,), []) for slab in range(*span))
+class _SlabRange(RestrictionProvider):
+    """A range of slabs: a runner may take what is left of it to another worker."""
+
+    def initial_restriction(self, element: tuple[int, int]) -> OffsetRange:
+        return OffsetRange(*element)
+
+    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        return OffsetRestrictionTracker(restriction)
+
+    def restriction_size(self, element: tuple[int, int], restriction: OffsetRange) -> int:
+        return restriction.size()  # type: ignore[no-any-return]
+
+
+class _Slabs(beam.DoFn):
+    """The slabs of a range, one after the other."""
+
+    def process(
+        self,
+        element: tuple[int, int],
+        span: Any = beam.DoFn.RestrictionParam(_SlabRange()),  # noqa: B008  # that is how Beam has it
+    ) -> Iterator[Any]:
+        slab = span.current_restriction().start
+        while span.try_claim(slab):
+            yield (slab,), []
+            slab += 1
 
 
 def _asking(_: Any, slabs: int, known: States) -> Iterable[Any]:

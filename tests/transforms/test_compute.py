@@ -7,7 +7,9 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.metrics import MetricsFilter
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner, fn_runner
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import ndimage as ndi
@@ -19,6 +21,7 @@ from beam_volumes.session.begin import begin
 from beam_volumes.session.local import run_local
 from beam_volumes.transforms.passes import MergeStates, slab_ranges
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import wait_until
 
 
 def shuffled_run(session, rng):
@@ -233,3 +236,35 @@ def test_many_slabs_are_spread_some_together(tmp_path, monkeypatch):
     journal = transform.session.journal
     assert journal.attempts_of(0) == dict.fromkeys(range(11), 1)
     assert np.array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(volume + 1))
+
+
+def test_a_runner_splits_a_range_of_slabs_while_it_is_swept(tmp_path, monkeypatch):
+    """What is left of a range is swept elsewhere: every slab once."""
+    monkeypatch.setattr("beam_volumes.transforms.passes._SPREAD", 1)
+    volume = stored(tmp_path, membranes((12, 6, 5)))
+
+    begun, split = tmp_path / "begun", tmp_path / "split"
+
+    def held(block):
+        begun.touch()
+        wait_until(split.exists, "the split")
+        return block + 1
+
+    more = bv.map_overlap(held, volume, name="held", version=1)
+    transform = bv.Compute(more.to(tmp_path / "out.zarr", chunks=(1, 6, 5)), slab=(1, 6, 5))
+    residuals = []
+
+    def splitting(elements):
+        yield  # the bundle begins
+        if not split.exists():
+            wait_until(begun.exists, "the first slab")
+            done = yield 0.5
+            residuals.extend(done.residual_roots)
+            split.touch()
+
+    runner = FnApiRunner(default_environment=EmbeddedPythonGrpcEnvironment.default())
+    with fn_runner.split_manager("Compute/Pass 1/Slabs", splitting), beam.Pipeline(runner) as p:
+        _ = p | transform
+    assert residuals
+    assert transform.session.journal.attempts_of(0) == dict.fromkeys(range(12), 1)
+    assert np.array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(volume) + 1)
