@@ -79,8 +79,8 @@ PHRASES = {
 }
 #: How many are left in docstrings, comments and messages: lower these numbers only.
 LEFT = {
-    "public docstrings": 68,
-    "beam_volumes": 1384,
+    "public docstrings": 59,
+    "beam_volumes": 688,
 }
 
 
