@@ -1,4 +1,4 @@
-"""Operations drawn at random, each with what it must give: scipy on the whole volume.
+"""Operations drawn at random, each with its expected result: scipy on the whole volume.
 
 Every case knows its twin: rank filters and morphology are compared bit by bit in scipy's dtype, linear
 filters with scipy on float64 within ``16 eps sum|w| max|x|``. Where voxels are NaN the twin runs with
@@ -428,7 +428,7 @@ def magnitudes(draw, ndim=3, dtype="u1"):
             )
         return np.sqrt(squares)
 
-    # As in scipy, an axis's mode is that of the derivative along it, in all directions.
+    # As in scipy, an axis's mode applies to the derivative along it, in all directions.
     reach = [(where, (0,) * ndim, (m,) * ndim) for m in each(mode, n)]
     return Op(
         f"gaussian_gradient_magnitude({how})",
@@ -493,7 +493,7 @@ def greys(draw, ndim=3, dtype="u1"):
 
 @st.composite
 def binaries(draw, ndim=3, dtype="?", mask=None):
-    """Binary morphology; what is not zero is foreground."""
+    """Binary morphology; non-zero voxels are foreground."""
     name = draw(
         st.sampled_from(["binary_erosion", "binary_dilation", "binary_opening", "binary_closing"])
     )

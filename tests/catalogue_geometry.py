@@ -1,4 +1,4 @@
-"""Operations that change the grid, drawn at random, each with what it must give, to the bit."""
+"""Operations that change the grid, drawn at random, each with its exact result."""
 
 import itertools
 import warnings

@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Say what a run of everything leaves out."""
+    """Report the tests that a complete run leaves out."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         if config.option.markexpr == "not thorough":
             terminalreporter.write_line("left out: what takes longer; make test-thorough")

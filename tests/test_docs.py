@@ -34,7 +34,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 ROOTS = (ROOT, ROOT / "beam_volumes", ROOT / "docs")
 #: Packages of ours, so that `plan.machine` is known for a name of ours, and `np.exp` is not.
 ROOMS = {p.name for p in (ROOT / "beam_volumes").iterdir() if (p / "__init__.py").exists()}
-#: Folders beside the package, and the names of all that is Python in them.
+#: Folders next to the package, and the names of all Python files in them.
 FOLDERS = {"beam_volumes", "benchmarks", "docs", "engines", "examples", "templates", "tests"}
 SCRIPTS = {p.name for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")} | {"setup.py"}
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -158,7 +158,7 @@ def test_files_that_are_named_are_there(page):
 
 @by_page
 def test_names_that_are_named_are_there(page):
-    """`plan.cost`, `sweep.stage.Stage`, `beam_volumes.across.merge`: modules and what they define."""
+    """`plan.cost`, `sweep.stage.Stage`, `beam_volumes.across.merge`: modules and their names."""
     for text in named(page):
         text = re.sub(r"\(.*\)$", "", text).removeprefix("beam_volumes.")
         ours = re.fullmatch(r"\w+(\.\w+)+", text) and text.split(".")[0] in {*ROOMS, "bv"}
@@ -212,7 +212,7 @@ FOREIGN = {"ContextVar"}
 
 @functools.cache
 def classes():
-    """The classes of the package, with what they define."""
+    """The classes of the package, with their attributes."""
     there = {}
     for file in (ROOT / "beam_volumes").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -224,7 +224,7 @@ def classes():
 
 
 def imports(file, everywhere=True):
-    """What a module imports of the package, as dotted names; or only what it does when it is loaded."""
+    """The imports of a module from the package, as dotted names; or only the imports at its top."""
     tree = ast.parse(file.read_text())
     for node in ast.walk(tree) if everywhere else tree.body:
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Every public name has a docstring that stands alone: help() of it sends nobody to another one."""
+"""Every public name has a complete docstring: help() never refers to another one."""
 
 import ast
 import inspect
@@ -30,9 +30,9 @@ METHODS = {n: m for n, m in MEMBERS.items() if inspect.isfunction(m)}
 PROPERTIES = {n: m for n, m in MEMBERS.items() if isinstance(m, property)}
 TRANSFORMS = {n: c for n, c in CLASSES.items() if issubclass(c, beam.PTransform)}
 YAML = {n: getattr(yaml, n) for n in yaml.__all__ if n[0].isupper()}
-#: What functions make, and nobody else: their docstrings tell properties instead of parameters.
+#: Classes that only functions construct: their docstrings have properties instead of parameters.
 MADE = {"Volume", "Scalar", "Table"}
-#: What Beam calls, and nobody else.
+#: Methods that only Beam calls.
 BEAMS = {f"{name}.{method}" for name in TRANSFORMS for method in ("expand", "display_data")}
 #: No library has it under another name, and no paper.
 OURS = {"compute", "estimate", "keep_largest", "open", "plan", "preview", "verify", "view"}
@@ -55,7 +55,7 @@ def sections(item):
 
 
 def described(text):
-    """For each parameter of a section, its type and what is said of it."""
+    """For each parameter of a section, its type and its description."""
     found, lines = {}, text.splitlines()
     for k, line in enumerate(lines):
         if match := ITEM.match(line):
@@ -71,7 +71,7 @@ def parameters(item):
 
 
 def wrong_defaults(signature, said):
-    """Parameters whose type does not tell their default: "optional" where it is None, else itself."""
+    """Parameters without their default in the type: "optional" where it is None, else itself."""
     for name, parameter in signature.items():
         kind, _ = said.get(name, ("", False))
         told = re.search(r", default: (.+)$", kind)
@@ -227,7 +227,7 @@ def test_texts_are_filled_in_and_the_function_stays():
 
 
 def test_nothing_needs_docstrings():
-    """But for Beam's: with ``python -OO`` it cannot be imported, and we can."""
+    """Except Beam's: with ``python -OO`` it cannot be imported, and we can."""
     program = "import beam_volumes as bv; print(bv.white_tophat.__doc__, bv.compute.__doc__)"
     command = [sys.executable, "-OO", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""`make engines` keeps what it downloads and builds in its folder; Maven and Go are stand-ins here."""
+"""`make engines` keeps downloads and builds in its folder; Maven and Go are stand-ins here."""
 
 import os
 import shutil

@@ -33,7 +33,7 @@ def stored(monkeypatch):
 
 @pytest.fixture
 def program(tmp_path, monkeypatch, capsys):
-    """Run an example as a program: its functions, and what it prints."""
+    """Run an example as a program: its functions, and its output."""
 
     def run(name):
         monkeypatch.setattr(sys, "argv", [name, str(tmp_path)])

@@ -1,4 +1,4 @@
-"""What the package exports, when it is imported, and that its stub tells the same."""
+"""The exports of the package, its import, and its stub."""
 
 import ast
 import os
@@ -117,7 +117,7 @@ def cells(path: str, out: str) -> float:
 
 @pytest.mark.thorough
 def test_strict_type_checkers_know_names_and_types(tmp_path):
-    """mypy looks at the package as at one that is installed: it says nothing of its modules."""
+    """mypy looks at the package as at an installed one: it reports nothing in its modules."""
     pytest.importorskip("mypy")
     (tmp_path / "client.py").write_text(CLIENT)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "client.py"]

@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes say what the settings for one machine do, and name one another."""
+"""The manifests for Kubernetes agree with the settings for one machine, and name one another."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is said of names of other libraries: each hint is run, and compared with the library it speaks of."""
+"""Hints for names of other libraries: each is run, and compared with its library."""
 
 import importlib
 import re
@@ -105,7 +105,7 @@ THEIRS = {
         for n in ("convolve2d", "correlate2d", "fftconvolve", "oaconvolve")
     },
 }
-#: Voxels of which a hint says nothing.
+#: Voxels without a hint.
 EXCEPT = {"gradient": np.s_[:, 1:-1]}
 
 

@@ -1,4 +1,4 @@
-"""Names in the package are the field's words, or words that say what a thing is."""
+"""Names in the package are the field's words, or describe the thing."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Whatever is given for a parameter of a public function, the error names it, and nothing is read before."""
+"""Errors name the parameter of a public function, for any value, and nothing is read before."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from beam_volumes.graph.kinds import ParameterError, kind_of
 from beam_volumes.plan.fit.fitting import MemoryTooSmall
 from beam_volumes.recipes.catalogue import Parameter, operations
 
-#: What is no parameter's value, or only that of a few.
+#: Values that no parameter accepts, or only a few.
 BAD = [
     None,
     "x",
@@ -130,7 +130,7 @@ SHAPE = (6, 7, 8)
 VOXELS = np.random.default_rng(0).integers(0, 200, SHAPE)
 LABELS = np.zeros(SHAPE, "i4")
 LABELS[1:3, 1:4, 1:4], LABELS[3:, 4:, 4:] = 1, 2
-#: What is there to be read, instead of what is not.
+#: Existing files in place of missing ones.
 READABLE = {
     id(V): bv.open(VOXELS.astype("f4")),
     id(M): bv.open(VOXELS > 120),

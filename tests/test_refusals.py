@@ -1,4 +1,4 @@
-"""What the pages say is refused, left out or not offered: each sentence stands in a table, and is tried."""
+"""Sentences of the pages about refused requests: each is in a table, and is tried."""
 
 import re
 from pathlib import Path

@@ -43,7 +43,7 @@ def wheel(source):
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """The Python of an environment that has the wheel, and what it needs as it is installed here."""
+    """The Python of an environment with the wheel, and its requirements as installed here."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home)
     python = home / "bin/python"
@@ -59,7 +59,7 @@ def python(wheel, tmp_path_factory):
     run(*pip, "--quiet", "--no-index", "--no-deps", wheel, cwd=home)
     here = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     (site,) = home.glob("lib/python*/site-packages")
-    # Links in there, as that of an editable installation, are not followed.
+    # Links in there, as of an editable installation, are not followed.
     (site / "needed.pth").write_text("\n".join(here))
     return python
 

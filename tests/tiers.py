@@ -70,7 +70,7 @@ def _but_dtype(item: pytest.Item) -> list[Any]:
 
 
 def few(cases: Iterable, always: Iterable) -> list[Any]:
-    """Parameters of a test, of which some are always tried and the others are thorough."""
+    """Parameters of a test: some are always tried and the others are thorough."""
     cases, always = list(cases), list(always)
     missing = [case for case in always if case not in cases]
     if missing:
@@ -107,5 +107,5 @@ def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
 
 
 def label_dtypes(dtypes: Iterable) -> list[Any]:
-    """Types of labels to draw beside `dtypes_drawn`: one while those are common, or every one."""
+    """Types of labels to draw with `dtypes_drawn`: one in common runs, or every one."""
     return [np.uint32] if all(map(is_common, dtypes)) else [np.uint8, np.int16, np.uint32, np.int64]

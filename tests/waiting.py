@@ -9,9 +9,9 @@ PATIENCE = 600.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, check: Callable[[], Any] = bool) -> Any:
-    """Wait for a condition to hold, and give what it gave.
+    """Wait for a condition to hold, and return its value.
 
-    ``check`` is called meanwhile, to raise what tells that it never will.
+    ``check`` is called meanwhile, to raise an error if it never will.
     """
     limit = time.monotonic() + PATIENCE
     while True:

@@ -1,4 +1,4 @@
-"""Scans over slabs in one process: summaries of slabs, and what is carried into each."""
+"""Scans over slabs in one process: summaries of slabs, and the values carried into each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def cumsum_summary(voxels: np.ndarray) -> np.ndarray:
 
 
 def cumsum_slices(voxels: np.ndarray, carry: np.ndarray | None) -> np.ndarray:
-    """The running sums of some slices after what is carried into them."""
+    """The running sums of some slices, from the values carried into them."""
     result = voxels.astype(scans.cumsum_dtype(voxels.dtype))
     if carry is not None:
         result[0] += carry

@@ -8,7 +8,7 @@ SHARDS, ROWS, LEAF = 200, 4096, 1024
 
 
 def shard(k):
-    """Boundaries of a chain of regions, whose labels are far apart."""
+    """Boundaries of a chain of regions with distant labels."""
     a = np.arange(k * ROWS, (k + 1) * ROWS, dtype=np.uint64) * np.uint64(1 << 40) + np.uint64(1)
     ones = np.ones(ROWS, np.int64)
     return {

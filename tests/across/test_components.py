@@ -138,7 +138,7 @@ def test_by_value(partition, structure, dtype, has_background):
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u8", "f2", "f4", "f8"])
 def test_dtypes_and_nan(dtype):
-    """Non-zero is foreground whatever the dtype, NaN included."""
+    """Non-zero is foreground for every dtype, NaN included."""
     values = np.random.default_rng(0).integers(0, 2, (5, 6, 7)).astype(dtype)
     if dtype.startswith("f"):
         values[values == 1] = np.random.default_rng(1).choice(
@@ -547,7 +547,7 @@ def test_background_that_the_dtype_lacks():
 
 
 def test_digest_of_values():
-    """The same runs and the same values, otherwise connected, are told apart."""
+    """The same runs and values with other connections are different."""
     labelling = cc.Labelling(cc.connectivity_structure(1), by_value=True, background=None)
     a, b = np.array([[[1, 2]], [[1, 3]]]), np.array([[[1, 2]], [[3, 2]]])
     assert labelling.find(a).digest() != labelling.find(b).digest()

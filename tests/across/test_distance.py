@@ -30,7 +30,7 @@ def strips(cuts, kernel):
 
 
 def by_slabs(mask, sampling, slabs, windows, rows, cols, radix=3, root=True, reach=edt.REACH):
-    """Two sweeps over slabs: summaries, then with what is carried in; windows inside a slab."""
+    """Two sweeps over slabs: summaries, then with the carried values; windows inside a slab."""
     how = edt.metric(mask.shape, sampling)
     _, ny, nx = mask.shape
 

@@ -53,5 +53,5 @@ def test_no_key_has_more_than_its_share(made, grid):
     assert len(out["answers"]) == len(grid)
     # A node of a tree has so many children: a key does not get more where there are more slabs.
     assert max(most) <= 64, most
-    # Nor does the job, of which ranges of slabs are a part.
+    # Nor does the job, which contains ranges of slabs.
     assert len(slab_ranges(len(grid))) <= 1000

@@ -59,7 +59,7 @@ def test_rounds(counts, radix, directions, most, seed):
     grid = Grid((counts[0], 4 * counts[1] - 1, 3 * counts[2]), (1, 4, 3))
 
     def state(index, text):
-        """Of every pixel a text that tells slab and pixel; some slabs have none."""
+        """A text of slab and pixel for every pixel; some slabs have none."""
         if rng.random() < 0.1:
             return None
         _, rows, cols = grid.box(index).shape
@@ -98,7 +98,7 @@ def test_rounds(counts, radix, directions, most, seed):
 
 
 def test_distances_in_rounds():
-    """A dataclass that holds a plane is cut and joined; carries are those of the whole."""
+    """A dataclass with a plane is cut and joined; carries equal the carries of the whole."""
     mask = np.random.default_rng(0).random((30, 1200, 1000)) < 0.99
     grid = Grid(mask.shape, (4, 1200, 1000))
     boxes = list(grid)

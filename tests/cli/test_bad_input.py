@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-#: By command, what its one line says.
+#: The one line of each command.
 ROWS = {
     "rnu r.yaml": "no verb is called 'rnu'; did you mean 'run'",
     "run": "RECIPE.yaml",

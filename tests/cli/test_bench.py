@@ -218,7 +218,7 @@ def test_advice_about_slabs_says_what_more_memory_would_do(tmp_path):
     )
     assert "with memory 8.0 GiB slabs of 64 x 16 x 16 would read 1.0 times" in reading
     assert advise(found, QUIET)[0].endswith("store the input once in smaller chunks")
-    # What is filtered after the halo is computed once; what is before it is not.
+    # Stages after the halo are computed once; stages before it are not.
     assert not [text for text in rest if text.startswith("halos")]
     before = bv.uniform_filter(bv.median_filter(bv.open(voxels), 3), (17, 1, 1))
     thin, wide = (
@@ -228,7 +228,7 @@ def test_advice_about_slabs_says_what_more_memory_would_do(tmp_path):
     steps = [s.name for s in thin.passes[0].program.steps]
     item = Item(0, Activity("stage", steps.index("median_filter"), "median_filter"), 9.0, 9.0)
     halos = advise(replace(made(thin), items=(item,), cpu=10.0), replace(QUIET, roomier=wide))
-    # 8 slices on both sides of each slab, one side at the ends: 7 x 16 slices beside 64.
+    # 8 slices on both sides of each slab, one side at the ends: 7 x 16 slices in addition to 64.
     assert any(
         text.startswith("halos of slabs of 8 x 16 x 16 make 175 % more work") for text in halos
     )

@@ -1,4 +1,4 @@
-"""`chain`: a recipe in one line; `ops` and `check`, which say what may stand in it."""
+"""`chain`: a recipe in one line; `ops` and `check`, which describe recipes."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The verbs: what they print, what they write, and their exit codes."""
+"""The verbs: output, files and exit codes."""
 
 import json
 import os

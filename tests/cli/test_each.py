@@ -1,4 +1,4 @@
-"""`run --each`: a recipe for many volumes, one of which is broken."""
+"""`run --each`: a recipe for many volumes, with a broken one among them."""
 
 import re
 import shutil
@@ -41,7 +41,7 @@ def test_one_that_fails_does_not_stop_the_others(runner, work, command):
     for name in ("a", "c"):
         stored = bv.open(f"results/{name}/mask.zarr")
         assert np.array_equal(stored, bv.open("slices") > 100)
-    # mended, the same command with --resume does what is left
+    # mended, the same command with --resume does the rest
     shutil.copy("slices/z3.tif", "data/b/z3.tif")
     code, out, err = command(*line, "--resume")
     assert code == 0 and "3 of 3 volumes done" in err and f"b: count: {n}" in out

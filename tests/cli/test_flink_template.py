@@ -1,4 +1,4 @@
-"""What templates/flink/compose.yaml says fits together, and with the cluster that the tests run."""
+"""templates/flink/compose.yaml is consistent, and agrees with the cluster that the tests run."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def default(text):
 
 
 def commands():
-    """The command lines that the page gives the driver: those of beam-volumes, parsed."""
+    """The command lines of beam-volumes that the page gives the driver, parsed."""
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.M | re.S)
     found = [shlex.split(line) for line in block.splitlines() if " run --rm driver " in line]
     return [parser().parse_known_args(words[words.index("driver") + 1 :]) for words in found]
@@ -58,7 +58,7 @@ def test_every_taskmanager_has_workers_in_its_network(services):
         for other in s.get("depends_on", []):
             assert other in services
         assert s.get("network_mode", "service:driver").removeprefix("service:") in services
-    # What the page says of them.
+    # Their description on the page.
     dry, run = commands()
     assert dry[0].dry_run and not dry[1] and not run[0].dry_run
     assert dry[0].memory == run[0].memory and dry[0].workers == run[0].workers

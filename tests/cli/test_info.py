@@ -1,4 +1,4 @@
-"""What `info` says of volumes, groups and runs, and what it finds by reading all of one."""
+"""`info` describes volumes, groups and runs, and checks a volume by reading it."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ from beam_volumes.storage.formats.registry import formats
 
 @pytest.fixture
 def info(command):
-    """What `info` says as JSON, with its exit code."""
+    """The output of `info` as JSON, with its exit code."""
 
     def run(*arguments):
         code, out, err = command("info", *arguments, "--json")
@@ -30,7 +30,7 @@ def info(command):
 
 
 def text(command, *arguments):
-    """What it says as lines: names and texts."""
+    """The output as lines: names and texts."""
     code, out, err = command("info", *arguments)
     assert code in (0, 1), err
     return {line.split("  ")[0]: line.partition("  ")[2].strip() for line in out.splitlines()}

@@ -200,7 +200,7 @@ def test_every_verb_is_listed():
 
 
 def test_the_plan_that_is_shown(tmp_path, monkeypatch):
-    """The lines of the page are those of the README's example for the demo's slices, in their order."""
+    """The page shows the plan of the README's example for the demo's slices, line by line."""
     monkeypatch.chdir(tmp_path)
     Path("slices").mkdir()
     image = imagecodecs.png_encode(np.zeros((512, 512), "u1"))
@@ -228,7 +228,7 @@ def check_shown(page, said):
 
 
 def test_the_machines_that_are_shown(tmp_path, monkeypatch, command):
-    """Dataflow's page has a plan for a volume of which there is nothing but its description."""
+    """Dataflow's page has a plan for a volume that only exists as a description."""
     monkeypatch.chdir(tmp_path)
     store = {"driver": "file", "path": f"{tmp_path}/em.zarr"}
     chunks = {"name": "regular", "configuration": {"chunk_shape": [128, 128, 128]}}

@@ -1,4 +1,4 @@
-"""What recipes may say, and how mistakes in them are told."""
+"""The content of recipes, and reports of mistakes in them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Recipes from strangers: whatever they say, a plan or one line that names the place, and no side effects."""
+"""Recipes from strangers give a plan or one line that names the place, without side effects."""
 
 import contextlib
 import inspect
@@ -40,7 +40,7 @@ FORBIDDEN = (
     "subprocess.Popen",
     "ctypes.dlopen",
 )
-#: Where Python and packages are, and what tells of this machine's memory.
+#: Where Python and packages are, and files about this machine's memory.
 ALLOWED = [
     *{os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, *sysconfig.get_paths().values())},
     os.path.realpath(Path(bv.__file__).parent),
@@ -81,7 +81,7 @@ def watch():
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory, watch):
-    """A folder with a stack of slices, beside one with a secret and a module to be lured into."""
+    """A folder with a stack of slices, next to one with a secret and a module as bait."""
     outer = tmp_path_factory.mktemp("world")
     (outer / "secret").mkdir()
     (outer / "secret" / "keys.txt").write_text("sesame")
@@ -94,7 +94,7 @@ def world(tmp_path_factory, watch):
         patch.chdir(work)
         patch.syspath_prepend(str(work))
         patch.setattr("beam_volumes.cli.main.quiet", lambda: None)
-        # Buckets are out of reach, and that is said at once.
+        # Buckets are out of reach, which is reported at once.
         patch.setitem(context.RETRIES, "max_retries", 0)
         patch.setattr(context, "_context", None)
         for name in ("AWS_ENDPOINT_URL", "TENSORSTORE_GCS_HTTP_URL"):
@@ -103,7 +103,7 @@ def world(tmp_path_factory, watch):
             patch.setenv(name, "x")
         tempfile.gettempdir()  # tries the folder when first asked
         run(work, BASE)  # modules that are loaded when needed
-        # and kernels that planning calls: numba keeps what it has compiled
+        # and kernels that planning calls: numba keeps compiled code
         run(work, BASE.replace("gaussian_filter, sigma: 1", "shift, shift: 0.5"))
         yield work
 

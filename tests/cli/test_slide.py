@@ -75,7 +75,7 @@ def test_a_slide_is_what_it_is_as_one_image(run, slide):
 
 
 def test_tiles_leave_no_seam(run, slide):
-    """The filters, stains and pyramids of small slabs are those of the whole image."""
+    """The filters, stains and pyramids of small slabs equal the results of the whole image."""
     seen = np.moveaxis(tifffile.imread(slide), -1, 0)
     small = ("--slab=64,128",)
     chunks = [w for k in range(3) for w in ("--set", f"outputs.{k}.chunks=[64, 64]")]

@@ -1,4 +1,4 @@
-"""Recipes whose steps take tables, from affinities to segments and scores."""
+"""Recipes with tables as operands, from affinities to segments and scores."""
 
 import numpy as np
 import pytest

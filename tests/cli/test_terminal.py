@@ -29,14 +29,14 @@ class Terminal:
     def __init__(self, *command, hold):
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
-            # Whoever runs the tests in the background may ignore Ctrl-C, and so would its children.
+            # A shell that runs the tests in the background may ignore Ctrl-C, and so would its children.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.environ[HOLD] = hold
             os.execv(sys.executable, [sys.executable, *command])
         self.screen = ""
 
     def read_until(self, pattern):
-        """Read until what was printed matches, or if there is no pattern until the program ends."""
+        """Read until the output matches, or without a pattern until the program ends."""
         limit = time.monotonic() + PATIENCE
         while pattern is None or not re.search(pattern, self.screen):
             ready, _, _ = select.select([self._fd], [], [], limit - time.monotonic())

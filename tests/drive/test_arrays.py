@@ -15,7 +15,7 @@ from beam_volumes.storage import open_source
 
 
 def voxels(dtype: str, shape: tuple[int, ...] = (20, 33, 41)) -> np.ndarray:
-    """Not contiguous, and what cannot be told from another by its sum."""
+    """Not contiguous arrays, and arrays with equal sums."""
     wide = np.random.default_rng(3).integers(
         0, 2 if dtype == "?" else 200, (*shape[:-1], 2 * shape[-1])
     )

@@ -1,4 +1,4 @@
-"""What a run compiles is told while it does, whichever process compiles."""
+"""A run reports what it compiles meanwhile, in any process."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 import beam_volumes as bv
 from tests.tiers import few
 
-#: What each process that sweeps does first: from then on it compiles nothing before that has been told.
+#: The first action of each process that sweeps: afterwards it compiles nothing without a report.
 HOLDING = """
 import os
 import time

@@ -54,7 +54,7 @@ def test_the_server_has_opened_nothing_and_runs_no_thread_of_its_own():
     found = call_supervised(started)
     assert found["opened"] == []
     assert found["threads"] == 2  # with the one that waits for the caller's end
-    # Those of OpenBLAS and jemalloc, which are ready for a fork; TensorStore's and gRPC's have other names.
+    # Threads of OpenBLAS and jemalloc, which are ready for a fork; TensorStore's and gRPC's have other names.
     assert found["server's"] <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
 
 

@@ -58,7 +58,7 @@ def wait_for(path):
 
 
 def family(path):
-    """Say who we are, with a child that sleeps, and sleep."""
+    """Print the process ids, with a child that sleeps, and sleep."""
 
     def function():
         sleeper = subprocess.Popen(["sleep", FOR_EVER])

@@ -150,7 +150,7 @@ def prism(tmp: Path) -> Iterator[Engine]:
     ended = 0
 
     def ran(job: str, output: Path) -> None:
-        # Prism does not tell the names of its jobs.
+        # Prism does not report the names of its jobs.
         nonlocal ended
         before, ended = ended, log.read_text().count("pipeline done!")
         assert ended > before
@@ -193,13 +193,13 @@ class Cluster:
             return json.load(answer)
 
     def job(self, name: str) -> dict[str, Any]:
-        """What it says of a job."""
+        """Its description of a job."""
         jobs = [j for j in self.get("jobs/overview")["jobs"] if j["name"] == name]
         assert jobs, f"the cluster knows no job {name}"
         return self.get(f"jobs/{jobs[0]['jid']}")
 
     def mend(self) -> None:
-        """Start what was killed again."""
+        """Start the killed processes again."""
         _cluster_up(self.folder, self.env)
 
     def taskmanager(self, number: int) -> int:
@@ -209,7 +209,7 @@ class Cluster:
 
 
 def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
-    """Start a cluster, or what of it has ended, by the script that users are shown; the options it says."""
+    """Start a cluster, or its missing processes, by the script for users; return the options it prints."""
     command = [CLUSTER, "up", str(folder)]
     said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=600)
     logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
@@ -276,7 +276,7 @@ def _cluster(tmp_path_factory):
 
 @pytest.fixture
 def cluster(_cluster):
-    """The cluster, with all its processes, whatever tests before have killed."""
+    """The cluster, with all its processes, even if earlier tests have killed some."""
     _cluster.mend()
     return _cluster
 

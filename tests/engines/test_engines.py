@@ -24,7 +24,7 @@ def em(tmp_path_factory):
 
 
 def filters(em, folder, **how):
-    """A fused chain, and a mask whose threshold a pass before it finds."""
+    """A fused chain, and a mask with a threshold from an earlier pass."""
     chain = bv.median_filter(em, 3) - bv.gaussian_filter(em, 1) + 0.5
     smooth = bv.gaussian_filter(em, 1.5)
     mask = bv.binary_opening(smooth > bv.threshold_otsu(smooth))
@@ -69,7 +69,7 @@ def points(em, folder, **how):
 
 
 def network(em, folder, batch=1, slab=SLAB, **how):
-    """A network whose patches are cut together, the same one blended, and what is found in it."""
+    """A network with shared patches, the same one blended, and labels of the result."""
     model = unet(folder / "unet.onnx")
     net = {"normalize": (0, 255), "batch": batch}
     valid = bv.predict(em, model, patch=(22, 28, 32), context=6, stride=2, **net)

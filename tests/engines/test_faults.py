@@ -40,7 +40,7 @@ def journal_of(path):
 
 @contextmanager
 def killing(path, victim):
-    """Kill the process that ``victim(journal)`` names first; gives a dict in which ``at`` says when."""
+    """Kill the process that ``victim(journal)`` names first; return a dict with the time as ``at``."""
     told = {}
 
     def watch():
@@ -107,7 +107,7 @@ def test_flink_a_taskmanager_killed_in_a_sweep(cluster, tmp_path):
 
 
 def test_flink_a_taskmanager_killed_in_a_merge(cluster, tmp_path):
-    """It costs no slab at all: the merge begins again from what records say."""
+    """It costs no slab at all: the merge begins again from the records."""
     em = stored(tmp_path, membranes((24, 48, 56)))
     path = tmp_path / "labels.zarr"
     target = bv.label(em > 150).to(path, chunks=(8, 16, 16))
@@ -172,7 +172,7 @@ def test_flink_a_taskmanager_killed_between_tables(cluster, tmp_path):
 
 
 def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):
-    """A megabyte a slab blocks no worker of a pool, and one that is killed costs what it had in hand."""
+    """A megabyte a slab blocks no worker of a pool, and a killed worker costs its current slab."""
     v = stored(tmp_path, membranes((16, 24, 28)))
     path = tmp_path / "out.zarr"
     with killing(path, sweeper(path, 2)) as told:
@@ -184,7 +184,7 @@ def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):
 
 
 def test_prism_a_worker_killed(tmp_path):
-    """Prism does not go on: it says at once what happened, and the run is resumed."""
+    """Prism does not go on: it reports the failure at once, and the run is resumed."""
     v = stored(tmp_path, membranes((16, 24, 28)))
     path = tmp_path / "out.zarr"
     port, pool = free_ports(2)
@@ -199,7 +199,7 @@ def test_prism_a_worker_killed(tmp_path):
         "slab": SLAB,
     }
     target = slow(v, 1).to(path, chunks=SLAB)
-    # Prism itself may stumble over the worker that is gone before it says so.
+    # Prism itself may fail over the missing worker before it reports this.
     said = r"(?s)(worker disconnected|send on closed channel).*last slabs .*resume=True"
     with (
         server(tmp_path / "prism.log", *prism, port=port),

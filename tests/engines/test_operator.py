@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "templates" / "flink-operator"
 
 
 def strict(schema):
-    """The schema as Kubernetes takes it: what it does not name is an error."""
+    """The schema as Kubernetes takes it: unknown names are errors."""
     if isinstance(schema, list):
         return [strict(s) for s in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Workers that lack what a run needs: told in a line, before anything is made."""
+"""Workers that lack a requirement are reported in a line, before any output is created."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A stopped run whose every byte lies in a bucket: verified, continued by the command, and verified."""
+"""A stopped run in a bucket: verified, continued by the command, and verified."""
 
 import subprocess
 import sys

@@ -100,7 +100,7 @@ def upload(demo, place: str) -> None:
 
 
 def check(demo, place: str) -> None:
-    """What lies in the bucket is what was written to disk."""
+    """The bucket has the bytes that were written to disk."""
     for name in ("membranes.ome.zarr", "cells.ome.zarr"):
         np.testing.assert_array_equal(bv.open(f"{place}/{name}"), bv.open(demo / name))
     table = TableSink.of(f"{place}/cells.parquet").read()
@@ -108,7 +108,7 @@ def check(demo, place: str) -> None:
 
 
 def one_line(error: str) -> str:
-    """The error that a command told of, and nothing else from Python."""
+    """The error that a command printed, and nothing else from Python."""
     assert "Traceback" not in error, error[-3000:]
     (line,) = [x for x in error.splitlines() if x.startswith("beam-volumes: error: ")]
     return line

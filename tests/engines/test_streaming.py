@@ -64,7 +64,7 @@ def measure(watch):
 
 
 def keep(value, path):
-    """Keep what came, which is the same if it comes again."""
+    """Keep the elements, which are the same if they come again."""
     other = Path(f"{path}.{os.getpid()}")
     other.write_text(repr(value))
     os.replace(other, path)

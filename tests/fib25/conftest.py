@@ -18,5 +18,5 @@ STACKS = [
 
 @pytest.fixture(scope="module", params=STACKS)
 def stack(request, tmp_path_factory):
-    """A stack of slices on disk, and what is known of it."""
+    """A stack of slices on disk, with its description."""
     return request.param(tmp_path_factory.mktemp("stack"))

@@ -1,4 +1,4 @@
-"""Electron-microscopy stacks: a real one where it lies beside the repository, and the demo's, made up."""
+"""Electron-microscopy stacks: a real one if it is next to the repository, and the demo's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Stack:
         The folder of its slices.
     shape : tuple of int
     truth : callable
-        Parts of cells, by voxel, and for each part its number and that of its cell.
+        Parts of cells, by voxel, and for each part its number and its cell's.
     """
 
     name: str

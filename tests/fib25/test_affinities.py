@@ -1,4 +1,4 @@
-"""The affinity network of fib25 over a crop: one pass, whatever the partition; a fair detector of borders."""
+"""The affinity network of fib25 over a crop equals one pass for all partitions, and detects borders."""
 
 import h5py
 import numpy as np

@@ -77,7 +77,7 @@ def test_all_scipy_chain_differs_only_next_to_the_threshold(stack, reference, ca
 
 
 def files_of(folder):
-    """Digest of every chunk file below a folder: not metadata, nor what tells when it was made."""
+    """Digest of every chunk file below a folder, without metadata and times."""
     return {
         str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in sorted(Path(folder).rglob("*"))

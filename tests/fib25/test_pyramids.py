@@ -9,7 +9,7 @@ from ome_zarr.reader import Reader
 
 import beam_volumes as bv
 
-try:  # Its libraries do not suit those of Beam: it is no part of what tests install.
+try:  # Its libraries conflict with Beam's, so tests do not install it.
     import cloudvolume
 except ImportError:
     cloudvolume = None

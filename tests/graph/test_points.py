@@ -218,7 +218,7 @@ def test_a_number_of_all_points_is_numpys_of_the_whole_array():
     np.testing.assert_array_equal(found[-1], x > limit)
     floats = bv.open(x.astype("f4"))
     for q in (30, [5, 95]):
-        # Two sweeps, of which the second counts below what the first has found of all points.
+        # Two sweeps; the second counts below the first one's number of all points.
         low = computed(bv.percentile(floats, q, across="t"))
         np.testing.assert_array_equal(low, np.percentile(x.astype("f4"), q))
     scaled = computed(v[0, 0] / bv.max(v, across="t"))  # a volume without points

@@ -1,4 +1,4 @@
-"""What users hold: slicing, numpy's protocols, and what is refused."""
+"""Volumes: slicing, numpy's protocols, and refused requests."""
 
 import numpy as np
 import pytest

@@ -52,7 +52,7 @@ def place(folder, **changed):
 
 
 def run(folder, kernels, **environment):
-    """Run the program on the copy in a folder: what its kernel returns, and what it compiled."""
+    """Run the program on the copy in a folder; return its kernel's result and the compiled kernels."""
     path = os.pathsep.join([str(folder), os.getcwd(), *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -106,7 +106,7 @@ def kernels(tmp_path, monkeypatch):
 
 
 def twice(tmp_path):
-    """Whether a new process would compile a kernel or load it; what it returns is right."""
+    """Whether a new process would compile a kernel or load it; its result is right."""
     (tmp_path / "doubling.py").write_text(
         "from beam_volumes.kernels.jit import kernel\n@kernel\ndef twice(x): return 2 * x\n"
     )

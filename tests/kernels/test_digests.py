@@ -40,7 +40,7 @@ def test_digest(dtype, seed):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_bits_count(dtype):
-    """Zeros of either sign are told apart, and a NaN is itself."""
+    """Zeros of either sign differ, and a NaN equals itself."""
     a = np.array([[[0.0, np.nan]]], dtype)
     assert digest(a, 0, 1) != digest(np.array([[[-0.0, np.nan]]], dtype), 0, 1)
     assert digest(a, 0, 1) == digest(a.copy(), 0, 1)

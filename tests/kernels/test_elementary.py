@@ -1,4 +1,4 @@
-"""exp, log and Gaussian weights: accurate, and the same bits whatever the CPU."""
+"""exp, log and Gaussian weights: accurate, and the same bits on every CPU."""
 
 import os
 import subprocess
@@ -227,7 +227,7 @@ def test_same_bits_on_a_generic_cpu():
 
 
 def test_interpreted_is_the_kernel():
-    """To the bit, so that weights and tables are the same whoever makes them."""
+    """To the bit, so that weights and tables are the same in every process."""
     rng = np.random.default_rng(5)
     x = [*(rng.standard_normal(300) * 10.0 ** rng.integers(-12, 4, 300)), 0.0, -0.0, 800.0, -800.0]
     x += [5e-324, 1e-310, 1.0, 1e-6, np.inf]

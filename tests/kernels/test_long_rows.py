@@ -166,7 +166,7 @@ def grey(rng, volume, size):
     return ours, ndi.grey_erosion(volume, footprint=footprint, structure=heights)
 
 
-#: By name: what runs the kernel beside its reference, and the type of voxels.
+#: By name: a call of the kernel and of its reference, and the type of voxels.
 KERNELS = {
     "walk": (walk, "f4"),
     "walk of u2": (walk, "u2"),

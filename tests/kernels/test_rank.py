@@ -67,7 +67,7 @@ def test_footprint(dtype, is_max):
 
 
 def made_of_columns():
-    """Footprints whose columns lie within one another."""
+    """Footprints with nested columns."""
     leaning = np.zeros(
         (6, 3, 4), bool
     )  # not in the middle, and slices without a tap on either side

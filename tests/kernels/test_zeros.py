@@ -1,4 +1,4 @@
-"""-0.0 comes before 0.0, whatever kernel takes a voxel of some rank, and wherever it begins."""
+"""-0.0 comes before 0.0 in every kernel of ranks, and from every start."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ KERNELS = {
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_zeros_are_ordered(name, dtype):
-    """Bit by bit, also in windows that hold hardly anything else, and beside NaNs."""
+    """Bit by bit, also in windows of little else, and next to NaNs."""
     kernel, footprint, parameters, rank = KERNELS[name]
     rng = np.random.default_rng(5)
     for shares in ([0.1, 0.4, 0.4, 0.1], [0, 0.9, 0.1, 0], [0, 0.1, 0.9, 0], [0.45, 0.1, 0, 0.45]):

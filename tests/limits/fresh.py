@@ -26,7 +26,7 @@ def filtered(source: str, out: str, **options):
 
 
 def labels(source: str, out: str, **options):
-    """Components and what they measure."""
+    """Components and their measurements."""
     volume = bv.open(source)
     cells = bv.label(volume > 128)
     table = bv.regionprops_table(cells, volume, ["num_pixels", "bbox", "intensity_mean"])
@@ -51,7 +51,7 @@ def bounded(source: str, out: str, **options):
 
 
 def network(source: str, out: str, **options):
-    """The network that lies in a file beside the input; one that is tried in no other size."""
+    """The network in a file next to the input; it is tried in no other size."""
     model = str(Path(source).parent / "unet.onnx")
     made = bv.predict(
         bv.open(source), model, patch=(64, 96, 96), context=6, stride=2, normalize=(0, 255)

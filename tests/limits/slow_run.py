@@ -56,7 +56,7 @@ def everything(source: str, out: str):
 
 
 def network(source: str, out: str):
-    """Two passes: percentiles, then the network that lies beside the input."""
+    """Two passes: percentiles, then the network next to the input."""
     volume = slow(bv.open(source))
     made = bv.predict(
         volume, str(Path(source).with_name("unet.onnx")), patch=(16, 44, 44), context=6, stride=2,

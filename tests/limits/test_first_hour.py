@@ -9,7 +9,7 @@ import beam_volumes as bv
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 10, 12), "u1")
 
-#: What is typed with ``v`` (a volume), ``a`` (its array) and ``d`` (an empty folder), and what is said.
+#: Calls with ``v`` (a volume), ``a`` (its array) and ``d`` (an empty folder), and their messages.
 ROWS = [
     # Names
     ("bv.gausian_filter(v, 1)", AttributeError, "did you mean 'gaussian_filter'"),

@@ -91,7 +91,7 @@ def test_a_unit_is_written_once_even_by_a_narrow_window(tmp_path):
 
 
 def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
-    """Each sweep reads the chunks of its slabs, and those of the planes beyond their upper ends."""
+    """Each sweep reads the chunks of its slabs, and of the planes beyond their upper ends."""
     a, volume = stored(tmp_path / "in.zarr", (48, 96, 80), (8, 32, 40))
     target = bv.label(volume > 150).to(tmp_path / "out.zarr", chunks=(8, 48, 40), codec=None)
     table = bv.regionprops_table(bv.label(volume > 150), volume, ["num_pixels"])
@@ -124,7 +124,7 @@ def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
 
 
 def test_a_filter_and_its_levels_read_the_volume_once(tmp_path):
-    """Five levels besides the volume: the input's bytes, and the coarsest, for its window."""
+    """Five levels in addition to the volume: the input's bytes, and the coarsest, for its window."""
     a, v = stored(tmp_path / "in.zarr", (64, 128, 128), (16, 64, 64))
     target = bv.gaussian_filter(v, 2).to(
         tmp_path / "out.ome.zarr", levels=6, factors=2, chunks=64, codec=None

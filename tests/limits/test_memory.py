@@ -54,7 +54,7 @@ def large_blobs(shape):
 
 
 def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
-    """A volume of noise whose layers of chunks are one layer, linked: quick to make, real to read."""
+    """A volume of noise with links to one layer of chunks: quick to make, real to read."""
     sink = make_sink(path, shape=shape, dtype="u1", space=Space(), chunks=chunk, codec=codec)
     sink.create("noise")
     layer = fill((chunk[0], *shape[1:]))
@@ -194,7 +194,7 @@ def test_a_network_takes_what_was_predicted(tmp_path):
 
 
 def check_peak(source, out, name, case, least=0.5):
-    """A case run in a fresh process takes what was predicted, and half of it (``least``) at least."""
+    """A case in a fresh process takes at most the predicted memory, and at least half of it (``least``)."""
     command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
     how = json.dumps({"codec": case.get("codec"), **case["how"]})
     most = 0

@@ -1,4 +1,4 @@
-"""Agglomeration against a greedy loop over all boundaries, whatever the ranges, slabs and runner."""
+"""Agglomeration against a greedy loop over all boundaries, for any ranges, slabs and runner."""
 
 import functools
 import itertools
@@ -354,7 +354,7 @@ def test_what_is_refused():
 
 
 def test_what_a_cut_takes_in_is_known_when_it_is_planned(monkeypatch):
-    """Of a table that is there; of one that is computed the plan says what it is at most."""
+    """For a stored table; for a computed one the plan shows the maximum."""
     monkeypatch.setattr(agglomeration_rounds, "MERGE_BYTES", 1 << 24)
     count = 100
     merges = {"label_a": np.arange(1, 1 + count), "label_b": np.full(count, 1000)}

@@ -1,4 +1,4 @@
-"""Not one bit depends on the partition: neither the sign of a zero nor that of a NaN."""
+"""Not one bit depends on the partition: neither the sign of a zero nor of a NaN."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Colours and stains beside scikit-image's, whatever the partition."""
+"""Colours and stains, compared with scikit-image's, for any partition."""
 
 import numpy as np
 import pytest

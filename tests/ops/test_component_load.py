@@ -1,4 +1,4 @@
-"""What the merge of components will hold, told before it starts."""
+"""The memory of the merge of components is reported before it starts."""
 
 import itertools
 import re

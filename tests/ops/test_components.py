@@ -192,7 +192,7 @@ def test_labels_are_expressions(case, size, first, second):
 
 
 def spiral(n):
-    """Two spirals of walls, the ends of which meet in the last slice only."""
+    """Two spirals of walls that meet in the last slice only."""
     plane = np.zeros((n, n), bool)
     lo, hi = 0, n - 1
     while lo < hi:

@@ -167,7 +167,7 @@ def test_running_sums_of_floats_do_not_depend_on_slabs(axis, dtype):
         how = dict(slab=slab, window=window, threads=threads, workers=workers)
         got = bv.compute(lazy, runner=None, **how)
         assert got.tobytes() == expected.tobytes()
-    # What is made of them sees them from the first slice on, whatever part of it is wanted.
+    # Results see them from the first slice on, for any part.
     np.testing.assert_array_equal(np.asarray((lazy + 1)[5:9, 2:]), (expected + 1)[5:9, 2:])
     moved = bv.shift(lazy, (-3, 1, 0), order=0)
     np.testing.assert_array_equal(np.asarray(moved)[:20, 1:], expected[3:, :-1])
@@ -223,7 +223,7 @@ def test_lengths_with_units():
 
 
 def test_distances_are_as_other_volumes():
-    """Cropped, filtered, compared with what they came from."""
+    """Cropped, filtered, compared with their inputs."""
     mask = mask_of((12, 40, 50), 0.6, 3)
     lazy = bv.distance_transform_edt(bv.gaussian_filter(mask * np.float32(1), 1) > 0.5)
     binary = ndi.gaussian_filter(mask.astype("f4"), 1) > 0.5

@@ -23,7 +23,7 @@ from tests.tiers import dtypes_drawn, examples
 @settings(max_examples=examples(40))
 @given(data=st.data())
 def test_twin(family, dtypes, data):
-    """Of what is opened, and of what is computed from it, in slabs of any size."""
+    """For opened and computed volumes, in slabs of any size."""
     dtype = data.draw(st.sampled_from(dtypes), "dtype")
     ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
     shape = data.draw(st.one_of(*[cat.shapes(ndim)] * 4, st.just((1,) * ndim)), "shape")
@@ -137,7 +137,7 @@ def test_labels_and_numbers_on_other_grids():
 
 
 def test_what_is_read_is_read_once(tmp_path):
-    """Views of a source are no sweep of their own; of what is computed, flips along y and x are none."""
+    """Views of a source need no sweep; for computed volumes, flips along y and x need none."""
     bv.compute(bv.open(voxels((16, 24, 20), "u2")).to(tmp_path / "in.zarr", chunks=(4, 8, 5)))
     v = bv.open(tmp_path / "in.zarr")[1:]
     assert bv.transpose(v).chunks == (5, 8, 4)

@@ -1,4 +1,4 @@
-"""Objects found tile by tile: against a plain loop over all tiles, whatever the slabs and the runner."""
+"""Objects found tile by tile: against a plain loop over all tiles, for any slabs and runner."""
 
 import itertools
 from fractions import Fraction

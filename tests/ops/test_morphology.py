@@ -51,7 +51,7 @@ def test_binary(dtype, data):
 )
 @pytest.mark.parametrize("share", [0.01, 0.98])
 def test_balls(structure, share):
-    """By squared distances where the structure is one, whatever lies outside and how it is shifted."""
+    """By squared distances where the structure is a ball, for any outside and shift."""
     x = np.random.default_rng(int(share * 1000)).random((11, 30, 37)) < share
     shift = 1 if min(structure.shape) > 2 else 0
     for how in ({}, {"border_value": 1, "origin": shift}):

@@ -1,4 +1,4 @@
-"""A function of each object beside scipy's labeled_comprehension, over partitions and runners."""
+"""A function of each object, compared with scipy's labeled_comprehension, over partitions and runners."""
 
 import numpy as np
 import pytest

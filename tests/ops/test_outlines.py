@@ -1,4 +1,4 @@
-"""Outlines of labels, as shapely reads them, beside the squares of their pixels."""
+"""Outlines of labels, as shapely reads them, compared with the squares of their pixels."""
 
 import json
 

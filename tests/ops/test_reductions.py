@@ -1,4 +1,4 @@
-"""Reductions of whole volumes against numpy and scikit-image; what they cost is in the plan's tests."""
+"""Reductions of whole volumes against numpy and scikit-image; the plan's tests have their costs."""
 
 from fractions import Fraction
 

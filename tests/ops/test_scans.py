@@ -30,7 +30,7 @@ def windows_of(box, window):
 
 
 def ring_of(shape, dtype, random):
-    """A block of a ring buffer whose slots wrap around, among rows and columns of no concern."""
+    """A block of a ring buffer that wraps around, among unrelated rows and columns."""
     slots = np.roll(np.arange(shape[0] + 1), random.integers(shape[0] + 1))[: shape[0]]
     y, x = random.integers(0, 2, 2)
     ring = random.integers(0, 100, (shape[0] + 1, shape[1] + 2 * y, shape[2] + 2 * x)).astype(dtype)

@@ -28,7 +28,7 @@ def normalized(x, axis, where, mean, std):
 
 
 def uneven(dtype, axis, seed=3):
-    """A volume whose slices differ in contrast, one of them of one value."""
+    """A volume with slices of different contrast, one of them of one value."""
     rng = np.random.default_rng(seed)
     shape = [1, 1, 1]
     shape[axis] = (9, 12, 14)[axis]
@@ -128,7 +128,7 @@ def test_given_moments_lazy_ones_and_dtype():
     assert_same(np.asarray(ours), np.rint(expected).clip(0, 255).astype("u1"))
     assert_same(
         np.asarray(bv.normalize_slices(v, std=0, mean=8)), np.full(x.shape, 8, "f4")
-    )  # but for slices of one value
+    )  # except slices of one value
     # What lies upstream or is cropped afterwards changes no slice's number.
     cropped = bv.normalize_slices(v)[3:7, 2:9]
     assert_same(np.asarray(cropped), np.asarray(bv.normalize_slices(v))[3:7, 2:9])

@@ -30,7 +30,7 @@ def exact_covariance(a, b, ddof):
 
 @st.composite
 def cases(draw, dtypes):
-    """Two arrays with some NaN, a mask, keywords, and what is left of the arrays."""
+    """Two arrays with some NaN, a mask, keywords, and the rest of the arrays."""
     shape = draw(shapes(draw(st.sampled_from([2, 3]))))
     rare = draw(st.sampled_from([0, 0.05]))
     narrow = draw(st.booleans())

@@ -86,7 +86,7 @@ def test_regions(dtypes, data, slab, how):
     once, again = table_by_slabs(survey, arrays, labels.shape, 3, random, **how)
     test_tables.assert_same_bits(once, expected)
     assert shards == again
-    # Faces are not counted, and planes beyond slabs not seen, where nobody asks for faces.
+    # Without a request for faces they are not counted, and planes beyond slabs are not read.
     names = [n for n in region_tables.default_properties(3, bool(dtype)) if "surface" not in n]
     survey = RegionSurvey.of(labels.dtype, dtype, names, spacing=spacing)
     assert not survey.upper
@@ -166,7 +166,7 @@ def neurons(slabs, labels=1200):
 
 
 def watching(flow, parts):
-    """By name of round, the most rows that a step of it takes in; and what comes out."""
+    """By name of round, the most rows that a step takes in; and the result."""
     taken, names = {}, iter(flow.rounds)
 
     def rows_of(value):

@@ -143,7 +143,7 @@ def test_local_thresholds(dtype, data):
         runner=None,
         slab=slab,
     )
-    # The root of what is left of a difference of squares.
+    # The root of the rest of a difference of squares.
     niblack = filters.threshold_niblack(wide, window, 0.3)
     np.testing.assert_allclose(ours[0], niblack, atol=1e-6 * largest)
     sauvola = filters.threshold_sauvola(wide, window, 0.3, spread)

@@ -127,7 +127,7 @@ def test_too_many_are_refused_before_anything_is_made():
 
 
 def moments_of_itk(x):
-    """ITK's formula, and that of Fiji's "Moments" plugin, on every value from the least to the greatest."""
+    """ITK's formula, and the one of Fiji's "Moments" plugin, on every value in the range."""
     share = np.bincount(x.ravel() - x.min()) / x.size
     at = np.arange(len(share), dtype=float)
     m1, m2, m3 = (float((share * at**k).sum()) for k in (1, 2, 3))

@@ -1,4 +1,4 @@
-"""Watershed against Kruskal's forest under the total order, and beside scikit-image's, over partitions."""
+"""Watershed against Kruskal's forest under the total order, and scikit-image's, over partitions."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHAPE = (7, 9, 11)
 
 
 def edges_of(shape):
-    """All edges by linear index: that of the upper voxel, then the axis; (lower voxel, upper voxel, axis)."""
+    """All edges by linear index of the upper voxel, then the axis; (lower voxel, upper voxel, axis)."""
     index = np.arange(np.prod(shape)).reshape(shape)
     found = []
     for axis in range(3):
@@ -178,7 +178,7 @@ def grown(basins, affinities, low, min_size):
 
 
 def test_beside_scikit_image():
-    """Without equal heights basins are those of floods, but where two of them meet."""
+    """Without equal heights basins equal floods, except where two of them meet."""
     height = np.random.default_rng(5).permutation(12 * 20 * 20).reshape(12, 20, 20)
     height = bv.compute(bv.gaussian_filter(height.astype(np.float64), 1.5), runner=None)
     ours = np.asarray(bv.watershed(height))

@@ -1,4 +1,4 @@
-"""Slabs that were asked for and cost more than others: the plan says so, and which would do."""
+"""Requested slabs that cost more than others: the plan reports them, and names better ones."""
 
 import pickle
 import re
@@ -13,12 +13,12 @@ from tests.tiers import few
 
 
 def slow(plan):
-    """What the plan says of slabs that are badly cut."""
+    """The plan's note about badly cut slabs."""
     return plan.explain(verbose=True).partition("\n\nslow:\n")[2].splitlines()
 
 
 def suggested(plan):
-    """The slab that is said to be better, and the bytes it is said to read, as text."""
+    """The better slab that is named, and the bytes that it would read, as text."""
     found = re.search(r"slab=\((\d+), (\d+), (\d+)\) would read (.+?) instead", slow(plan)[-1])
     return tuple(map(int, found.groups()[:3])), found[4]
 
@@ -104,7 +104,7 @@ def test_slabs_of_flat_volumes_are_given_as_they_were(tmp_path):
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_arrays_in_memory_voxels_are_counted(turned):
-    """Nothing is decoded: tiles cut through no chunks, and what they share is read again."""
+    """Nothing is decoded: tiles cut through no chunks, and shared parts are read again."""
     array = np.zeros((30, 40, 50), "u2")
     v = bv.open(array)
     v = bv.transpose(v, (2, 0, 1)) if turned else v

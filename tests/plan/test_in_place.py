@@ -1,4 +1,4 @@
-"""Nothing is read and written at once, whatever it is called."""
+"""Nothing is read and written at once, under any name."""
 
 import os
 

@@ -48,7 +48,7 @@ def unread(slices, depth, origin):
 
 @st.composite
 def sums(draw):
-    """Of two volumes whose layers of chunks begin elsewhere, filtered or not."""
+    """For two volumes with layers of chunks that begin elsewhere, filtered or not."""
     slices = draw(st.sampled_from([97, 200, 301]))
     volumes = []
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_windows_that_surveys_are_given_as_copies_are_counted(monkeypatch):
 
 
 def test_what_a_process_has_once_is_not_counted_for_each_slab_in_flight(tmp_path):
-    """Chunks are read and written through lanes of the process, whatever the number of its sweeps."""
+    """Chunks are read and written through lanes of the process, for any number of sweeps."""
     volume = bv.open(np.zeros((96, 512, 512), "u1")).to(
         tmp_path / "in.zarr", chunks=(32, 512, 512), codec="zstd"
     )

@@ -1,4 +1,4 @@
-"""What a pass writes is read back by later ones instead of being computed again, and the plan says so."""
+"""Later passes read back an output instead of computing it again, and the plan shows this."""
 
 import itertools
 from collections import Counter
@@ -114,7 +114,7 @@ def test_outputs_with_sweeps_of_their_own_read_each_other(tmp_path):
 
 
 def graph():
-    """Targets of several shapes that rest on each other, one on those of both other shapes."""
+    """Targets of several shapes that rest on each other, one on both other shapes."""
     v = bv.open(VOXELS)
     smooth = bv.median_filter(v, 3)
     half = bv.downsample(smooth, 2)

@@ -1,4 +1,4 @@
-"""Volumes whose chunks lie across what is to be written are read in two stages, each chunk once in each."""
+"""Volumes with chunks across the output's are read in two stages, each chunk once in each."""
 
 from importlib import import_module
 
@@ -40,12 +40,12 @@ def stored(tmp_path):
 
 
 def memory_for(target, more):
-    """So many bytes beside what a sweep needs at least."""
+    """So many bytes in addition to the minimum of a sweep."""
     return bv.plan(target, **HOW).smallest_memory + more
 
 
 def memory_here(target):
-    """As much for a run in this process, whose base is measured."""
+    """As much for a run in this process, with a measured base."""
     options = RunOptions(memory="1GiB", workers=1, runner=None)
     return compute.plan_run([target], options).smallest_memory + (1 << 20)
 
@@ -90,7 +90,7 @@ def test_not_where_one_sweep_will_do(tmp_path, stored):
 
 
 def test_numbers_are_found_while_it_is_stored(tmp_path, stored):
-    """A filter of it, and a crop, read what was stored; a sum reads the source."""
+    """A filter of it, and a crop, read the stored result; a sum reads the source."""
     voxels, make = stored
     volume = make(CHUNKS["columns"])[:, 3:151, 5:]
     target = (bv.maximum_filter(volume, 3) - bv.min(volume)).to(

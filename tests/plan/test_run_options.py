@@ -1,4 +1,4 @@
-"""What can be refused whatever the volumes are, and in which words, wherever it is said."""
+"""Options that are refused for any volumes, with the words of each surface."""
 
 import argparse
 from inspect import signature

@@ -180,7 +180,7 @@ def test_reporter(monkeypatch):
 
 
 def test_slabs_tell_how_far_they_are(journal, tmp_path):
-    """In memory, and in a journal once a second; what is finished counts once."""
+    """In memory, and in a journal once a second; finished slabs count once."""
     seen = []
     other = Journal.create(tmp_path / "y.run", Manifest("two", {}))
     for followed, parts in ((Parts(), True), (other, False)):
@@ -197,7 +197,7 @@ def test_slabs_tell_how_far_they_are(journal, tmp_path):
 
 
 def test_what_is_left_does_not_climb():
-    """Of a run whose first steps compile, whose passes differ and whose steps are uneven."""
+    """For a run with compilation in its first steps, different passes and uneven steps."""
     left, now, said = Remaining([30.0, 10.0]), 0.0, []
     rng = np.random.default_rng(0)
     for index, each in ((0, 3.0), (1, 1.0)):
@@ -294,7 +294,7 @@ def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
 
 
 def test_scripts_without_a_terminal_get_a_line_for_each_pass(monkeypatch):
-    """Of a run that takes long; one that is over at once says nothing."""
+    """For a long run; one that is over at once prints nothing."""
     now = [0.0]
     monkeypatch.setattr("beam_volumes.runs.console.time.monotonic", lambda: now[0])
     stream = io.StringIO()

@@ -20,7 +20,7 @@ from tests.transforms.trees import membranes, stored
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    """What the disk holds, kept up to date; and what is recorded while it does not hold some of it."""
+    """The content of the disk, kept up to date; and records before the disk has their data."""
     held: set[str] = set()
     lacking: list[tuple[str, set[str]]] = []
     sync, write = single_file._sync, Place.write

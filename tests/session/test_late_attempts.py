@@ -28,7 +28,7 @@ def once(block):
 
 
 def with_scratch(tmp_path, array, name="out.zarr", **how):
-    """A run that stores voxels between its passes, and what it should give."""
+    """A run that stores voxels between its passes, and its expected result."""
     v = stored(tmp_path, array, f"of-{name}")
     kept = bv.map_overlap(once, v, name="once", version="1", dtype="f4", deterministic=False)
     target = (kept + bv.mean(kept)).to(tmp_path / name, chunks=SLAB)
@@ -39,7 +39,7 @@ def with_scratch(tmp_path, array, name="out.zarr", **how):
 
 
 def passes(session, k, known):
-    """All of a pass, and what is known after it."""
+    """All of a pass, and the numbers known after it."""
     states = [
         slabs.sweep_slab(session, k, i, known).states
         for i in range(len(session.plan.passes[k].grid))
@@ -76,7 +76,7 @@ def test_what_lies_between_passes_never_reads_as_fill(tmp_path, kind):
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_scratch_of_any_format_is_strict(tmp_path, version):
-    """Also where its chunks are cut off by the edge, and of what is read back of it."""
+    """Also with chunks cut off by the edge, and with voxels read back."""
     made = bv.open(np.zeros((3, 5, 7), "i2")).to(tmp_path / "s.zarr", zarr_version=version).sink
     sink = replace(made, chunk=(2, 4, 4), scratch=True)
     sink = Sink.from_dict(sink.to_dict())
@@ -93,7 +93,7 @@ def test_scratch_of_any_format_is_strict(tmp_path, version):
 
 
 def simple(tmp_path, factor, name="out.zarr", **how):
-    """A run of five slabs, which multiplies; and what it gives."""
+    """A run of five slabs, which multiplies; and its result."""
     array = membranes((20, 24, 28)).astype("u2")
     target = (bv.open(array) * np.uint16(factor)).to(tmp_path / name, chunks=SLAB)
     plan = bv.plan(target, slab=SLAB, workers=2)
@@ -101,7 +101,7 @@ def simple(tmp_path, factor, name="out.zarr", **how):
 
 
 def check(session, tmp_path, expected, name="out.zarr"):
-    """What a run left is what it should be, by its voxels and by its records."""
+    """The voxels and the records of a run are as expected."""
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / name)), expected)
     assert bv.verify(session.journal.spec, checksums=True) == []
 
@@ -134,7 +134,7 @@ def test_a_worker_of_a_replaced_run_writes_nothing_more(tmp_path, journals):
 
 
 def paused(monkeypatch, owner, name, at=1, after=False):
-    """Have the ``at``-th call of a function wait; gives what says that it does, and what lets it go on."""
+    """Have the ``at``-th call of a function wait; return the events for its arrival and its release."""
     there, go = threading.Event(), threading.Event()
     function, calls = getattr(owner, name), itertools.count(1)
 
@@ -200,7 +200,7 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
     check(new, tmp_path, expected)
 
 
-#: Where the first of two attempts to prepare stops, and what it has done by then.
+#: Where the first of two attempts to prepare stops, and its work by then.
 STOPS = {
     "before it looks": (Document, "read", 1, False),
     "after it has looked": (Document, "read", 1, True),
@@ -261,7 +261,7 @@ def test_a_slow_first_step_of_a_replaced_run_clears_nothing(tmp_path, monkeypatc
 @pytest.mark.parametrize("place", ["file", "memory"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, place):
-    """All have seen the same; one prepares, and the others say who was quicker and write nothing."""
+    """All have seen the same; one prepares, and the others report this and write nothing."""
     out = tmp_path / "out.zarr" if place == "file" else f"memory://{tmp_path.name}/out.zarr"
     v = bv.open(np.arange(4 * 24 * 28, dtype="u2").reshape(4, 24, 28))
     if overwrite:

@@ -1,4 +1,4 @@
-"""Masks stay masks: what is written as bool comes back as bool; foreign masks are told of."""
+"""Masks stay masks: bool is read back as bool; foreign masks are reported."""
 
 import json
 import warnings

@@ -1,4 +1,4 @@
-"""What an output was made of is told beside it, and no foreign reader minds."""
+"""Each output has a record of its origin, which no foreign reader minds."""
 
 import json
 import os

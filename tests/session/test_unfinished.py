@@ -1,4 +1,4 @@
-"""Outputs of runs that have not ended say so to whoever opens them, and how the run is continued."""
+"""Opening an unfinished output warns, and names the command that continues the run."""
 
 import json
 import os
@@ -34,7 +34,7 @@ THERE = {
     "a.nrrd": {"chunks": (2, 8, 8)},
     "a.mha": {"chunks": (2, 8, 8)},
 }
-#: Those of which there is nothing before they are whole.
+#: Formats without files before the output is complete.
 ASSEMBLED = {"a.tif": {"codec": "zlib"}, "a.h5": {}, "a.nii.gz": {}}
 
 
@@ -172,7 +172,7 @@ def test_the_command_line_and_napari_warn_in_one_line(tmp_path, monkeypatch, cap
 
 
 def test_what_an_output_says_is_shown_and_not_obeyed(tmp_path):
-    """A file may say anything: what it calls the run's place is quoted, and made printable."""
+    """A file may contain anything: its name for the run's place is quoted, and made printable."""
     bv.compute(target_of(tmp_path, "a.zarr"), **QUIET)
     document = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
     how = {"start": "x; rm -rf /\n\x1b[2J", "by": "resume", "replaced": False}

@@ -22,7 +22,7 @@ _OPTIONS = (
 
 
 class Page:
-    """A page, what was asked for, and what failed of it."""
+    """A page, its requests and its failures."""
 
     def __init__(self, size=(1200, 900)):
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)

@@ -71,7 +71,7 @@ def test_channels_labels_and_time():
 
 
 def test_parts_are_those_of_numpy():
-    """Of what is stored and of what is computed, by whatever key napari uses."""
+    """For stored and computed volumes, with every key that napari uses."""
     voxels = np.random.default_rng(0).random((6, 7, 8))
     planes = Planes(bv.open(voxels) * 2)
     keys = [0, -1, (slice(None), 3), (..., 2), slice(1, 5, 2), (slice(4, 1, -1), 2, slice(0, 0))]

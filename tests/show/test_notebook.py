@@ -1,4 +1,4 @@
-"""The notebook of the docs runs from top to bottom, and what it shows are pictures."""
+"""The notebook of the docs runs from top to bottom, and shows pictures."""
 
 import runpy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pictures of volumes: the right voxels, few of them read, and a note that tells which."""
+"""Pictures of volumes: the right voxels, few of them read, and a note about them."""
 
 import json
 
@@ -100,7 +100,7 @@ def test_a_level_that_is_fine_enough_is_read(tmp_path):
 
 
 def test_few_chunks_are_read(tmp_path, monkeypatch):
-    """However large the volume is, and whatever its chunks are; what would take more is left out."""
+    """For any size of the volume and any chunks; more expensive sections are left out."""
     metadata = {
         "shape": [4096, 4096, 4096],
         "chunk_grid": {"name": "regular"},
@@ -180,7 +180,7 @@ def test_notebooks_neither_compute_nor_fail(monkeypatch, tmp_path):
 
 
 def test_a_plan_is_drawn(tmp_path):
-    """Every step of it, and of long chains some; what is kept between passes is not called written."""
+    """Every step of it, and of long chains some; temporary results are not called written."""
     v = bv.open(np.zeros((8, 9, 10), "u1"))
     cells = bv.label(bv.gaussian_filter(v, 1) > bv.mean(v))
     plan = bv.plan(cells.to(str(tmp_path / "cells.zarr")), bv.regionprops_table(cells))

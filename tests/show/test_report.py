@@ -1,4 +1,4 @@
-"""The page about a run: all of it is there, in one file, and what is read from others does no harm."""
+"""The page about a run is complete, in one file, and foreign text in it is harmless."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from beam_volumes.show.pages.report import report
 
 
 class Closed(HTMLParser):
-    """Checks that what is opened is closed, and collects links."""
+    """Checks that opened tags are closed, and collects links."""
 
     def __init__(self, html):
         super().__init__()

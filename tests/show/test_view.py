@@ -1,4 +1,4 @@
-"""Neuroglancer sees the voxels that there are, whatever they are stored in or computed from."""
+"""Neuroglancer sees the right voxels, from any storage or computation."""
 
 import argparse
 import http.client
@@ -121,7 +121,7 @@ def test_the_server_gives_what_is_offered_and_nothing_else(tmp_path):
 
 
 def told(viewer):
-    """What a client that listens is told to show."""
+    """The state that a client receives."""
     with urlopen(viewer.url.replace("v/view/index.html", "events/view?c=me&gc=&gs=")) as events:
         lines = [events.readline() for _ in range(3)]
     found = [json.loads(line.removeprefix(b"data: ")) for line in lines if line.strip()]
@@ -177,7 +177,7 @@ def test_requests_that_are_none_print_no_traceback(verb, path, headers, body, ca
 
 
 def test_layers(tmp_path):
-    """Whole OME-Zarr on a disk is read as it is; others, and what is lazy, by chunks of ours."""
+    """Whole OME-Zarr on a disk is read directly; others, and expressions, by our chunks."""
     em = bv.open(EM, voxel_size=(40, 10, 10), unit="nm", origin=(0, 20, 0))
     name = str(tmp_path / "em.ome.zarr")
     bv.compute(em.to(name, chunks=32, ome_version="0.4"), runner=None)
@@ -213,7 +213,7 @@ def test_layers(tmp_path):
 
 
 def test_a_run_is_all_that_it_wrote(tmp_path):
-    """Volumes, each once whatever levels it has, and tables; what an earlier layer is called is not taken."""
+    """Volumes, each once for all its levels, and tables; names of earlier layers are not reused."""
     cells = bv.label(bv.open(EM) > 200)
     table = bv.regionprops_table(cells, properties=["area", "centroid"])
     name = str(tmp_path / "cells.ome.zarr")
@@ -250,7 +250,7 @@ def test_the_command(tmp_path):
     np.save(tmp_path / "em.npy", EM)
     recipe = "input: em.npy\nsteps:\n  mean: mean\n  above: {op: greater, inputs: [input, mean]}\n"
     (tmp_path / "r.yaml").write_text(recipe + "output: above.zarr\n")
-    # Whoever runs the tests in the background may ignore Ctrl-C, and so would its children.
+    # A shell that runs the tests in the background may ignore Ctrl-C, and so would its children.
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
         "from beam_volumes.cli.main import main; sys.exit(main())"
@@ -270,7 +270,7 @@ def test_the_command(tmp_path):
             assert process.wait(PATIENCE) == 0, process.stderr.read()
             assert process.stderr.read().splitlines()[-1].strip() in ("", "serving until Ctrl-C")
         finally:
-            process.kill()  # if it has not ended: nobody waits for it
+            process.kill()  # if it has not ended: no process waits for it
 
 
 @pytest.fixture

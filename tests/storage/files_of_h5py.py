@@ -38,7 +38,7 @@ def write(path, array, name="volumes/raw", libver=None, block=0, attributes=None
 
 
 def counting(monkeypatch):
-    """Sizes of what is read of files by position."""
+    """Sizes of reads of files by position."""
     sizes = []
     read = hdf5_reader.read_from
 

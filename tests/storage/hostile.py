@@ -17,7 +17,7 @@ import warnings
 
 #: Seconds of a job; the machine may be busy.
 PATIENCE = 30
-#: Bytes that jobs may take beside what the process has when it begins.
+#: Bytes that jobs may take in addition to the memory of the process at its start.
 ROOM = 2 << 30
 #: What is decoded in one piece may be so large; a plan refuses more than its memory.
 UNIT = 64 << 20

@@ -33,7 +33,7 @@ def variant(name, value):
 
 
 def loop(axis, count):
-    """One of the loops of an experiment: its kind, and what it counts."""
+    """One of the loops of an experiment: its kind and its count."""
     if axis == "T":
         return 1, {"uiCount": count, "dStart": 0.0, "dPeriod": 1000.0, "dDuration": 1000.0 * count}
     if axis == "P":

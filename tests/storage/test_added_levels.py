@@ -1,4 +1,4 @@
-"""`add_levels` and `beam-volumes downsample`: what is there gets the levels that it could have at once."""
+"""`add_levels` and `beam-volumes downsample`: stored volumes get the levels of new ones."""
 
 import json
 
@@ -19,7 +19,7 @@ CELLS = bv.label(bv.open(BLOBS, voxel_size=(30, 10, 10), unit="nm"))
 
 
 def without_run(metadata):
-    """Metadata but for what names a run, a level's folder, or this program."""
+    """Metadata without names of a run, a level's folder, or this program."""
     text = json.dumps(metadata, sort_keys=True)
     found = json.loads(text)
     for own in (found, found.get("attributes", {})):
@@ -63,7 +63,7 @@ def test_the_command_refuses_resumes_and_tells(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     bv.compute(IMAGE.to("x.ome.zarr", chunks=8), runner=None)
     before = (tmp_path / "x.ome.zarr/zarr.json").read_text()
-    # Levels are there, and the metadata do not yet say so.
+    # Levels are there, and not yet in the metadata.
     monkeypatch.setattr(adding.Adding, "done", lambda self: 1 / 0)
     assert main(["downsample", "x.ome.zarr", *MAX]) == 1
     assert (tmp_path / "x.ome.zarr/zarr.json").read_text() == before

@@ -1,4 +1,4 @@
-"""Documents that say whose a place is."""
+"""Documents about the ownership of outputs."""
 
 from beam_volumes.storage.places.claims import Document
 from beam_volumes.storage.places.place import kvstore_spec

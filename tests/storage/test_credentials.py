@@ -23,7 +23,7 @@ SECRET = "hunter2hunter2"
 
 
 class Guarded(SimpleHTTPRequestHandler):
-    """Serves files to whoever has the password."""
+    """Serves files to clients with the password."""
 
     def do_GET(self):
         if self.headers.get("Authorization") == f"Bearer {SECRET}":
@@ -69,7 +69,7 @@ def test_a_secret_in_the_environment_is_used_and_kept_nowhere(server, tmp_path, 
     held += [f.read_bytes() for f in (tmp_path / "out.zarr.run").rglob("*") if f.is_file()]
     assert len(held) > 6 and not any(SECRET.encode() in data for data in held)
     assert any(b"ENTRY" in data for data in held)
-    # It is not what is computed: a new one continues the run.
+    # It does not change the computation: a new one continues the run.
     bv.compute(target, bv.mean(v), resume=True, runner=None, progress=False)
 
 
@@ -149,7 +149,7 @@ def test_what_is_no_secret_is_taken(spec):
 
 @pytest.fixture
 def expanded(monkeypatch):
-    """The headers whose variables were replaced by their values."""
+    """The headers with variables replaced by their values."""
     found = []
     monkeypatch.setenv("ENTRY", SECRET)
     monkeypatch.setattr(credentials, "_expanded", lambda header: found.append(header) or header)

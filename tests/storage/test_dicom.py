@@ -43,7 +43,7 @@ def quiet():
 
 
 def header(image, *, syntax=ExplicitVRLittleEndian, series=SERIES, number=3, **tags):
-    """A file of one image that says no more than it must."""
+    """A file of one image with minimal metadata."""
     ds = Dataset()
     ds.file_meta = FileMetaDataset()
     ds.file_meta.TransferSyntaxUID = syntax
@@ -92,7 +92,7 @@ def voxels(dtype="i2", shape=(7, 5, 6), seed=3):
 
 
 def series(folder, array, step=2.5, names="{:03d}.dcm", **how):
-    """A series whose files' names say nothing of their order."""
+    """A series of files with names in no order."""
     folder.mkdir(exist_ok=True)
     order = np.random.default_rng(1).permutation(len(array))
     paths = [folder / names.format(k) for k in order]
@@ -531,7 +531,7 @@ def _items(**tags):
 
 
 def enhanced(path, array, described, **shared):
-    """One file whose frames are described one by one: positions along z, and what is said of each."""
+    """One file with a description of each frame: positions along z, and other metadata."""
     frames = []
     for place, content in described:
         frame = Dataset()

@@ -1,4 +1,4 @@
-"""Every format that is written, by what it says it holds: dtypes, axes, channels, voxel size, origin, masks.
+"""Every format that is written, by its declarations: dtypes, axes, channels, voxel size, origin, masks.
 
 A format that is added is tested by itself. What a format has no place for stands in `LOSES`.
 """
@@ -14,13 +14,13 @@ from beam_volumes.storage.sources.source import DTYPES
 from tests.tiers import is_common
 
 SHAPES = {"volume": (9, 20, 30), "image": (20, 30), "voxel": (1, 1, 1)}
-#: By format, what it has no place for; all others keep everything.
+#: By format, properties without a place; all others keep everything.
 LOSES = {
     "npy": {"space"},
     "raw": {"space"},
     "mrc": {"channels"},
 }
-#: How a file is opened that does not tell what it holds.
+#: How a file without a description is opened.
 TOLD = {"raw": lambda v: {"shape": v.shape, "dtype": v.dtype.str}}
 CASES = [(name, dtype) for name, f in writable().items() for dtype in map(np.dtype, DTYPES)]
 #: Each with a common dtype; of the others each format has one of the shapes.
@@ -160,7 +160,7 @@ CHAIN = {
 
 @pytest.mark.parametrize("chain", [CHAIN, {n: {} for n in writable()}], ids=["chain", "all"])
 def test_from_slices_through_one_after_the_other(tmp_path, chain):
-    """Voxels and where they lie survive; a format that has no place for that is told of it again."""
+    """Voxels and positions survive; formats without a place for them are given them again."""
     array = voxels((13, 37, 41), np.dtype("u1"))
     (tmp_path / "slices").mkdir()
     for z, image in enumerate(array):

@@ -1,4 +1,4 @@
-"""HDF5: which array of a file is the volume, and what it says of axes and space, as programs write it."""
+"""HDF5: which array of a file is the volume, and its axes and space, as programs write it."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_imaris(tmp_path):
 
 
 def test_bigdataviewer(tmp_path):
-    """Its voxels are unsigned, though the file says otherwise; the XML beside it has their size."""
+    """Its voxels are unsigned, against the file's dtype; the XML next to it has their size."""
     path = tmp_path / "a.h5"
     array = (voxels("u2", (8, 12, 10)) + 40000).astype("u2")
     with h5py.File(path, "w") as file:

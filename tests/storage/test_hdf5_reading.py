@@ -1,4 +1,4 @@
-"""HDF5: voxels of files that h5py wrote, whatever filters and layout, and files that are damaged."""
+"""HDF5: voxels of files that h5py wrote, with all filters and layouts, and damaged files."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_checksum_tells(tmp_path):
 
 
 def test_chunks_that_decode_to_more_or_less(tmp_path):
-    """What a chunk says of its size is not believed."""
+    """The declared size of a chunk is not trusted."""
     import zlib
 
     path = tmp_path / "a.h5"
@@ -322,7 +322,7 @@ def test_a_file_that_is_being_written(tmp_path):
 
 
 def test_the_program_says_so(tmp_path):
-    """Whatever is decoded under a lock is said by the plan."""
+    """The plan reports decoding under a lock."""
     plugin = peer("hdf5plugin")
     path = write(tmp_path / "a.h5", voxels(), **CHUNKED, **plugin.Bitshuffle())
     told = bv.plan(bv.maximum_filter(bv.open(path), 3).to(tmp_path / "b.zarr")).explain(

@@ -1,4 +1,4 @@
-"""What formats of a header and voxels have in common: nothing that a header says is believed."""
+"""Formats of a header and voxels: headers are not trusted."""
 
 import gzip
 import os
@@ -35,7 +35,7 @@ def written(path, array=None, **space):
 @pytest.mark.filterwarnings("ignore:.*right angles")
 @pytest.mark.parametrize("name", [*HEADERS, "a.nii.gz", "a.img"])
 def test_mutated_headers(tmp_path, name):
-    """Whatever a header says, there is a volume or one clear error, and no memory for what is not there."""
+    """Any header gives a volume or one clear error, and takes no memory for missing voxels."""
     path = written(tmp_path / ("a.nii" if name in ("a.nii.gz", "a.img") else name))
     whole = bytearray(path.read_bytes())
     path = tmp_path / name

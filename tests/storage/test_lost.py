@@ -1,4 +1,4 @@
-"""Slices that are lost: an error, or the nearest slice or zeros in their place, which is told."""
+"""Lost slices: an error, or the nearest slice or zeros in their place, with a report."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def here(tmp_path, monkeypatch):
 
 
 def write(lost, suffix):
-    """Slices s0 to s11 but for the lost ones; the names of all."""
+    """Slices s0 to s11 except the lost ones; the names of all."""
     names = [f"in/s{z:02}.{suffix}" for z in range(N)]
     Path("in").mkdir(exist_ok=True)
     for z in set(range(N)) - set(lost):
@@ -65,7 +65,7 @@ def wanted(lost, missing):
 
 #: One in the middle, several in a row, next to the ends.
 INSIDE = ([5], [3, 4, 5, 6], [1, 2, 6, 10])
-#: The ends themselves, which only lists and metadata tell.
+#: The ends themselves, which are only known from lists and metadata.
 ENDS = ([0, 1, 2], [9, 10, 11], [0, 4, 5, 11])
 
 

@@ -1,4 +1,4 @@
-"""MetaImage: files that ITK wrote are read, and what is written ITK reads."""
+"""MetaImage: reads files of ITK, and ITK reads ours."""
 
 import zlib
 

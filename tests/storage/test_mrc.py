@@ -1,4 +1,4 @@
-"""MRC: files that mrcfile wrote are read, and what is written mrcfile reads."""
+"""MRC: reads files of mrcfile, and mrcfile reads ours."""
 
 import gzip
 import pickle
@@ -108,7 +108,7 @@ def test_images_and_stacks(tmp_path):
 
 
 def test_bytes_of_imod(tmp_path):
-    """Bytes are signed, unless IMOD has left its stamp and not said so."""
+    """Bytes are signed, unless there is IMOD's stamp without its flag."""
     array = voxels("i1")
     path = save(tmp_path / "a.st", array)
     for flags, stored in ((1, "i1"), (0, "u1")):

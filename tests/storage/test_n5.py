@@ -132,7 +132,7 @@ def test_voxel_sizes(tmp_path, given, size, unit):
 
 
 def test_levels(tmp_path):
-    """A level has its own factors, or its group says them; a coarse voxel lies amid fine ones."""
+    """A level has its own factors, or its group's; a coarse voxel is in the middle of fine ones."""
     group = tmp_path / "a.n5/em"
     fine = foreign(group / "s0", voxels())
     coarse = foreign(group / "s1", voxels(shape=(21, 24, 17)))
@@ -314,7 +314,7 @@ def test_replaced_and_refused(tmp_path):
 
 
 def block(array, mode=0):
-    """A block as the specification has it; of mode 1 it says how many elements it holds."""
+    """A block by the specification; in mode 1 it has its number of elements."""
     head = struct.pack(f">HH{array.ndim}I", mode, array.ndim, *array.shape[::-1])
     count = struct.pack(">I", array.size) if mode == 1 else b""
     big = np.ascontiguousarray(array, array.dtype.newbyteorder(">"))

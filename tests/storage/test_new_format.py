@@ -41,7 +41,7 @@ from beam_volumes.storage.sources.source import DTYPES, Source, digest
 
 
 class Npys(WritableFormat):
-    """A directory of ``.npy`` files, and of what they are."""
+    """A directory of ``.npy`` files, and their description."""
 
     title = "a directory of .npy files"
     name = "npys"
@@ -217,7 +217,7 @@ class Bare(WritableFormat):
 
 
 class Rows(Format):
-    """Bytes in rows, as long as the user says."""
+    """Bytes in rows of the given length."""
 
     title = "rows of bytes"
     open_options: ClassVar = {"row": ("int", "How many bytes a row has.")}
@@ -258,7 +258,7 @@ def files(path):
 
 
 def target(path, array, **how):
-    """An output of a filter, and what it should hold."""
+    """An output of a filter, and its expected voxels."""
     v = bv.open(array)
     chunks = {"chunks": (2, 16, 16)} if path.suffix == ".npys" else {"depth": 2}
     return bv.maximum_filter(v, 3).to(path, **chunks, **how)
@@ -412,7 +412,7 @@ def test_in_memory_and_through_slabs(tmp_path):
 
 
 def test_info_names_it(tmp_path):
-    """The command reads the same list: told of a module, it knows the format."""
+    """The command reads the same list: with the module's name, it knows the format."""
     bv.compute(bv.open(voxels()).to(tmp_path / "a.npys"), runner=None)
     program = (
         "from beam_volumes.cli.verbs import info\n"

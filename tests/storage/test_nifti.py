@@ -1,4 +1,4 @@
-"""NIfTI and Analyze: files that nibabel wrote are read, and what is written nibabel and ITK read."""
+"""NIfTI and Analyze: reads files of nibabel; nibabel and ITK read ours."""
 
 import gzip
 import pickle
@@ -126,7 +126,7 @@ def test_colours(tmp_path):
 
 
 def test_turned(tmp_path):
-    """A rotation is refused, and so is what is only reversed or reordered, which can be put right."""
+    """A rotation is refused, and so are reversed or reordered axes, which can be put right."""
     array = voxels()
     at = (10, 20, 30)
     angle = np.deg2rad(10)

@@ -1,4 +1,4 @@
-"""NRRD: files that pynrrd and ITK wrote are read, and what is written they read."""
+"""NRRD: reads files of pynrrd and ITK, which read ours."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""Metadata that other programs have written, or damaged: told of by name, and opened where they can be."""
+"""Odd or damaged metadata of other programs: reported by name, and opened where possible."""
 
 import copy
 import json

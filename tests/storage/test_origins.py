@@ -105,7 +105,7 @@ def open_to_write():
 
 
 class Reads:
-    """An array of nobody's library."""
+    """An array of no known library."""
 
     shape, dtype = VOXELS.shape, VOXELS.dtype
 

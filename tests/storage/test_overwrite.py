@@ -1,4 +1,4 @@
-"""``overwrite=True`` deletes what the package wrote, and nothing that lies beside it."""
+"""``overwrite=True`` deletes the package's own files, and nothing next to them."""
 
 import os
 
@@ -85,7 +85,7 @@ def test_outputs_of_another_shape_are_overwritten_whole(tmp_path, out):
 
 @pytest.mark.parametrize("out", FOLDERS)
 def test_outputs_of_another_dtype_and_back_are_read(tmp_path, out):
-    """A handle that this process has of what was there first does not read what is there last."""
+    """An old handle of this process does not read the new file."""
     for dtype in ("u1", "u2", "u1", "u2"):
         found = np.asarray(write(tmp_path / out, VOXELS.astype(dtype), **FOLDERS[out]))
         assert found.dtype == dtype and np.array_equal(found, VOXELS)

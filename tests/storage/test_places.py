@@ -1,4 +1,4 @@
-"""Units, voxel sizes and directions of axes: every reader converts, refuses or leaves open what files say."""
+"""Units, voxel sizes and directions of axes: every reader converts, refuses or leaves them open."""
 
 import json
 

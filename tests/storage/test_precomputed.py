@@ -191,7 +191,7 @@ def test_what_is_not_read_is_said(tmp_path):
     ("dtype", "encoding"), [("u2", "raw"), ("u8", "compressed_segmentation"), ("u1", "png")]
 )
 def test_chunks_with_gzip_around_them(tmp_path, dtype, encoding):
-    """As cloud-volume writes them on a disk, unless it is told not to."""
+    """As cloud-volume writes them on a disk by default."""
     array = voxels(dtype, channels=2)
     foreign(tmp_path / "a", array, encoding=encoding)
     for k, chunk in enumerate(sorted((tmp_path / "a/4_5_40").iterdir())):

@@ -1,4 +1,4 @@
-"""A path that is written anew is read as it is now, whatever of its header has changed."""
+"""A rewritten path is read by its new header."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.peers import peer
 from tests.storage.nd2_files import write_nd2
 
 SHAPE = (3, 8, 16)
-#: Stamps of files tell apart what is written at different times, in nanoseconds.
+#: Stamps of files differ for different times of writing, in nanoseconds.
 _TIME = itertools.count(1_700_000_000)
 
 

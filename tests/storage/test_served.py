@@ -20,7 +20,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     """Gives ranges of files too."""
 
     asked: list[str] = []  # noqa: RUF012
-    #: What is said of files that are not there.
+    #: Messages about missing files.
     absent = 404
     protocol_version = "HTTP/1.1"
 
@@ -130,7 +130,7 @@ def test_a_chunk_is_asked_for_once(tmp_path, server):
 
 
 def test_a_server_that_refuses_what_is_not_there(tmp_path, server, monkeypatch):
-    """Public buckets do, where nobody may list them."""
+    """Public buckets do, if they cannot be listed."""
     array = made(tmp_path)
     monkeypatch.setattr(Handler, "absent", 403)
     for name in ("a.ome.zarr", "p"):

@@ -239,7 +239,7 @@ def test_jpeg_slices(tmp_path) -> None:
 
 
 def old_jpeg(path: Path, rgb: np.ndarray) -> None:
-    """A TIFF file of the first kind of JPEG, which has a stream beside its strips."""
+    """A TIFF file of the first kind of JPEG, which has a stream in addition to its strips."""
     stream = imagecodecs.jpeg8_encode(rgb, level=95)
     y, x, _ = rgb.shape
     entries = [

@@ -151,7 +151,7 @@ def test_opening_a_map_of_a_file_does_not_read_it(tmp_path, monkeypatch) -> None
     np.save(tmp_path / "b.npy", x)
     tokens.append(open_source(np.load(tmp_path / "b.npy", mmap_mode="r")).token())
     assert len(set(tokens[1:])) == 4
-    # Changes of a map of mode "c" are known to this process alone: it is told by its voxels.
+    # Changes of a map of mode "c" are known to this process alone: its voxels identify it.
     private = np.load(tmp_path / "b.npy", mmap_mode="c")
     with pytest.raises(AssertionError, match="as a whole"):
         open_source(private).token()
@@ -199,7 +199,7 @@ def test_where_a_specs_domain_begins_is_the_origin(tmp_path) -> None:
     assert source.space.origin == (40.0, 10.0, 12.0) and source.chunk_origin == (-1, -2, -3)
     moved = store[ts.d[:].translate_to[7, 8, -9]]
     assert open_source(moved.spec()).space.origin == (-360.0, 40.0, 28.0)
-    # Without a voxel size it is counted in voxels, which the user may say the size of.
+    # Without a voxel size it is counted in voxels; the user may give their size.
     del spec["metadata"]["resolution"], spec["metadata"]["units"]
     spec["kvstore"]["path"] += "b"
     bare = ts.open(spec, create=True).result()[3:20, 2:10, 1:9]

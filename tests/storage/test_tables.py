@@ -1,4 +1,4 @@
-"""Table files: what is read back is what was written, whatever happens in between."""
+"""Table files: rows are read back as they were written, after any failure in between."""
 
 import json
 import os

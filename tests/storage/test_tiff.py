@@ -48,7 +48,7 @@ def write(path, array, **how):
 
 
 def check(path, expected, **how):
-    """What is read is what was written, also of a part, and of what was pickled."""
+    """The voxels that were written are read, also for a part, and after pickling."""
     source = open_source(path, **how)
     assert source.dtype == expected.dtype and source.dtype.isnative
     assert source.shape == (1,) * (3 - expected.ndim) + expected.shape
@@ -211,7 +211,7 @@ def test_channels_have_names(tmp_path):
 
 
 def test_levels_by_micrometers_a_pixel(tmp_path):
-    """A slide's levels lie in SubIFDs; only the finest one says how large its pixels are."""
+    """A slide's levels are in SubIFDs; only the finest one has the size of its pixels."""
     path, x = tmp_path / "slide.tif", np.arange(64 * 80, dtype="u2").reshape(64, 80)
     how = {"tile": (16, 16), "resolutionunit": "CENTIMETER"}
     with tifffile.TiffWriter(path) as tiff:
@@ -541,7 +541,7 @@ def test_directories_that_loop_or_lie(tmp_path):
 
 
 def test_mutations_end_well(tmp_path):
-    """A byte here or there: what is opened is read, or one of our errors says what is wrong."""
+    """A changed byte: the file is read, or one of our errors explains the problem."""
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)
     path = tmp_path / "a.tif"
     rng = random.Random(3)

@@ -1,4 +1,4 @@
-"""Crops, levels and numbers of what is written end in the sweep that writes it, however it is cut."""
+"""Crops, levels and numbers of outputs end in the sweep that writes them, for any slabs."""
 
 import re
 import tempfile
@@ -17,7 +17,7 @@ VOXELS = ndi.gaussian_filter(rng.integers(0, 255, (21, 30, 34)).astype("f4"), 1.
 
 
 def reduced(a, by, mode=False):
-    """Level by the definition: windows of what is there, means to even, the smallest of modes."""
+    """Level by the definition: windows of existing voxels, means to even, the smallest of modes."""
     out = np.empty([-(-n // f) for n, f in zip(a.shape, by, strict=True)], a.dtype)
     for at in np.ndindex(out.shape):
         w = a[tuple(slice(k * f, k * f + f) for k, f in zip(at, by, strict=True))].ravel()

@@ -45,7 +45,7 @@ class Watched:
 
 @pytest.mark.parametrize("failing", [3, 11, 40, 63])
 def test_a_stage_that_fails_waits_for_reads_and_writes_under_way(tmp_path, monkeypatch, failing):
-    """Beside slow strips of the stage, which go on writing, and with the error of the stage."""
+    """With slow strips of the stage, which go on writing, and with the error of the stage."""
     x = np.arange(64, dtype="u2")[:, None, None] + np.zeros((64, 48, 512), "u2")
     volume = bv.compute(bv.open(x).to(tmp_path / "in.zarr", chunks=(8, 48, 512)), runner=None)
     begun = []

@@ -1,4 +1,4 @@
-"""How many sweeps run in a process, however many threads there are and whatever runs they are of."""
+"""How many sweeps run in a process, for any number of threads and runs."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -71,7 +71,7 @@ def test_sweeps_of_runs_of_different_widths_are_counted_together():
         sweeps.go.set()
         for d in done:
             d.result()
-    # When the one that may run alone was admitted nobody else was inside.
+    # When the exclusive sweep was admitted no other was inside.
     assert sweeps.most[1] == 1 and sweeps.most[2] <= 2
 
 

@@ -1,4 +1,4 @@
-"""A user's function that computes with the package is told so, on any thread, instead of waiting for ever."""
+"""A user's function that computes with the package gets an error on any thread, and does not wait."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +46,7 @@ def test_a_function_that_computes_with_the_package_does_not_wait_for_itself(how,
     thread.join(300)
     assert not thread.is_alive()
     assert "the function 'inner' computes with beam_volumes itself" in caught[0]
-    # Neither this thread nor those of the pool are left in it.
+    # Neither this thread nor the pool's are left in it.
     np.testing.assert_array_equal(bv.compute(bv.open(X) + 1, runner=None, threads=threads), X + 1)
 
 

@@ -65,7 +65,7 @@ def partitions(draw, shape, dtype):
 
 
 class Graph:
-    """A random graph, built step by step beside the arrays it must give."""
+    """A random graph, built step by step with its expected arrays."""
 
     def __init__(self, draw, source, array):
         self.draw = draw
@@ -232,7 +232,7 @@ def test_random_graphs(batch, data):
 
 
 def test_every_partition_of_a_small_volume(tmp_path):
-    """All slab depths and tiles of a chain whose halos are larger than the volume."""
+    """All slab depths and tiles of a chain with halos larger than the volume."""
     x = cat.voxels((6, 5, 7), "f4", 3)
     v = bv.open(x)
     a = bv.gaussian_filter(v, (2.5, 0.7, 1.0), mode=("mirror", "reflect", "nearest"))

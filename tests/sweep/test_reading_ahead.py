@@ -1,4 +1,4 @@
-"""What is asked of slow stores, and when: reads of these do not end before the sweep says so."""
+"""Reads of slow stores, and their times: they do not end before the sweep allows it."""
 
 import threading
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep import executor
 from beam_volumes.sweep.schedule import OVERLAPS
 
-#: Only what is wrong takes so long.
+#: Only failures take so long.
 PATIENCE = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A volume whose voxels are the numbers of their slices, in layers of chunks.
+    """A volume of voxels with the numbers of their slices, in layers of chunks.
 
     Windows of the sweep need the first so many layers: ``counts``, in their order. What a window needs
     beyond the one before comes when that one is computed, and is computed when that was asked for.
@@ -109,7 +109,7 @@ def test_the_next_layer_is_asked_for_while_a_window_is_computed(depth, window, h
 
 
 def test_all_sources_are_asked_for_what_a_window_needs_before_any_is_read_ahead(monkeypatch):
-    """A lane begins reads in their order: what is needed must not wait behind what is not."""
+    """A lane begins reads in their order: needed reads do not wait behind others."""
     shape, asked, real = (64, 4, 5), [], executor.read_into
 
     def noted(handle, box, out):

@@ -1,4 +1,4 @@
-"""What a sweep does: every voxel computed once, every chunk read once, whatever the graph."""
+"""A sweep computes every voxel once and reads every chunk once, for any graph."""
 
 import threading
 from collections import Counter
@@ -84,7 +84,7 @@ def test_each_layer_of_chunks_is_read_once_in_a_slab(tmp_path, monkeypatch, wind
 
 
 def test_the_store_is_read_chunk_by_chunk_once(tmp_path):
-    """TensorStore's own counters: bytes read are those of the chunks, once."""
+    """TensorStore's own counters: the bytes of the chunks are read once."""
     x = voxels((32, 128, 128), "u2", 1)
     source = bv.compute(
         bv.open(x).to(tmp_path / "in.zarr", chunks=(4, 64, 64), codec=None),

@@ -24,7 +24,7 @@ from tests.transforms.trees import chunk_files, stored
 
 @dataclass(frozen=True)
 class Case:
-    """A volume, how it is cut, and in which mode Beam runs it besides this process, if it does."""
+    """A volume, how it is cut, and the mode of Beam in addition to this process, if any."""
 
     shape: tuple
     slab: tuple

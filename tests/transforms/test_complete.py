@@ -1,4 +1,4 @@
-"""A volume that slabs do not fill is an error that names what is missing, not zeros."""
+"""A volume that slabs do not fill is an error that names the missing parts, not zeros."""
 
 import random
 import warnings
@@ -21,7 +21,7 @@ HOW = {"chunks": (2, 3, 4)}
 
 
 def write(folder, keep, tile=(3, 8), windows=False, **how):
-    """Write the slabs that are kept, and give back what is stored."""
+    """Write the slabs that are kept, and return the stored voxels."""
     em = bv.open(X)
     with beam.Pipeline("FnApiRunner") as p:
         slabs = p | bv.ReadSlabs(em, depth=4, tile=tile)

@@ -67,7 +67,7 @@ def test_labels_by_a_mapping(tmp_path, dtype, missing):
     mask = stored(tmp_path, array)
     want, n = ndi.label(array)
     sizes = np.bincount(want.ravel())
-    ids = np.cumsum(sizes > 3)[want] - 1  # those of the components that are kept
+    ids = np.cumsum(sizes > 3)[want] - 1  # of the components that are kept
     ids[sizes[want] <= 3] = 0
     n = ids.max()
     rng = np.random.default_rng(0)
@@ -183,7 +183,7 @@ def test_refusals():
 
 
 def test_a_summary_that_is_too_large():
-    """Random voxels at a low density: 1.5 million components of which little can be compressed."""
+    """Random voxels at a low density: 1.5 million components that hardly compress."""
     rng = np.random.default_rng(0)
     voxels = rng.random((8, 2048, 2048)) < 0.06
     slab = Slab(Box((0, 0, 0), (8, 2048, 2048)), ((0, 0),) * 3, voxels, (8, 2048, 2048))

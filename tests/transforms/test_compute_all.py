@@ -303,7 +303,7 @@ def test_an_element_goes_on_where_there_is_other_memory(tmp_path, monkeypatch, m
     expected = bv.compute(one(element)["rows"], runner=None)
     assert expected.equals(came[element]["rows"])
     assert bv.verify(tmp_path / "out.zarr") == []
-    assert ran([element], each)[0].keys() == came.keys()  # finished, whoever began it
+    assert ran([element], each)[0].keys() == came.keys()  # finished, by any process
     assert Journal.open(f"{tmp_path}/out.zarr.run").run_id == now
 
 

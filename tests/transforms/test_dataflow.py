@@ -199,7 +199,7 @@ def test_all_steps_of_a_pass_ask_for_the_memory_it_needs_and_few_bundles(job, st
         if step.environment_id:
             hints = environments[step.environment_id].resource_hints
             kinds = ("min_ram_bytes", "max_active_bundles_per_worker")
-            # What contains steps is no step: the runner goes by what is in it.
+            # A composite is no step: the runner uses its parts.
             inside = asked if not step.subtransforms else {}
             inside.setdefault(name.partition("/")[0], set()).add(
                 tuple(int(hints.get(f"beam:resources:{kind}:v1", 0)) for kind in kinds)
@@ -335,7 +335,7 @@ def test_a_described_job_is_no_run_that_wrote_nothing(bucket, job, caplog):
 
 
 def test_a_described_job_ends_as_a_run_does(tmp_path):
-    """Carried out by FnApiRunner, which minds neither hints nor that nobody waits."""
+    """Carried out by FnApiRunner, which ignores hints and missing waiters."""
     em = stored(tmp_path, membranes(), chunks=(5, 24, 28))
     noisy = bv.map_overlap(lambda b: b + 1, em, name="noisy", version=1, deterministic=False)
     labels = bv.label(noisy > bv.mean(noisy)).to(tmp_path / "labels.zarr", chunks=(4, 24, 28))

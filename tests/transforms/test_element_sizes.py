@@ -137,7 +137,7 @@ def test_slabs_that_stages_make_too_large_are_refused(tmp_path):
 
 @pytest.mark.parametrize("slabs", [1, 5])
 def test_every_message_of_a_table(slabs):
-    """The flow without Beam: what it sends are pieces and batches, whatever the slabs."""
+    """The flow without Beam sends pieces and batches, for any slabs."""
     labels = many_labels((10, 128, 128))
     em = np.random.default_rng(0).random(labels.shape)
     depth = 10 // slabs

@@ -1,4 +1,4 @@
-"""Transforms of an expansion service: what it says of itself; Beam YAML's steps give the same by it."""
+"""Transforms of an expansion service: its list; Beam YAML's steps give the same through it."""
 
 import csv
 import json
@@ -54,7 +54,7 @@ def test_it_says_what_it_has(service, capsys):
 
 
 def test_the_template_by_a_service(service, tmp_path):
-    """Its steps are those of `templates/yaml/cells.yaml`, with tests of their own in `tests/test_yaml.py`."""
+    """It has the steps of `templates/yaml/cells.yaml`, with their own tests in `tests/test_yaml.py`."""
     em = stored(tmp_path, membranes((12, 24, 28)))
     text = (YAML / "external.yaml").read_text()
     pipeline = tmp_path / "pipeline.yaml"

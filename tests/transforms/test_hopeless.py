@@ -117,7 +117,7 @@ def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
         bv.compute(target, **how)
     assert calls(tmp_path) == 2 and Stubborn.cancelled.is_set() and Stubborn.tries == 3
     assert "Traceback" in str(caught.value.__cause__)
-    # Who continues the run has it tried anew, and has what was finished.
+    # Continuing the run tries it again, and keeps the finished slabs.
     done = set(Journal.open(run_folder(tmp_path / "out.zarr")).finished(0))
     (tmp_path / "mended").touch()
     (tmp_path / "calls").write_text("")

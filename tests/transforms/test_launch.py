@@ -268,7 +268,7 @@ HOLD = 2
 
 
 def held(path, v):
-    """Adds one; holds still after `HOLD` slabs as long as there is a file beside the output."""
+    """Adds one; holds still after `HOLD` slabs as long as there is a file next to the output."""
     hold = Path(f"{path}.hold")
 
     def work(block):

@@ -1,4 +1,4 @@
-"""Numbers and tables of slabs are those of the whole volume, in whatever order and windows slabs come."""
+"""Numbers and tables of slabs equal the whole volume's, for any order and windows of slabs."""
 
 import apache_beam as beam
 import numpy as np
@@ -46,7 +46,7 @@ def test_numbers_and_tables_are_those_of_the_volume(tmp_path):
         assert found.keys() == FUNCTIONS.keys()
         for name, want in wanted.items():
             assert_that(found[name] | name >> beam.Map(bits), equal_to([bits(want)]), f"as {name}")
-        # Slabs of another dtype, and a stored volume beside them.
+        # Slabs of another dtype, and a stored volume.
         labels = slabs | bv.ApplyStages(lambda v: (v // 50).astype("u4"))
         table = labels | "Table" >> bv.MeasureSlabs(
             small,

@@ -1,4 +1,4 @@
-"""Where a run keeps what is its own, and that its end is said, on runners whose workers may be elsewhere."""
+"""Where a run keeps its own files, and the report of its end, on runners with remote workers."""
 
 import apache_beam as beam
 import numpy as np
@@ -18,7 +18,7 @@ from tests.transforms.trees import chunk_files, membranes, stored
 
 
 class FarRunner(FnApiRunner):
-    """A runner of which nobody knows where its workers are."""
+    """A runner with workers at unknown places."""
 
 
 def kept(volume):
@@ -86,7 +86,7 @@ def test_a_transform_keeps_scratch_where_it_is_told_to(tmp_path):
 
 @pytest.mark.parametrize("how", few(["beside the output", "journal"], ["journal"]))
 def test_a_transform_says_that_its_run_has_ended(tmp_path, how):
-    """So `verify` does not miss what was stored between passes, and it is resumed as any run is."""
+    """So `verify` does not miss results between passes, and it is resumed as any run is."""
     v = stored(tmp_path, membranes())
     once = kept(v)
     target = (once - bv.mean(once)).to(tmp_path / "out.zarr", chunks=(7, 24, 28))
@@ -171,7 +171,7 @@ def test_runs_one_after_the_other_may_name_one_place_if_they_leave_nothing_there
 
 
 class Interrupted(PipelineResult):
-    """A job whose caller does not wait for it."""
+    """A job without a waiting caller."""
 
     def __init__(self, can_cancel):
         super().__init__("RUNNING")

@@ -45,7 +45,7 @@ def test_in_a_pipeline(unet_file, tmp_path):
         read = bv.ReadSlabs(em, depth=4, halo=((6, 10), 0, 0))
         network = bv.Predict(read, unet_file, bright, **HOW)
         (p | read | network) | bv.WriteSlabs(str(tmp_path / "a.zarr"), chunks=(4, 19, 21))
-        # A network in what is read needs no halo.
+        # A network in the source needs no halo.
         direct = p | "Direct" >> bv.ReadSlabs(bright(bv.predict(em, unet_file, **HOW)), depth=7)
         sums = direct | beam.MapTuple(lambda key, slab: int(slab.voxels.sum()))
         assert_that(sums, equal_to([int(expected[:7].sum()), int(expected[7:].sum())]))

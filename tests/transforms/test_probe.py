@@ -24,7 +24,7 @@ class Content:
 
 
 def asked(ours, needs=None):
-    """What a worker says, and the driver makes of it; the probe gets there as through a runner."""
+    """A worker's answer, and the driver's reaction; the probe gets there as through a runner."""
     probe = Probe(ours, pickle.dumps(Content() if needs is None else needs), "x1", copies=3)
     there = pickler.loads(pickler.dumps(probe))
     there = pickler.loads(pickler.dumps(there))  # as Beam's workers do
@@ -71,7 +71,7 @@ def test_places_and_memory(tmp_path, monkeypatch):
     needs = WorkerRequirements.of(session, "head")
     assert asked(versions(), needs) == [0, 1, 2]
     assert sorted(tmp_path.rglob("*")) == before
-    # Where nobody may write, not even root.
+    # A place without write access, even for root.
     closed = {"driver": "file", "path": "/proc/out.zarr"}
     with pytest.raises(OSError, match=r"the worker on .*/proc/out\.zarr: .*check the permissions"):
         asked(versions(), replace(needs, places=(*needs.places, closed)))
@@ -99,7 +99,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("version", GROUPS)
 def test_control_groups_limit_memory(version, tmp_path):
-    """The tightest of a process's group and those above it, less what they hold beside files."""
+    """The tightest of a process's group and the groups above it, less their memory without files."""
     lines, top, (most, used, cached), unlimited = GROUPS[version]
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(lines + "\n")
@@ -113,7 +113,7 @@ def test_control_groups_limit_memory(version, tmp_path):
 
     own = machine.free_memory(tmp_path) - machine.psutil.virtual_memory().available
     assert 0 < own < 4 << 30
-    group("", 700 << 20, 500 << 20, 0)  # as of a container whose path is that of outside
+    group("", 700 << 20, 500 << 20, 0)  # as of a container with the path of outside
     assert machine.free_memory(tmp_path) < (200 << 20) + (4 << 30)
     group("pods", 50 << 20, 45 << 20, 3 << 20)
     group("pods/a", unlimited, 45 << 20, 0)

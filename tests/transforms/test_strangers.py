@@ -27,14 +27,14 @@ def counted(result):
 
 
 def broken(volume):
-    """Raises for the slab that begins with slice 4: it is the only one whose block begins at 3."""
+    """Raises for the slab that begins with slice 4: only its block begins at 3."""
     if volume.node.source.block.start[0] == 3:
         raise OSError("this slab is cursed")
     return volume > 140
 
 
 def strangers(tmp_path, array, p):
-    """Lay out the pipeline, with what it is to be held against."""
+    """Lay out the pipeline, with its expected result."""
     em = stored(tmp_path, array, chunks=(4, 10, 11))
     cut = bv.SlabGrid(em, DEPTH)
     copied = p | bv.Compute(copy=(em + 1).to(tmp_path / "copy.zarr"), average=bv.mean(em))
@@ -66,7 +66,7 @@ def strangers(tmp_path, array, p):
     label = bv.LabelSlabs(cut, min_size=3)
     labels = tuple(halves) | beam.Flatten() | "Label" >> label
     _ = labels | "Labels" >> bv.WriteSlabs(tmp_path / "labels.zarr", chunks=(4, 10, 11))
-    # One slab fails: it is told, the others are written.
+    # One slab fails: it is reported, the others are written.
     good, bad = theirs | "Broken" >> bv.ApplyStages(broken).with_exception_handling()
     some = bv.WriteSlabs(tmp_path / "some.zarr", like=em > 0, partial=True, chunks=(4, 10, 11))
     paths, unwritten = good | "Some" >> some.with_exception_handling(threshold=0)
@@ -80,7 +80,7 @@ def strangers(tmp_path, array, p):
 
 
 def check(tmp_path, array, result, lineage=True):
-    """What has been written is scipy's, and what is told of it is there."""
+    """The output equals scipy's, and the report is there."""
     want, _ = ndi.label(array > 140)
     keep = np.bincount(want.ravel()) >= 3
     keep[0] = False

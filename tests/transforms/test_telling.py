@@ -126,7 +126,7 @@ class Odd(OutputExistsError):
 
 
 class OSError_(Exception):
-    """Named like what it is not."""
+    """Named like another thing."""
 
 
 OSError_.__name__ = "OSError"

@@ -1,4 +1,4 @@
-"""Slices that come out of order, late, twice, damaged or not at all: slabs are those of the whole volume."""
+"""Slices that come out of order, late, twice, damaged or not at all: slabs equal the whole volume's."""
 
 import os
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_what_is_missing_damaged_or_written_again_is_told(tmp_path, scan, stream
         stream = TestStream().advance_watermark_to(0).add_elements(paths[:5])
         stream = stream.advance_watermark_to(10).add_elements([f"again {paths[1]}"])
         stream = stream.add_elements([*paths[5:9], far])
-        # This runner tells what comes of timers only if its watermark stops before the end of time.
+        # This runner emits results of timers only if its watermark stops before the end of time.
         stream = stream.advance_watermark_to(int(float(GlobalWindow().max_timestamp())) - 60)
         given = stream.advance_watermark_to_infinity()
         p = beam.Pipeline("BundleBasedDirectRunner", PipelineOptions(["--streaming"]))

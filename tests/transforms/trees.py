@@ -10,7 +10,7 @@ from beam_volumes.storage.formats.format import PROVENANCE
 
 
 def chunk_files(path):
-    """Digests of all files of an output that hold voxels, by name: the bytes, not what they decode to."""
+    """Digests of all files of an output with voxels, by name: the bytes, not the decoded voxels."""
     root = Path(path)
     return {
         str(f.relative_to(root)): hashlib.sha256(f.read_bytes()).hexdigest()

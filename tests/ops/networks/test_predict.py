@@ -80,7 +80,7 @@ def test_valid_is_one_pass_over_the_padded_volume(unet_file, tmp_path, edges):
 def test_networks_that_crop_and_are_coarser(strided_file, tmp_path):
     volume = bv.open(EM).with_space(voxel_size=(3, 2, 2), unit="nm")
     found = bv.predict(volume, strided_file, patch=(11, 13, 15))
-    # 3 + 1 voxels of context for 2: one before, two after, of which the step makes one its own.
+    # 3 + 1 voxels of context for 2: one before, two after; the step makes one of them its own.
     padded = np.pad(EM.astype("f4"), [(1, 2 + n % 2) for n in EM.shape], "symmetric")
     whole = one_pass(strided_file, padded)
     assert found.shape == (1, 12, 15, 19) == whole.shape
@@ -251,7 +251,7 @@ PAIRS = [(-1, 0, 0), (0, -1, 0), (0, 0, -1)]
 
 
 def affinities(offsets, slope):
-    """A network of which each channel is a sum of a voxel and of the one at an offset; None is the voxel."""
+    """A network with channels that add a voxel and the one at an offset; None is the voxel."""
 
     def network(batch):
         first = batch[:, 0]
@@ -262,7 +262,7 @@ def affinities(offsets, slope):
 
 
 def pairs_of(array, network, offsets, turn):
-    """What a network makes of a whole array that is turned, by the pairs of voxels that it tells of."""
+    """The result of a network for a whole rotated array, by the pairs of voxels that it describes."""
     places = np.arange(array.size).reshape(array.shape)
     given, names = turn(array.astype("f4")), turn(places)
     made = network(given[None, None])[0]
