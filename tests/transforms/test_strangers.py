@@ -154,6 +154,32 @@ def test_volumes_that_are_elements_and_those_that_cannot_be_opened(tmp_path):
         )
 
 
+def same(name):
+    return name
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (
+            "one.zarr",
+            "slabs of one output are of volumes that differ: .*function of the volume's name",
+        ),
+        (same, "is an input too; write to another path, never in place"),
+    ],
+)
+def test_volumes_that_would_be_written_over_one_another_or_in_place(tmp_path, path, says):
+    arrays = [membranes((4, 6, 7), k) for k in range(2)]
+    names = [stored(tmp_path, a, f"{k}.zarr").node.source.name for k, a in enumerate(arrays)]
+    write = bv.WriteSlabs(path if callable(path) else tmp_path / path, overwrite=True, chunks=2)
+    for shuffled in (False, True):
+        with pytest.raises(Exception, match=says), beam.Pipeline("FnApiRunner") as p:
+            slabs = p | beam.Create(names) | bv.ReadAll(depth=2)
+            _ = (slabs | beam.Reshuffle() if shuffled else slabs) | write
+    for name, array in zip(names, arrays, strict=True):
+        np.testing.assert_array_equal(bv.open(name), array)
+
+
 def test_what_a_transform_is_applied_to_and_what_it_leaves_alone(tmp_path):
     em = stored(tmp_path, membranes((4, 5, 6)))
     p = beam.Pipeline("FnApiRunner")
