@@ -165,5 +165,5 @@ def test_values_that_the_page_denies_are_refused(call):
 def test_names_of_dask_image_are_all_listed():
     pytest.importorskip("dask_image")
     for module, names in COVERAGE["DASK"].items():
-        there = import_module(f"dask_image.{module}").__all__
-        assert set(there) - {"imread"} == set(names.split()) - {"imread"}, module
+        if module != "imread":  # this one declares no names
+            assert set(import_module(f"dask_image.{module}").__all__) == set(names.split()), module

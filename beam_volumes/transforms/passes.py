@@ -304,7 +304,7 @@ def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
 
 
 class _SlabRange(RestrictionProvider):
-    """A range of slabs: a runner may take what is left of it to another worker."""
+    """A range of slabs: a runner may give the rest of it to another worker."""
 
     def initial_restriction(self, element: tuple[int, int]) -> OffsetRange:
         return OffsetRange(*element)
