@@ -21,11 +21,13 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
-from beam_volumes.plan.cost.memory import Base, MemoryItem
+from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base, MemoryItem
+from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, load
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
 from beam_volumes.plan.fit.many_objects import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
+from beam_volumes.plan.fit.seconds import run_seconds
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import ArraySink
@@ -224,6 +226,18 @@ class Plan:
         return self.concurrency.sweeps
 
     @property
+    def predicted_seconds(self) -> float | None:
+        """Predicted seconds of a run on this machine, from a fresh process, once kernels are compiled.
+
+        None if ``beam-volumes bench --calibrate`` has not measured the machine, or a runner has others.
+        """
+        speeds = load()
+        if speeds is None or self.base_asked not in (None, LOCAL_PIPELINE):
+            return None
+        how = PROCESS if self.base_asked is None else PIPELINE
+        return run_seconds(self.passes, self.concurrency, len(self.kernels), how, speeds)
+
+    @property
     def bytes_read(self) -> int:
         """Bytes of the chunks that all passes read."""
         return sum(p.bytes_read for p in self.passes)
@@ -296,6 +310,7 @@ class Plan:
             "machines": self.machines,
             "processes": self.processes,
             "threads": self.threads,
+            "predicted_seconds": self.predicted_seconds,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "read_amplification": self.read_amplification,
@@ -430,6 +445,8 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
         f"reads {format_bytes(plan.bytes_read)} decoded, {plan.read_amplification:.2f}x the chunks that each "
         f"pass needs; writes {format_bytes(plan.bytes_written)} before compression{_tables(plan)}",
     ]
+    if (seconds := plan.predicted_seconds) is not None:
+        lines.append(f"takes about {seconds:,.1f} s on this machine, once kernels are compiled")
     if plan.in_process is not None:
         lines.insert(
             1, f"runs in this process, without a pipeline: {plan.in_process}; runner= names one"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.ops.filters.kernel_choice import cheaper
-from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.planned_pass import Pass, swept
 from beam_volumes.plan.plan import Plan
-from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed, swept
+from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed
 
 #: Shares of the time from which on something is worth a word.
 _MUCH, _HALF, _SOME = 0.3, 0.5, 0.1

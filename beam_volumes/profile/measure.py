@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from beam_volumes.base.geometry import Box
 from beam_volumes.plan.cost.machine import peak_memory
-from beam_volumes.plan.cost.traffic import of_all_slabs
-from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.planned_pass import Pass, swept
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session
@@ -98,13 +97,6 @@ def timed(plan: Plan, unoverlapped: bool = False) -> tuple[tuple[Meter, ...], fl
     wall, cpu = time.perf_counter(), time.process_time()
     run_local(session)
     return meters, time.perf_counter() - wall, time.process_time() - cpu
-
-
-def swept(p: Pass) -> list[int]:
-    """Per step of a pass: the voxels that all slabs compute of it, halos included."""
-    if not len(p.grid):
-        return [0] * len(p.program.steps)
-    return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions])
 
 
 def needed(p: Pass) -> list[int]:

@@ -1,15 +1,16 @@
-"""``beam-volumes bench``: time a recipe on a crop of its inputs, and suggest changes."""
+"""``beam-volumes bench``: time a recipe on a crop of its inputs, or measure this machine for plans."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.execute import seconds_text
-from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import budgeting, cropping, recipe_arguments
-from beam_volumes.plan.cost import machine
+from beam_volumes.cli.messages import print_note, print_result
+from beam_volumes.cli.options import budgeting, cropping, setting
+from beam_volumes.plan.cost import machine, speeds
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
@@ -22,16 +23,47 @@ def register(parser: argparse.ArgumentParser) -> None:
         "Everything is computed in this process. Outputs are written next to the real ones, as those would "
         "be, and removed."
     )
-    recipe_arguments(parser)
+    parser.add_argument(
+        "recipe", metavar="RECIPE.yaml", nargs="?", help="a path, or a URL in a bucket"
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure this machine instead, once, so that plans show seconds: operations, reading and "
+        "writing; takes a minute or two, and longer if kernels have to be compiled",
+    )
+    setting(parser)
     budgeting(parser)
     cropping(parser, "the part to time, instead of one in the middle that takes some seconds")
 
 
 def act(args: argparse.Namespace) -> None:
+    if args.calibrate == (args.recipe is not None):
+        raise ValueError(
+            "name a recipe to time, or --calibrate to measure this machine: one of them"
+        )
+    if args.calibrate:
+        _calibrate()
+        return
     recipe = read_recipe(args.recipe, args.set)
     found = profile_recipe(recipe, args.crop, RunOptions.of(vars(args)))
     for line in report(found):
         print_result(line)
+
+
+def _calibrate() -> None:
+    """Measure this machine, and keep its speeds for plans."""
+    from beam_volumes.cli.verbs import warm_up
+    from beam_volumes.profile.calibrate import calibrate
+
+    began = time.perf_counter()
+    dtypes = (*warm_up.DTYPES, *warm_up.LABELS)
+    found = calibrate(dtypes, warm_up.each_of_catalogue, print_note)
+    path = speeds.save(found)
+    print_result(
+        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, and kept in {path}; "
+        "plans show seconds now"
+    )
 
 
 def report(trial: Profile) -> Iterator[str]:

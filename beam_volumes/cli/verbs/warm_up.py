@@ -174,19 +174,21 @@ def of_dtype(dtype: str) -> tuple[str, list[Compiled]]:
     """Compute every operation of a small volume; the dtype, and what was compiled for it."""
     volume = bv.open(np.random.default_rng(0).integers(0, 5, SHAPE).astype(dtype))
     with compilations() as found:
-        for operation in operations().values():
-            if operation.name in OTHERS or operation.is_of_tables:
-                continue
-            if (operation.positional[0] == "labels") == (dtype in LABELS):
-                try:
-                    results = [*applied(operation, volume)]
-                except TypeError:
-                    continue  # there is none of this dtype
-                with suppress(
-                    ValueError
-                ):  # noise has no two peaks, say: all that it needs is compiled
-                    _run(results)
+        for results in each_of_catalogue(volume):
+            with suppress(ValueError):  # noise has no two peaks, say: all that it needs is compiled
+                _run(results)
     return str(np.dtype(dtype)), found
+
+
+def each_of_catalogue(volume: Volume) -> Iterator[list[Any]]:
+    """What each operation gives for a volume, if there is one for its dtype."""
+    for operation in operations().values():
+        if operation.name in OTHERS or operation.is_of_tables:
+            continue
+        is_of_labels = operation.positional[0] == "labels"
+        if is_of_labels == (volume.dtype in [np.dtype(dtype) for dtype in LABELS]):
+            with suppress(TypeError):
+                yield [*applied(operation, volume)]
 
 
 def applied(operation: Operation, volume: Volume) -> Iterator[Any]:

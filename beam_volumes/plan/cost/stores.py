@@ -1,4 +1,4 @@
-"""Stores of objects: how many requests they take, how long each takes, and what it costs."""
+"""Stores of objects: the rate, the latency and the price of requests."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.fit.planned_pass import compute_seconds, transfer_seconds
+from beam_volumes.plan.fit.seconds import core_seconds
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
@@ -57,8 +57,8 @@ def check_accelerator(plan: Plan, accelerator: str | None) -> None:
 
 
 def core_hours(plan: Plan) -> float:
-    """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
-    return (compute_seconds(plan.passes) + transfer_seconds(plan.passes)) / 3.6e12
+    """Hours that one core would take, by measured speeds or rough costs; merges not included."""
+    return sum(map(core_seconds, plan.passes)) / 3600
 
 
 def advice(plan: Plan) -> str:

@@ -13,10 +13,11 @@ from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.estimate import accelerators as hiring
 from beam_volumes.plan.estimate.machines import GIB_HOUR, VCPU_HOUR, Machine
 from beam_volumes.plan.fit.many_objects import many_objects
-from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, serial_share, transfer_seconds
+from beam_volumes.plan.fit.planned_pass import Pass, serial_share
+from beam_volumes.plan.fit.seconds import core_seconds
 from beam_volumes.plan.plan import Plan
 
-#: Bytes of an element that says which slabs to sweep, as runners keep it.
+#: Bytes of an element that names the slabs to sweep, as runners keep it.
 _INDEX = 1000
 
 
@@ -234,15 +235,15 @@ def estimate(
 
     See Also
     --------
-    plan : what is estimated.
+    plan : makes the plan.
 
     Notes
     -----
     The hours of a pass are the longest of three: the cores' work; bytes over the machines' bandwidth, which
     a disk does not limit; and requests over the store's rate, or over as many as machines have under way for
-    its latency. Bytes and requests are those of the plan, before compression. The cores' work follows from
-    rough costs of operations. The start of machines, merges across slabs, and the journal's five requests for
-    each slab are not included.
+    its latency. Bytes and requests are the plan's, before compression. The cores' work follows from
+    rough costs of operations, or from this machine's speeds after ``beam-volumes bench --calibrate``. The
+    start of machines, merges across slabs, and the journal's five requests for each slab are not included.
 
     Request rates, latencies and prices are those that providers publish: Amazon S3 takes at least 3,500
     writes and 5,500 reads per second for each prefix; a bucket of Google Cloud Storage begins with 1,000 and
@@ -267,7 +268,7 @@ def estimate(
     times = []
     reads = writes = 0
     for p in plan.passes:
-        # A store whose rates have grown in one pass keeps them for the next.
+        # Rates of a store that have grown in one pass stay for the next.
         seconds = -found.seconds(reads, writes)
         reads, writes = reads + p.chunks_read, writes + p.units_written
         seconds += found.seconds(reads, writes)
@@ -310,7 +311,7 @@ def estimate(
 
 
 def _default_store(plan: Plan, machine: Machine, machines: int) -> str:
-    """Return the store of a plan's paths; several machines need a bucket for what is on a disk now."""
+    """Return the store of a plan's paths; several machines need a bucket instead of a disk."""
     places = [sink.kvstore for sink in plan.outputs]
     places += [e.store for _, extents in plan.inputs for e in extents]
     drivers = [
@@ -330,7 +331,7 @@ def _times(
     """
     if not len(p.grid):
         return dict.fromkeys(LIMITS, 0.0)
-    of_slab = (compute_seconds([p]) + transfer_seconds([p])) / len(p.grid) / 1e9
+    of_slab = core_seconds(p) / len(p.grid)
     cores = min(plan.threads * plan.processes, machine.vcpus)
     busy = min(plan.concurrency.busy(serial_share([p])), float(cores))
     in_flight = min(plan.workers * machines, len(p.grid))
@@ -356,7 +357,7 @@ def _times(
 
 
 def _waiting(requests: int, size: int, latency: float) -> float:
-    """Seconds that a process waits for requests, of which it has as many under way as 64 MiB hold."""
+    """Seconds that a process waits for requests, if as many are under way as 64 MiB hold."""
     if not requests:
         return 0.0
     return requests * latency / max(1.0, _IN_FLIGHT * requests / max(1, size))

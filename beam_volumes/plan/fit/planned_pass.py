@@ -142,6 +142,13 @@ def transfer_seconds(passes: Iterable[Pass]) -> float:
     return sum(p.bytes_read * READ_COST + p.bytes_written * WRITE_COST for p in passes)
 
 
+def swept(p: Pass) -> list[int]:
+    """Per step of a pass: the voxels that all slabs compute of it, halos included."""
+    if not len(p.grid):
+        return [0] * len(p.program.steps)
+    return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions])
+
+
 def serial_share(passes: Iterable[Pass]) -> float:
     """The share of computing that one thread of a slab does while its others wait."""
     passes = list(passes)

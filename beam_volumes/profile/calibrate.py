@@ -1,0 +1,263 @@
+"""Measuring the speeds of this machine: of each kind of operation, of reading, writing, and of runs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import tifffile
+
+import beam_volumes as bv
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.plan.cost import machine
+from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, Fixed, Speeds, operation_key
+from beam_volumes.plan.fit.planned_pass import Pass, swept
+from beam_volumes.plan.fit.seconds import kind_of, kind_of_sink, measured_seconds, parts_of
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planner import Wanted, make_plan
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.profile.measure import timed
+from beam_volumes.session.session import Session
+from beam_volumes.sweep.activity import Meter
+
+#: Of the volumes by which operations, and reading and writing, are measured.
+SHAPE, STORED = (32, 192, 192), (64, 512, 512)
+#: Operations that take longer for their first run are measured by it.
+_SLOW = 3.0
+#: Formats and codecs that are measured.
+_WRITTEN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("none.zarr", {"codec": "none"}),
+    ("blosc.zarr", {"codec": "blosc"}),
+    ("zstd.zarr", {"codec": "zstd"}),
+    ("zstd.ome.zarr", {"codec": "zstd"}),
+    ("none.precomputed", {"codec": "none"}),
+    ("image.tif", {}),
+    ("tiff/*.tif", {}),
+    ("png/*.png", {}),
+)
+#: The share of their time that threads of a sweep work, if the clock is no measure.
+_EFFICIENCY = 0.85
+#: Of a slide.
+_TILES: dict[str, Any] = {"tile": (256, 256), "photometric": "rgb", "compression": "jpeg"}
+
+#: Yields targets that are measured together, for the volume of a dtype.
+Operations = Callable[[bv.Volume], Iterator[list[Wanted]]]
+
+
+def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str], None]) -> Speeds:
+    """Measure this machine; kernels that are not compiled yet are compiled first.
+
+    ``dtypes``: of the volumes that operations are applied to.
+    ``note`` is called with what has been done.
+    """
+    costs: dict[str, float] = {}
+    for dtype in dtypes:
+        volume = bv.open(specimen(SHAPE, dtype))
+        for targets in operations(volume):
+            with suppress(ValueError, TypeError):  # it does not take this dtype
+                _measure_operations(targets, costs)
+        note(f"{len(costs)} operations; {np.dtype(dtype)}")
+    with tempfile.TemporaryDirectory() as folder:
+        read, write, unit = _measure_storage(folder)
+        note(f"{len(read)} kinds of sources and {len(write)} of outputs")
+        known = Speeds(costs, read, write, unit, {}, 1.0)
+        overhead = _measure_overhead(folder, known)
+    fixed = {how: _measure_fixed(how) for how in (PROCESS, PIPELINE)}
+    note("runs in this process, and as a local pipeline")
+    date = datetime.date.today().isoformat()
+    return Speeds(costs, read, write, unit, fixed, overhead, date)
+
+
+def specimen(shape: tuple[int, int, int], dtype: str) -> np.ndarray:
+    """Smooth objects with noise, or masks and labels of them.
+
+    >>> specimen((8, 16, 16), "u2").dtype, specimen((8, 16, 16), "?").mean() < 1
+    (dtype('uint16'), np.True_)
+    """
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(0, 256, [-(-n // 16) + 1 for n in shape]).astype("f4")
+    field = coarse
+    for axis, n in enumerate(shape):
+        at = np.arange(n) / 16
+        low = at.astype(int)
+        part = (at - low).reshape([-1 if a == axis else 1 for a in range(3)])
+        field = np.take(field, low, axis) * (1 - part) + np.take(field, low + 1, axis) * part
+    if dtype == "?":
+        return field > 128
+    if np.dtype(dtype).itemsize >= 4 and np.dtype(dtype).kind == "u":
+        # Boxes of 16 voxels a side, each a label, and the dark between them.
+        index = [np.arange(n) // 16 for n in shape]
+        ids = 1 + index[0][:, None, None] * 4096 + index[1][:, None] * 64 + index[2]
+        return np.where(field > 100, ids, 0).astype(dtype)
+    noisy = np.clip(field + rng.normal(0, 8, shape), 0, 255)
+    return (noisy * (100 if dtype == "u2" else 1)).astype(dtype)
+
+
+def _planned(targets: list[Wanted]) -> Plan:
+    """The plan of targets for one slab at a time in this process."""
+    options = RunOptions(memory="1GiB", workers=1, base=None, in_memory_results=True)
+    return make_plan(targets, options)
+
+
+def _measured(plan: Plan, unoverlapped: bool = True) -> tuple[tuple[Meter, ...], float, float]:
+    """Meters of a plan's passes, and seconds by the clock and of processors; of a second run, if quick."""
+    Session(plan, "calibrate", None, overwrite=True).make_scratch()
+    found = timed(plan, unoverlapped=unoverlapped)
+    if found[1] < _SLOW or found[2] < _SLOW:
+        found = timed(plan, unoverlapped=unoverlapped)
+    return found
+
+
+def _measure_operations(targets: list[Wanted], costs: dict[str, float]) -> None:
+    """Add the factors of the operations of targets that are not known yet."""
+    plan = _planned(targets)
+    declared = [dict(_operations(p)) for p in plan.passes]
+    keys = {key for each in declared for key, _ in each.values()}
+    if keys <= costs.keys():
+        return
+    meters, _, _ = _measured(plan)
+    for each, meter in zip(declared, meters, strict=True):
+        spent = {(a.kind, a.index): s.cpu for a, s in meter.spent.items()}
+        padding = spent.pop(("pad", 0), 0.0)
+        total = sum(spent.get(at, 0.0) for at in each) or 1.0
+        for at, (key, nanoseconds) in each.items():
+            taken = spent.get(at, 0.0) * (1 + padding / total)
+            if nanoseconds > 0 and taken > 0:
+                costs.setdefault(key, round(1e9 * taken / nanoseconds, 4))
+
+
+def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:
+    """By kind and index of an activity: the key of its operation, and its declared nanoseconds."""
+    steps = p.program.steps
+    for i, (step, voxels) in enumerate(zip(steps, swept(p), strict=True)):
+        dtypes = [steps[e.step].dtype for e in step.edges]
+        if step.stage is not None and len(parts_of(step.stage)) == 1:
+            key = operation_key(step.stage, step.stage.name, dtypes)
+            yield ("stage", i), (key, voxels * step.stage.cost)
+        if step.completion is not None:
+            own = step.completion
+            yield ("stage", i), (operation_key(own, step.name, dtypes), voxels * own.cost)
+    for k, seen in enumerate(p.program.surveys):
+        dtypes = [steps[e.step].dtype for e in seen.edges]
+        key = operation_key(seen.survey, seen.survey.name, dtypes)
+        yield ("survey", k), (key, p.voxels * seen.survey.cost)
+    for k, fold in enumerate(p.program.folds):
+        dtypes = [steps[fold.fed[0].voxels.step].dtype]
+        key = operation_key(fold.reduction, fold.reduction.name, dtypes)
+        yield ("fold", k), (key, p.voxels * fold.reduction.cost)
+
+
+def _measure_storage(folder: str) -> tuple[dict[str, float], dict[str, float], float]:
+    """Nanoseconds for a byte read and written, by kind, and for a unit in addition."""
+    volume = bv.open(specimen(STORED, "u1"))
+    read: dict[str, float] = {}
+    write: dict[str, float] = {}
+
+    def spent(target: Any, *kinds: str) -> float:
+        meters, _, _ = _measured(_planned([target]))
+        found = (s.cpu for m in meters for a, s in m.spent.items() if a.kind in kinds)
+        return 1e9 * sum(found)
+
+    def written(source: bv.Volume, name: str, **how: Any) -> tuple[bv.Volume, Any, float]:
+        target = source.to(f"{folder}/{name}", **how)
+        taken = spent(target, "write", "check")
+        return bv.open(target.sink.name), target.sink, taken
+
+    for name, how in _WRITTEN:
+        stored, sink, taken = written(volume, name, **how)
+        write[kind_of_sink(sink)] = taken / volume.nbytes
+        taken = spent(bv.mean(stored), "read")
+        read[_kind(stored)] = taken / stored.nbytes
+    read[_kind(volume)] = spent(bv.mean(volume), "read") / volume.nbytes
+    plane = specimen(STORED, "u1").reshape(-1, STORED[2])
+    tifffile.imwrite(f"{folder}/slide.tif", np.stack([plane] * 3, -1), **_TILES)
+    slide = bv.open(f"{folder}/slide.tif")
+    taken = spent(bv.rgb2gray(slide).to(f"{folder}/gray.zarr"), "read")
+    read[_kind(slide)] = taken / slide.nbytes
+    for dtype in ("u2", "f4", "u4", "?"):  # they compress otherwise
+        other = bv.open(specimen(STORED, dtype))
+        for codec in ("none", "zstd"):
+            target = other.to(f"{folder}/{codec}-{np.dtype(dtype)}.zarr", codec=codec)
+            write[kind_of_sink(target.sink)] = spent(target, "write", "check") / other.nbytes
+    # Chunks of 16 KiB, compared with chunks of 4 MiB.
+    _, sink, taken = written(volume, "small", format="zarr", codec="none", chunks=(4, 64, 64))
+    units = volume.size / math.prod(sink.unit)
+    unit = max(0.0, taken - write["zarr none |u1"] * volume.nbytes) / units
+    return read, write, unit
+
+
+def _kind(volume: bv.Volume) -> str:
+    """The kind of source of a volume that was opened."""
+    node = volume.nodes[0]
+    assert isinstance(node, SourceNode)
+    return kind_of(node.source)
+
+
+def _measure_overhead(folder: str, speeds: Speeds) -> float:
+    """Seconds of a sweep by the clock, times its threads, over the seconds of processors of its parts.
+
+    Where other processes take the cores, the clock is no measure, and threads are assumed to wait little.
+    """
+    large = bv.open(np.tile(specimen(STORED, "u1"), (2, 1, 1)))
+    bv.compute(large.to(f"{folder}/large.zarr"), runner=None, progress=False)
+    smooth = bv.gaussian_filter(bv.open(f"{folder}/large.zarr"), 2)
+    plan = _planned([bv.binary_opening(smooth > 100).to(f"{folder}/out.zarr")])
+    known = sum(measured_seconds(p, speeds) for p in plan.passes)
+    runs = [_measured(plan, unoverlapped=False)[1:] for _ in range(2)]
+    seconds, busy = map(min, zip(*runs, strict=True))
+    if os.getloadavg()[0] > 1.5 * machine.cores():
+        seconds = busy / _EFFICIENCY / plan.threads
+    return max(0.1, seconds * plan.threads / known)
+
+
+#: Small runs that differ by a pass, slabs or a merge, in a fresh process, and how many kernels the last one
+#: loads. In the process itself only processors are counted, since the runs do not wait.
+_RUNS = """
+import json, sys, tempfile, time
+import numpy as np
+import beam_volumes as bv
+runner, clock, times = None, time.process_time, 3
+if sys.argv[1] == "pipeline":
+    runner, clock, times = "FnApiRunner", time.perf_counter, 1
+def took(target, depth=32):
+    began = clock()
+    bv.compute(target, runner=runner, progress=False, overwrite=True, workers=1, slab=(depth, 64, 64))
+    return clock() - began
+with tempfile.TemporaryDirectory() as folder:
+    v = bv.open(np.random.default_rng(0).integers(0, 255, (32, 64, 64), np.uint8))
+    made = {"copy": v, "mask": v > bv.mean(v), "labels": bv.label(bv.gaussian_filter(v, 1) > 200)}
+    copy, mask, labels = (m.to(f"{folder}/{k}.zarr", chunks=(4, 64, 64)) for k, m in made.items())
+    first = took(copy)
+    whole, cut = (min(took(copy, depth) for _ in range(times)) for depth in (32, 4))
+    passes = min(took(mask) for _ in range(times))
+    cold = took(labels)
+    merge = min(took(labels) for _ in range(times))
+    kernels = {*bv.plan(labels).kernels} - {*bv.plan(mask).kernels}
+print(json.dumps([first, whole, cut, passes, cold, merge, len(kernels)]))
+"""
+
+
+def _measure_fixed(how: str) -> Fixed:
+    """Measure the time of a run that does not depend on voxels, in a fresh process."""
+    command = [sys.executable, "-P", "-c", _RUNS, how]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    if how == PROCESS:  # kernels that the first has compiled are loaded by the second
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    first, whole, cut, passes, cold, merge, kernels = json.loads(done.stdout.splitlines()[-1])
+    a_pass, slab = max(0.0, passes - whole), max(0.0, (cut - whole) / 7)
+    return Fixed(
+        run=max(0.0, first - a_pass - slab),
+        a_pass=a_pass,
+        survey=max(0.0, merge - passes),
+        slab=slab,
+        kernel=max(0.0, (cold - merge) / max(1, kernels)),
+    )
