@@ -269,7 +269,7 @@ def test_numbers_of_all_points_are_refused_where_they_rest_on_others():
     v = bv.open(voxels((3, 2, 4, 8, 8)))
     with pytest.raises(ValueError, match=r"across='c': only 't'"):
         v.std(across="c")
-    with pytest.raises(ValueError, match=r"min differs between points in time.*across='t' too"):
+    with pytest.raises(ValueError, match=r"min differs between points in time.*across='t', too"):
         bv.histogram(v, range=(bv.min(v), bv.max(v)), across="t")
     with pytest.raises(TypeError, match=r"'across': .*rows of tables identify an object"):
         bv.label(v[:, 0] > 3, across="t")
