@@ -29,7 +29,7 @@ from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Surveyor
+from beam_volumes.sweep.survey import Completer, Surveyor, windows_of
 from beam_volumes.sweep.writing import SlabResult, Writes
 
 
@@ -62,10 +62,10 @@ def sweep(
     release_unused(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
     run.writes.check_ownership, run.on_progress = check_ownership, on_progress
-    for seen in program.surveys:
+    limits = program.survey_limits(grid.step, windows_of(grid.step, window), limit_bytes)
+    for seen, limit in zip(program.surveys, limits, strict=True):
         own = tuple(values[t] for t in seen.values)
-        share = limit_bytes // len(program.surveys)
-        run.surveyors.append(seen.survey.begin(grid, index, own, share))
+        run.surveyors.append(seen.survey.begin(grid, index, own, limit))
     for i, step in enumerate(program.steps):
         if step.completion is not None:
             answer = (answers or {})[step.barrier]

@@ -224,6 +224,22 @@ class Program:
         """What a survey or a completion has to do with of a slab's range along an axis."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])
 
+    def surveyed_shape(self, upper: bool, slab: Triple) -> Triple:
+        """The shape of the largest slab for a survey: its core, with ``upper`` also the planes beyond."""
+        z, y, x = (min(n, s + upper) for n, s in zip(self.shape, slab, strict=True))
+        return z, y, x
+
+    def survey_limits(self, slab: Triple, windows: int, limit_bytes: int) -> list[int]:
+        """Divide the memory for surveys by the minimum of each."""
+        minima = [
+            s.survey.state_bytes(self.surveyed_shape(s.survey.upper, slab), windows)
+            for s in self.surveys
+        ]
+        total = sum(minima)
+        if not total:
+            return [limit_bytes // len(minima) for _ in minima]
+        return [limit_bytes * minimum // total for minimum in minima]
+
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
 

@@ -30,6 +30,11 @@ from beam_volumes.sweep.stage import Block, PlainData
 VOXELS_PER_LABEL = 2_000
 
 
+def windows_of(slab: Triple, window: int) -> int:
+    """Count the windows of a slab, with one for the plane beyond its core."""
+    return -(-slab[0] // window) + 1
+
+
 class Surveyor:
     """A survey of one slab under way."""
 

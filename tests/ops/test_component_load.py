@@ -16,6 +16,7 @@ from beam_volumes.across.rounds.flow import group_by_key, run
 from beam_volumes.base.geometry import Grid
 from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate
+from beam_volumes.plan.fit.partitioning import Partitioning
 from tests.across.driver import grid_index, summarise
 from tests.tiers import examples
 
@@ -128,6 +129,19 @@ FEW = {
     "local_maxima": (bv.local_maxima, smooth(32, 64, 64), (8, 32, 32)),
     "label": (lambda v: bv.label(v > v.mean()), smooth(32, 64, 64), (8, 32, 32)),
 }
+
+
+def test_surveys_of_one_sweep_share_its_memory_by_their_needs(tmp_path, monkeypatch):
+    monkeypatch.setattr(Partitioning, "limit_bytes", lambda part, budget: part.reserved)
+    noise = np.random.default_rng(0).random((64, 128, 128), "f4")
+    image = bv.open(ndi.gaussian_filter(noise, 2))
+    targets = [
+        bv.label(image > 0.5).to(tmp_path / "labels.zarr"),
+        bv.watershed(image).to(tmp_path / "basins.zarr"),
+    ]
+    how = {"slab": (64, 128, 128), "window": 1, "memory": "3GiB"}
+    assert any(len(p.program.surveys) > 1 for p in bv.plan(*targets, **how).passes)
+    bv.compute(*targets, runner=None, progress=False, **how)
 
 
 @pytest.mark.parametrize("way", FEW)

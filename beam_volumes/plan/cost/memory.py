@@ -21,6 +21,7 @@ from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_ove
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import Overlap
+from beam_volumes.sweep.survey import windows_of
 
 #: Resident bytes of a process with our imports and numba's compiler, measured in fresh processes on
 #: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
@@ -248,7 +249,7 @@ class _Slab:
     def what_is_found(self) -> Iterator[MemoryItem]:
         """The memory reserved for surveys, which grows with the components and rows of a slab."""
         for seen in self.program.surveys:
-            region = self._region(seen.survey.upper)
+            region = self.program.surveyed_shape(seen.survey.upper, self.shape)
             least = seen.survey.state_bytes(region, self._windows)
             likely = seen.survey.likely_bytes(region, self._windows)
             yield MemoryItem(f"{seen.survey.name} (what is found)", least, least, likely)
@@ -303,7 +304,7 @@ class _Slab:
 
     def _scratch_of_surveys(self) -> Iterator[tuple[int, str]]:
         for seen in self.program.surveys:
-            depth, rows, cols = self._region(seen.survey.upper)
+            depth, rows, cols = self.program.surveyed_shape(seen.survey.upper, self.shape)
             working = seen.survey.working_bytes(
                 (min(self.window, depth), rows, cols), self._dtypes(seen.edges)
             )
@@ -311,13 +312,7 @@ class _Slab:
 
     @property
     def _windows(self) -> int:
-        """The plane beyond the core is one more."""
-        return -(-self.shape[0] // self.window) + 1
-
-    def _region(self, upper: bool) -> Triple:
-        """The shape of what a survey is fed of the slab: with the planes beyond, or the core alone."""
-        z, y, x = (min(n, s + upper) for n, s in zip(self.program.shape, self.shape, strict=True))
-        return z, y, x
+        return windows_of(self.shape, self.window)
 
     def _dtypes(self, edges: Sequence[Edge]) -> tuple:
         return tuple(self.program.steps[e.step].dtype for e in edges)
