@@ -79,8 +79,8 @@ PHRASES = {
 }
 #: How many are left in docstrings, comments and messages: lower these numbers only.
 LEFT = {
-    "public docstrings": 59,
-    "beam_volumes": 688,
+    "public docstrings": 57,
+    "beam_volumes": 681,
 }
 
 

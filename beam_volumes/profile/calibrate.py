@@ -146,10 +146,10 @@ def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:
         if step.completion is not None:
             own = step.completion
             yield ("stage", i), (operation_key(own, step.name, dtypes), voxels * own.cost)
-    for k, seen in enumerate(p.program.surveys):
-        dtypes = [steps[e.step].dtype for e in seen.edges]
-        key = operation_key(seen.survey, seen.survey.name, dtypes)
-        yield ("survey", k), (key, p.voxels * seen.survey.cost)
+    for k, surveyed in enumerate(p.program.surveys):
+        dtypes = [steps[e.step].dtype for e in surveyed.edges]
+        key = operation_key(surveyed.survey, surveyed.survey.name, dtypes)
+        yield ("survey", k), (key, p.voxels * surveyed.survey.cost)
     for k, fold in enumerate(p.program.folds):
         dtypes = [steps[fold.fed[0].voxels.step].dtype]
         key = operation_key(fold.reduction, fold.reduction.name, dtypes)
@@ -207,8 +207,8 @@ def _measure_overhead(folder: str, speeds: Speeds) -> float:
 
     Where other processes take the cores, the clock is no measure, and threads are assumed to wait little.
     """
-    large = bv.open(np.tile(specimen(STORED, "u1"), (2, 1, 1)))
-    bv.compute(large.to(f"{folder}/large.zarr"), runner=None, progress=False)
+    volume = bv.open(np.tile(specimen(STORED, "u1"), (2, 1, 1)))
+    bv.compute(volume.to(f"{folder}/large.zarr"), runner=None, progress=False)
     smooth = bv.gaussian_filter(bv.open(f"{folder}/large.zarr"), 2)
     plan = _planned([bv.binary_opening(smooth > 100).to(f"{folder}/out.zarr")])
     known = sum(measured_seconds(p, speeds) for p in plan.passes)

@@ -68,10 +68,10 @@ def _computing(p: Pass, speeds: Speeds) -> Iterator[float]:
         if step.completion is not None:
             own = step.completion
             yield voxels * own.cost * speeds.cost(own, step.name, dtypes)
-    for seen in p.program.surveys:
-        dtypes = [steps[e.step].dtype for e in seen.edges]
-        factor = speeds.cost(seen.survey, seen.survey.name, dtypes)
-        yield p.voxels * seen.survey.cost * factor
+    for surveyed in p.program.surveys:
+        dtypes = [steps[e.step].dtype for e in surveyed.edges]
+        factor = speeds.cost(surveyed.survey, surveyed.survey.name, dtypes)
+        yield p.voxels * surveyed.survey.cost * factor
     for fold in p.program.folds:
         dtypes = [steps[fold.fed[0].voxels.step].dtype]
         factor = speeds.cost(fold.reduction, fold.reduction.name, dtypes)
