@@ -16,7 +16,7 @@ _KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
 def row_of_kinds(kinds: Mapping[str, Any]) -> RowTypeConstraint:
-    """The type of rows whose fields are of these types."""
+    """The type of rows with fields of these types."""
     return RowTypeConstraint.from_fields(list(kinds.items()))
 
 

@@ -365,8 +365,8 @@ def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
 class Kept:
     r"""What is known of a slab: its slices as they came, and digests of those that it was made of.
 
-    The runner keeps it as bytes, of which the first is the version of what follows: a job that is updated
-    reads the states of the one before.
+    The runner keeps it as bytes: a version, then JSON. A job that is updated reads the states of the job
+    before it.
 
     >>> kept = Kept({3: (3, "scan/3.png", 90, 1.5)}, {3: b"\x01"})
     >>> kept.encoded()

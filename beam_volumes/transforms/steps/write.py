@@ -113,7 +113,7 @@ class WriteSlabs(Excepting, beam.PTransform):
         self.partial = partial
         #: The output, if it is known now.
         self.sink: Sink | None = None
-        #: The one output, of which perhaps only the place is known.
+        #: The one output; without `like`, only its place is known.
         self.place: Sink | None = None
         if like is not None and not callable(path):
             target = self.outputs.target(like)
@@ -161,7 +161,7 @@ class WriteSlabs(Excepting, beam.PTransform):
         return paths if told is None else (paths, told)
 
     def _by_kind(self, slabs: beam.PCollection[Any], inputs: list[Named]) -> Any:
-        """Write to outputs of which the slabs know the shape and dtype.
+        """Write to outputs with the shape and dtype of their slabs.
 
         No step waits for the outputs: a runner would store all slabs meanwhile.
         """
