@@ -14,7 +14,7 @@ REPLACED = re.compile(
 FILLERS = re.compile(
     r"_*(its|told|said|least|most|once|large|alone|held|seen|beside|apart|behind)_*", re.I
 )
-LEFT = 109
+LEFT = 1
 
 
 def bound(tree):

@@ -1,1 +1,1 @@
-"""Exact results across slabs: components, merges, scans; pure functions, no Beam and no I/O."""
+"""Exact results across slabs: components, merges, scans; pure functions without Beam and I/O."""

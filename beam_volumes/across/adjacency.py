@@ -1,7 +1,7 @@
-"""Which labels touch: faces per axis and what a boundary volume is between them, mergeable.
+"""Touching pairs of labels: their faces per axis, and a boundary volume between them, mergeable.
 
-`adjacency` folds a block of labels into an `Adjacency`, sorted by pair; `merge` adds them, to the
-same bits in any order and grouping; `columns` makes the table.
+`adjacency` folds a block of labels into an `Adjacency`, sorted by pair. `merge` adds them, with the
+same bits in any order and grouping. `columns` makes the table.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from beam_volumes.kernels.labels.regions import magnitudes
 class Adjacency:
     """The touching pairs of some blocks, sorted; arrays are per pair."""
 
-    #: uint64 (pairs, 2). The smaller label first; 0 is background and touches nothing.
+    #: uint64 (pairs, 2). The smaller label first; 0 is background and has no pairs.
     pairs: np.ndarray
     faces: np.ndarray  #: int64 (pairs, 3). Across z, y, x.
     used: np.ndarray  #: int64. Faces with a finite boundary value; 0 without a boundary volume.
-    extremes: np.ndarray  #: float64 (pairs, 2). Of those values.
-    sums: Wide  #: Of those values.
+    extremes: np.ndarray  #: float64 (pairs, 2). Minimum and maximum of these values.
+    sums: Wide  #: Sums of these values.
     bins: np.ndarray  #: int64 (pairs, bins). Their histogram.
 
     def __len__(self) -> int:
@@ -59,21 +59,19 @@ def adjacency(
     core: tuple[int, int, int] | None = None,
     below: tuple[np.ndarray, np.ndarray | None] | None = None,
 ) -> Adjacency:
-    """What one block adds: the faces at the upper sides of its core's voxels.
+    """The contribution of one block: the faces at the upper sides of its core's voxels.
 
-    ``labels``, bool or integers (slices, rows, columns): the block: a core, and one more plane at the
-    upper side of each axis where a neighbour follows.
-    ``boundary``: of the same shape, those planes too; for ``"upper"`` one for faces across each of z, y,
-    x.
-    ``value``, {"max", "mean", "upper"}: what a face's value is of the two voxels it separates; in
-    float64.
+    ``labels``, bool or integers (slices, rows, columns): the core, and one more plane at the upper
+    side of each axis if a neighbour follows.
+    ``boundary``: of the same shape; for ``"upper"`` one for faces across each of z, y, x.
+    ``value``, {"max", "mean", "upper"}: the value of a face from its two voxels, in float64.
     ``edges``: edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
-    ``nan``, {"raise", "omit", "extremes"}: whether values that are not finite are an error, or faces
-    next to them have no value; or `EXTREMES`.
-    ``core``: the shape of the core, by default all of the block. Of 0 slices: of the single slice given
-    only faces to ``below`` count.
-    ``below``, tuple of two ndarrays (rows, columns): the slice of labels, and of the boundary or None,
-    before the block, if that is a core's whose upper faces were not counted yet.
+    ``nan``, {"raise", "omit", "extremes"}: whether non-finite values raise an error, or faces next
+    to them have no value; or `EXTREMES`.
+    ``core``: the shape of the core, by default the whole block. With 0 slices, only faces between
+    the single given slice and ``below`` count.
+    ``below``, tuple of two ndarrays (rows, columns): the slice of labels, and of the boundary or
+    None, before the block, if its upper faces have not been counted yet.
     """
     if value not in RULES:
         raise ValueError(f"value={value!r}: use one of {', '.join(RULES)}")
@@ -107,7 +105,7 @@ def adjacency(
         also_least, also_most, _ = magnitudes(values_under[None])
         minimum, maximum = min(minimum, also_least), max(maximum, also_most)
         low = math.frexp(minimum)[1] - 1 if maximum else 0
-        # a mean of two cancels no lower than the last bit of the smaller, halved
+        # a mean of two values needs at most half of the last bit of the smaller one
         first = max(-1074, low - 54) // 32
         if all(v.dtype.kind in "iu" for v in values):
             first = -1 if value == "mean" else 0
@@ -128,7 +126,7 @@ def adjacency(
     return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
 
 
-#: What a face's value is.
+#: Kernels for the value of a face.
 RULES = {"max": kernels.LARGEST, "mean": kernels.MEAN, "upper": kernels.OWN}
 
 
@@ -139,7 +137,7 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 
 def merge(parts: Iterable[Adjacency]) -> Adjacency:
-    """All parts together: the same bits in any order and grouping."""
+    """Merge parts: the same bits in any order and grouping."""
     parts = list(parts)
     if not parts:
         raise ValueError("no adjacencies to merge")
@@ -170,8 +168,8 @@ def columns(
 ) -> dict[str, np.ndarray]:
     """The table: ``label_a``, ``label_b``, ``faces-0`` ... and, with ``boundary``, its columns.
 
-    Those of the boundary volume are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN where
-    no face has a value) and ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
+    They are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN if no face has a value) and
+    ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
     """
     table = {"label_a": part.pairs[:, 0], "label_b": part.pairs[:, 1]}
     for k, axis in enumerate(axes):
@@ -190,11 +188,11 @@ def columns(
 def affinity_columns(
     part: Adjacency, dtype: np.dtype, axes: tuple[int, ...] = (0, 1, 2)
 ) -> dict[str, np.ndarray]:
-    """The table of affinities of a dtype: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
+    """The table of affinities: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
 
-    These are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, of integers alone;
-    ``affinity_mean`` (of no face NaN), ``affinity_min`` and ``affinity_max`` (of no face 0), of the dtype;
-    and ``affinity_histogram-0`` ...
+    They are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, only of integers;
+    ``affinity_mean`` (NaN without faces), ``affinity_min`` and ``affinity_max`` (0 without faces),
+    of the dtype; and ``affinity_histogram-0`` ...
     """
     table = {name: c for name, c in columns(part, axes=axes).items()}
     table["affinity_count"] = part.used

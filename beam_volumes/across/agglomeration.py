@@ -1,13 +1,13 @@
-"""Regions merged by the order of their boundaries, as a greedy order does, whatever is known first.
+"""Merge regions in the greedy order of their boundaries, independently of the order of computation.
 
-The order is total. The better score comes first; of equal scores that of the smaller names, the larger of the
-two names compared first. Scores are integers or fractions of integers, and compared as such. A merged region
-has the larger name of its two. So a merge never makes a boundary better: neither its score, since the score
-of two boundaries together lies between theirs, nor its names. Two regions that are each other's best are
-therefore merged by the greedy order too, whatever happens elsewhere, before or after.
+The order is total. Better scores come first; equal scores are ordered by names, first by the larger
+of the two. Scores are integers or fractions of integers, and compared exactly. A merged region has
+the larger name of the two. So merging two boundaries never makes them better: the joint score is
+between their scores, and names only grow. Therefore, two regions that are each other's best are
+merged by the greedy order, too, regardless of all other merges.
 
-`settle` merges what can be merged while some regions are *open*: those that have boundaries elsewhere, which
-may come later. What rests on them is left for later.
+`settle` merges while some regions are *open*, which means that more of their boundaries may arrive
+later. Merges that depend on open regions are left for later.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import numpy as np
 
 from beam_volumes.kernels.labels import agglomeration as kernels
 
-#: Sums and counts that add up to less are added and compared exactly.
+#: Sums and counts below this limit are added and compared exactly.
 MAXIMUM = 1 << 62
 
 
 @dataclass(frozen=True)
 class Linkage:
-    """How boundaries add up, and their score."""
+    """How boundaries are combined, and their score."""
 
-    #: {"mean", "max", "min", "quantile", "lowest"}. ``"lowest"``: boundaries are heights, the least
-    #: of which counts. A score is minus that.
+    #: {"mean", "max", "min", "quantile", "lowest"}. With ``"lowest"``, boundaries are heights,
+    #: combined by their minimum; the score is the negative height.
     name: str
-    #: For ``"quantile"``: the share of faces whose affinity is at most the score.
+    #: For ``"quantile"``: the share of faces with an affinity of at most the score.
     quantile: float = 0.5
 
     @property
     def how(self) -> int:
-        """What the kernel calls it. Heights are turned round."""
+        """The kernel's number of the linkage; it negates heights."""
         return {
             "mean": kernels.MEAN,
             "min": kernels.SMALLEST,
@@ -47,13 +47,13 @@ class Linkage:
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
-    """Boundaries between regions, a row for each; several may be of one pair."""
+    """Boundaries between regions, one per row; a pair may have several."""
 
-    #: `a`, `b`: uint64. Names of regions, which differ.
+    #: uint64. Names of two different regions, also in ``b``.
     a: np.ndarray
     b: np.ndarray
-    #: Sums and counts, int64 (n, 2), for means; histograms, int64 (n, 256), for quantiles; else a
-    #: number for each.
+    #: Sums and counts, int64 (n, 2), for means; histograms, int64 (n, 256), for quantiles;
+    #: otherwise one number each.
     known: np.ndarray
 
     def __len__(self) -> int:
@@ -73,14 +73,14 @@ class Regions:
 
     names: np.ndarray  #: uint64. Increasing.
     sizes: np.ndarray  #: int64
-    is_open: np.ndarray  #: bool. Whether a region may have other boundaries elsewhere.
+    is_open: np.ndarray  #: bool. Whether a region may have further boundaries elsewhere.
 
 
 @dataclass(frozen=True, eq=False)
 class Merges:
-    """Pairs of regions that became one, in the order in which they did."""
+    """Pairs of regions that were merged, in this order."""
 
-    #: `a`, `b`: uint64. The one that both became has the name ``b``, the larger one.
+    #: uint64. The merged region has the name ``b``, the larger one.
     a: np.ndarray
     b: np.ndarray
     scores: np.ndarray  #: float64. Rounded once.
@@ -98,16 +98,16 @@ def settle(
     max_size: int | None = None,
     min_size: int | None = None,
 ) -> tuple[Merges, Boundaries, Regions]:
-    """Merge all that can be merged now.
+    """Merge all regions that can be merged now.
 
     ``edges``: all boundaries of regions that are not open.
-    ``regions``: all that these have.
-    ``threshold``: boundaries of a lower score are not merged.
-    ``max_size``: no region becomes larger than that.
-    ``min_size``: of two regions that merge one is smaller than that.
-    Returns ``merges``; ``left``: what may be merged later: regions that never will be are left out;
-    ``regions``: those of ``left``.
-    Raises ValueError: Sums or counts do not fit 62 bits.
+    ``regions``: all regions of ``edges``.
+    ``threshold``: minimum score of merges.
+    ``max_size``: maximum size of merged regions.
+    ``min_size``: one of two merged regions must be smaller than this.
+    Returns ``merges``; ``left``: boundaries that may be merged later; ``regions``: the regions of
+    ``left``.
+    Raises ValueError: sums or counts do not fit 62 bits.
 
     >>> a, b = np.array([1, 2, 1], "u8"), np.array([2, 3, 3], "u8")
     >>> edges = Boundaries(a, b, np.array([[9, 1], [8, 1], [2, 1]]))
@@ -127,7 +127,7 @@ def settle(
     count = len(regions.names)
     sizes, stuck = regions.sizes.copy(), regions.is_open.copy()
     numbers = np.arange(count, dtype=np.int32)
-    # Not more than three quarters full.
+    # At most three quarters full.
     room = 1 << max(4, (4 * n // 3).bit_length())
     found = (
         np.empty((count, 2), np.int32),
@@ -150,7 +150,7 @@ def settle(
     pairs, parts, scores, totals = (x[:merges] for x in found)
     names = regions.names[pairs]
     made = Merges(names[:, 0], names[:, 1], scored.rounded(parts, scores), totals.copy())
-    # Of regions whose best boundary is below the threshold nothing ever changes.
+    # Regions with a best boundary below the threshold never change.
     i, j = links[:, 0], links[:, 1]
     left = np.flatnonzero(i >= 0)
     left = left[stuck[i[left]] & stuck[j[left]]]
@@ -166,16 +166,16 @@ def settle(
 
 @dataclass
 class _Scored:
-    """Boundaries as the kernel compares and adds them; it changes the arrays."""
+    """Boundaries as arrays of the kernel, which changes them."""
 
     linkage: Linkage
     threshold: float
     values: np.ndarray
     fractions: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.int64))
     bins: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    minimum: tuple[int, int] = (0, 1)  #: The threshold, as a fraction of counts that there may be.
+    minimum: tuple[int, int] = (0, 1)  #: The threshold, as a fraction of possible counts.
     share: tuple[int, int] = (0, 1)  #: The quantile, likewise.
-    kinds: np.ndarray | None = None  #: What values stand for, if not for themselves.
+    kinds: np.ndarray | None = None  #: The values that ranks represent.
 
     @classmethod
     def of(cls, edges: Boundaries, linkage: Linkage, threshold: float) -> _Scored:
@@ -186,7 +186,7 @@ class _Scored:
             maximum = _total(edges.known[:, 0], "sums")
             made.fractions = np.empty((n, 4), np.int64)
             made.fractions[:, :2] = edges.known
-            # A score above the threshold has no larger count than that.
+            # A larger count would have a score below the threshold.
             fitting = maximum // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
             made.minimum = _smallest_fraction(threshold, min(count, fitting))
         elif how == kernels.QUANTILE:
@@ -207,7 +207,7 @@ class _Scored:
         return scores.astype(np.float64)
 
     def known(self, rows: np.ndarray) -> np.ndarray:
-        """What is known of some of the boundaries."""
+        """The values of some boundaries."""
         if self.linkage.how == kernels.MEAN:
             return self.fractions[rows, :2]
         if self.linkage.how == kernels.QUANTILE:
@@ -218,20 +218,20 @@ class _Scored:
 
 
 def _total(numbers: np.ndarray, what: str) -> int:
-    """A bound of the sum of absolute numbers."""
+    """An upper bound of the sum of absolute numbers."""
     total = float(np.abs(numbers).sum(dtype=np.float64)) * 1.001 if numbers.size else 0.0
     if total >= MAXIMUM:
         raise ValueError(
-            f"agglomerate: {what} of affinities add up to {total:.3g}, and scores are compared exactly below "
-            "2**62: scale and round the affinities first, e.g. to uint8"
+            f"agglomerate: {what} of affinities sum to {total:.3g}, but scores are only exact "
+            "below 2**62: scale and round the affinities first, e.g. to uint8"
         )
     return int(total) + 1
 
 
 def _smallest_fraction(bound: float, maximum: int) -> tuple[int, int]:
-    """The smallest fraction that is not less than a bound, of denominators up to ``maximum``.
+    """The smallest fraction that is not less than a bound, with a denominator up to ``maximum``.
 
-    Fractions of those denominators are at least the one if they are at least the other.
+    A fraction with such a denominator is at least the bound if it is at least this fraction.
 
     >>> _smallest_fraction(0.1, 100), _smallest_fraction(0.30000000000000004, 10)
     ((10, 99), (1, 3))
@@ -243,7 +243,7 @@ def _smallest_fraction(bound: float, maximum: int) -> tuple[int, int]:
     wanted = Fraction(bound)
     if wanted.denominator <= maximum:
         return wanted.numerator, wanted.denominator
-    # Of continued fractions: the two neighbours among all fractions of such denominators.
+    # By continued fractions: the two neighbours among all fractions with such denominators.
     p0, q0, p1, q1 = 0, 1, 1, 0
     n, d = wanted.numerator, wanted.denominator
     while q0 + (a := n // d) * q1 <= maximum:
@@ -257,21 +257,18 @@ def _smallest_fraction(bound: float, maximum: int) -> tuple[int, int]:
 def _comparable(
     known: np.ndarray, threshold: float, lowest: bool
 ) -> tuple[np.ndarray, float, np.ndarray | None]:
-    """Numbers as floats that are in their order, the threshold among them, and what they stand for.
-
-    The last is None where they stand for themselves.
-    """
+    """Numbers and threshold as floats in the same order, and the represented values or None."""
     whole = known.dtype.kind in "iu" and len(known) > 0
     if whole and max(abs(int(known.min())), abs(int(known.max()))) > 1 << 53:
         kinds, places = np.unique(known, return_inverse=True)
-        minimum = bisect_left(kinds.tolist(), threshold)  # as Python compares them, exactly
+        minimum = bisect_left(kinds.tolist(), threshold)  # exact comparison by Python
         return places.reshape(-1).astype(np.float64), float(minimum), kinds
     values = known.astype(np.float64)
     return (-values if lowest else values), threshold, None
 
 
 def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Where among increasing names some of them are."""
+    """The positions of some names among increasing names."""
     if len(names) and int(names[-1]) - int(names[0]) < 4 * len(of) + 1024:
         table = np.empty(int(names[-1]) - int(names[0]) + 1, np.int32)
         table[(names - names[0]).astype(np.int64)] = np.arange(len(names), dtype=np.int32)
@@ -287,7 +284,7 @@ def _ratios(parts: np.ndarray) -> np.ndarray:
 
 
 def roots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where chains of merges of ``a`` (increasing) into ``b`` end.
+    """The ends of chains of merges of ``a`` (increasing) into ``b``.
 
     >>> roots(np.array([1, 4, 6]), np.array([4, 9, 7]))
     array([9, 9, 7])

@@ -1,18 +1,18 @@
-"""Connected components of one slab, window after window: what it tells the merge, and the way back.
+"""Connected components of one slab, window by window: its summary, and the second sweep.
 
-Every slab sees its core and one plane more on the upper side of each axis where it has a neighbour.
-Two voxels that touch differ by at most 1 in each coordinate, so the slab whose core holds the
-smaller of each sees both: no equivalence is missed, at any connectivity, and slabs that meet only at
-an edge or a corner exchange nothing. Face neighbours see the same plane, find the same 2-D
-components in it, in the same order, and each tells which of its own components they belong to:
-position by position these are the equivalences between the two slabs, an *interface*.
+Each slab has its core and one more plane on the upper side of each axis with a neighbour. Voxels
+that touch differ by at most 1 in each coordinate. So the slab that has the smaller of each
+coordinate contains both voxels: no equivalence is missed at any connectivity, and slabs that only
+share an edge or a corner exchange nothing. Face neighbours share a plane, and find the same 2-D
+components in it in the same order. Each reports to which of its own components they belong.
+Compared position by position, these are the equivalences of the two slabs, an *interface*.
 
-A component that continues from one window to the next is united with what it continues as it comes, in
-both sweeps alike: what a slab gets back is of components that begin in a window. Of these, a slab keeps a
-number each, and anything more of those that have not been united by then.
+A component that continues from one window to the next is united with its continuation in both
+sweeps alike. Answers for a slab are therefore per component that begins in a window. For these a
+slab keeps a number each, and other data only for those that have not been united yet.
 
-A component's *provisional id* is the linear index in the volume of the first voxel that was seen of
-it; the smallest one of a component is its *root*.
+A component's *provisional id* is the linear index in the volume of its first visited voxel. The
+smallest one of a component is its *root*.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
 from beam_volumes.sweep.resources import in_strips
 
-#: An interface: the axis it is perpendicular to, and the cell of the slab above it.
+#: An interface: the axis perpendicular to it, and the cell of the slab above it.
 InterfaceKey = tuple[int, int, int, int]
 Payload = dict[str, np.ndarray]
 
-#: Rows of pieces that were united meanwhile are merged when there are so many more than at the last merge.
+#: Rows of united pieces are merged when there are this many more than after the last merge.
 _MERGED_AT = 1000
 
-#: How the columns of a payload merge: anything with ``reduceat``, as a ufunc has.
+#: The merge rule of each column of a payload: anything with ``reduceat``, as ufuncs have.
 RULES: dict[str, Any] = {
     "size": np.add,
     "lower": np.minimum,
@@ -58,7 +58,7 @@ def connectivity_structure(connectivity: int) -> np.ndarray:
 
 
 class Components(NamedTuple):
-    """Components of one block: its runs, and per component its first voxel and its value."""
+    """Components of one block: its runs, and for each component its first voxel and value."""
 
     shape: Triple
     offsets: np.ndarray
@@ -74,14 +74,14 @@ class Components(NamedTuple):
         return self.offsets, self.starts, self.stops, self.labels
 
     def slice_runs(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The runs of slice ``k`` alone."""
+        """The runs of slice ``k``."""
         ny = self.shape[1]
         offsets = self.offsets[k * ny : (k + 1) * ny + 1]
         some = slice(int(offsets[0]), int(offsets[-1]))
         return offsets - offsets[0], self.starts[some], self.stops[some], self.labels[some]
 
     def last_slice(self) -> tuple[Components, np.ndarray]:
-        """The last slice alone, and which of the components are in it."""
+        """The last slice, and which of the components are in it."""
         offsets, starts, stops, labels = (a.copy() for a in self.slice_runs(self.shape[0] - 1))
         is_there = np.zeros(len(self.first) + 1, bool)
         is_there[labels] = True
@@ -92,10 +92,10 @@ class Components(NamedTuple):
         return Components(shape, offsets, starts, stops, labels, which, values), which
 
     def digest(self, row: int = 0, threads: int = 1) -> int:
-        """64 bits of a hash of what was labelled: of all its voxels, where they are and what they are.
+        """A 64-bit hash of the labelled voxels with their positions and values.
 
-        Its rows are numbered from ``row`` on: digests of blocks that follow one another add up, modulo
-        2**64, to that of all.
+        Rows are numbered from ``row`` on: digests of consecutive blocks add up, modulo 2**64, to
+        the digest of the whole.
         """
         if self.codes is not None:
             rows = self.codes.reshape(-1, self.shape[2])
@@ -115,7 +115,7 @@ class Components(NamedTuple):
         return sum(in_strips(len(self.offsets) - 1, len(self.starts), threads, strip)) % 2**64
 
     def paint(self, table: np.ndarray, slices: Iterable[np.ndarray], threads: int = 1) -> None:
-        """Write ``table[label]`` into slices with contiguous rows, or their first rows and columns."""
+        """Write ``table[label]`` into slices with contiguous rows, or into a corner of them."""
         outs, ny = list(slices), self.shape[1]
         if not outs:
             return
@@ -131,12 +131,11 @@ class Components(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Labelling:
-    """What counts as a component.
+    """The definition of a component.
 
-    ``structure``, bool (3, 3, 3): which neighbours touch; centrosymmetric. The centre is of no
-    importance.
-    ``by_value``: voxels of one value form a component; otherwise all that are not zero.
-    ``background``: the value left out by ``by_value``; None for none.
+    ``structure``, bool (3, 3, 3): which neighbours touch; centrosymmetric, the centre is ignored.
+    ``by_value``: whether components have one value; otherwise they are all non-zero voxels.
+    ``background``: the value that ``by_value`` leaves out; None for none.
     """
 
     structure: np.ndarray
@@ -149,7 +148,8 @@ class Labelling:
         structure = np.asarray(self.structure, bool)
         if structure.shape != (3, 3, 3) or (structure != structure[::-1, ::-1, ::-1]).any():
             raise ValueError(
-                f"structure of shape {structure.shape}: must be 3x3x3 and the same when point-reflected"
+                f"structure of shape {structure.shape}: must be 3x3x3 and the same when "
+                "point-reflected"
             )
         kind = kernels.VALUES if self.by_value else kernels.MASK
         links, is_joined = kernels.links_of(structure, kind)
@@ -160,14 +160,15 @@ class Labelling:
         """The components of a 3-D block, numbered from 1 by their first voxels."""
         if block.size >= 2**31:
             raise ValueError(
-                f"a window of {block.shape} voxels: components are labelled in windows of fewer than "
-                "2**31, use tiles along y and x"
+                f"a window of {block.shape} voxels: components are labelled in windows of fewer "
+                "than 2**31, use tiles along y and x"
             )
         block = np.ascontiguousarray(block)
         if block.dtype == np.bool_:
             block = block.view(np.uint8)
         block = kernel_array(block).view()
-        block.flags.writeable = False  # of one type, whether it may be written to or not
+        # gives writable and read-only arrays the same type in kernels
+        block.flags.writeable = False
         kind, background = kernels.MASK, block.dtype.type(0)
         if self.by_value:
             kind = kernels.VALUES_NO_BACKGROUND
@@ -192,7 +193,7 @@ class Labelling:
     def unite(
         self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
     ) -> None:
-        """Unite components of the last slice of a block with those of the first slice of the next."""
+        """Unite components of a block's last slice with the first slice of the next block."""
         none = np.empty(0, np.uint8)
         kernels.unite_planes(
             below.slice_runs(below.shape[0] - 1),
@@ -206,7 +207,7 @@ class Labelling:
         )
 
     def label(self, block: np.ndarray, dtype: Any = np.uint32) -> tuple[np.ndarray, int]:
-        """Labels of a block that is in memory, and their number."""
+        """Labels of a block in memory, and their number."""
         found = self.find(block)
         out = np.empty(found.shape, dtype)
         found.paint(np.arange(len(found.first) + 1, dtype=dtype), out)
@@ -215,15 +216,15 @@ class Labelling:
 
 @dataclass(frozen=True, eq=False)
 class EdgeLabelling(Labelling):
-    """Components of voxels whose codes say which edges count; see `beam_volumes.kernels.labels.edges`."""
+    """Components connected by edges that voxels encode; see `beam_volumes.kernels.labels.edges`."""
 
     structure: np.ndarray = field(default_factory=lambda: connectivity_structure(1))
 
     def find(self, block: np.ndarray, threads: int = 1) -> Components:
         if block.size >= 2**31:
             raise ValueError(
-                f"a window of {block.shape} voxels: components are labelled in windows of fewer than "
-                "2**31, use tiles along y and x"
+                f"a window of {block.shape} voxels: components are labelled in windows of fewer "
+                "than 2**31, use tiles along y and x"
             )
         block = np.ascontiguousarray(block)
         rows = block.shape[0] * block.shape[1]
@@ -244,7 +245,7 @@ class EdgeLabelling(Labelling):
 
 
 def _put_together(parts: list[Any]) -> tuple[np.ndarray, ...]:
-    """Runs that were found row after row in several parts: offsets, starts, stops and parents."""
+    """Join runs that were found row by row in parts: offsets, starts, stops and parents."""
     if len(parts) == 1:
         return parts[0]
     offsets, starts, stops, parents = zip(*parts, strict=True)
@@ -267,23 +268,18 @@ def _holds(dtype: np.dtype, value: Any) -> bool:
 
 
 class Continued(NamedTuple):
-    """Components of a block, and what they continue of the block before."""
+    """Components of a block, and their continuations in the block before."""
 
     found: Components
-    #: (n). What each of the block's components has: of those that continue some of the block
-    #: before, what one of these has.
+    #: (n). The value of each component; for continuations the value of a continued component.
     values: np.ndarray
-    is_new: np.ndarray  #: bool (n). Which continue none.
-    #: Components of the block before that this one connects: what each of them
-    #: has, and another.
+    is_new: np.ndarray  #: bool (n). Which components continue none.
+    #: Pairs of values of components before the block that one component connects.
     joined: tuple[np.ndarray, np.ndarray]
 
 
 class _Continuation:
-    """Components of slices that come in blocks one after the other, each block with the one before.
-
-    Each component has a value. Of a block, its last slice is kept.
-    """
+    """Components of consecutive blocks, each with a value; keeps the last slice of a block."""
 
     def __init__(self, labelling: Labelling) -> None:
         self.labelling = labelling
@@ -296,7 +292,7 @@ class _Continuation:
         threads: int,
         new: Callable[[Components, int], np.ndarray],
     ) -> Continued:
-        """Take the next block; ``new`` gives the values of so many of its components that are new."""
+        """Process the next block; ``new`` returns the values of its new components."""
         found, last, before = self.labelling.find(block, threads), self._last, self._values
         if last is None or not len(last.first):
             values, none = new(found, len(found.first)), before[:0]
@@ -323,10 +319,10 @@ class _Continuation:
 
 
 class _Stream:
-    """Components of slices that come in blocks one after the other, united as they come.
+    """Components of consecutive blocks, united with their continuations.
 
-    Those of a block that continue none of the block before are numbered 0, 1, ...; the others have the
-    number of what they continue. So what is held grows with what begins somewhere, and not with the blocks.
+    New components are numbered 0, 1, ...; continuations have the number of the continued component.
+    Memory grows with the number of new components, and not with the number of blocks.
     """
 
     def __init__(self, labelling: Labelling) -> None:
@@ -335,7 +331,7 @@ class _Stream:
         self._parent = np.empty(0, np.int64)
 
     def feed(self, block: np.ndarray, threads: int = 1) -> Continued:
-        """The block's components, with their numbers."""
+        """The block's components with their numbers."""
         came = self._continuation.feed(block, threads, self._numbered)
         kernels.unite_pairs(self._parent, *came.joined)
         return came
@@ -350,17 +346,14 @@ class _Stream:
         return np.arange(first, self.count)
 
     def classes(self) -> np.ndarray:
-        """For each number the first one of the component that it is part of."""
+        """For each number, the first one of the same component."""
         classes = self._parent[: self.count]
         kernels.flatten(classes)
         return classes
 
 
 class _Face:
-    """One plane that the slab shares with a neighbour, gathered window by window.
-
-    ``position`` is that of the plane along ``axis`` in the slab's region.
-    """
+    """One plane that is shared with a neighbour, at ``position`` along ``axis`` of the region."""
 
     def __init__(self, axis: int, position: int, labelling: Labelling) -> None:
         self.axis = axis
@@ -378,7 +371,7 @@ class _Face:
         plane[self.axis] = slice(start[self.axis], start[self.axis] + 1)
         part = block[tuple(plane)]
         flat, _, is_new, _ = self._stream.feed(part)
-        # The plane's place in the region is another on either side, its rows are the same.
+        # Both sides number rows alike, although the plane's position in their regions differs.
         row = 0 if self.axis == 0 else z * part.shape[1]
         self._digest = (self._digest + flat.digest(row)) % 2**64
         zyx = np.stack(np.unravel_index(flat.first[is_new], part.shape), 1) + start
@@ -393,10 +386,10 @@ class _Face:
 
 
 class Interface(NamedTuple):
-    """Of each 2-D component of a shared plane, in raster order, the component it belongs to.
+    """For each 2-D component of a shared plane, in raster order, its component in the slab.
 
-    ``members`` are positions in the ids of the summary that holds it; ``digest`` is of all voxels of the
-    plane, to tell whether both sides saw the same.
+    ``members`` are positions in the ids of the summary. ``digest`` covers all voxels of the plane,
+    to check that both sides had the same.
     """
 
     members: np.ndarray
@@ -404,14 +397,14 @@ class Interface(NamedTuple):
 
 
 def as_index(positions: np.ndarray) -> np.ndarray:
-    """Positions as int32 when they fit."""
+    """Positions as int32 if they fit."""
     return positions.astype(np.int32 if positions.max(initial=0) < 2**31 else np.int64)
 
 
 def merge_payload(
     payload: Mapping[str, np.ndarray], groups: np.ndarray, count: int, rules: Mapping[str, Any]
 ) -> Payload:
-    """Payload columns of components merged into those of ``groups[i]``, none of 0..count-1 empty."""
+    """Merge payload columns of components into groups ``groups[i]`` in 0..count-1, none empty."""
     if count == len(groups) and np.array_equal(groups, np.arange(count)):
         return dict(payload)
     order = np.argsort(groups, kind="stable")
@@ -424,20 +417,19 @@ def merge_payload(
 
 @dataclass(frozen=True, eq=False)
 class SlabSummary:
-    """All that is kept of a slab after the first sweep."""
+    """Everything that is kept of a slab after the first sweep."""
 
     cell: Triple  #: The slab, as a cell of the grid.
     ids: np.ndarray  #: uint64 (n). Provisional ids of the slab's components, increasing.
-    payload: Payload  #: What rides along, over the slab's core.
+    payload: Payload  #: Properties of the components in the slab's core.
     interfaces: dict[InterfaceKey, Interface]  #: One for each face shared with a neighbour.
-    #: int32. Per window, for its components that continue none of the window
-    #: before, the position in ``ids``.
+    #: int32. For each window, the positions in ``ids`` of its new components.
     windows: tuple[np.ndarray, ...]
-    digests: tuple[int, ...]  #: Per window, of what was labelled.
+    digests: tuple[int, ...]  #: Digest of the labelled voxels of each window.
 
 
 def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:
-    """A slab's core, and its region: with one plane more where a neighbour follows."""
+    """A slab's core, and its region with one more plane on each side with a neighbour."""
     start = tuple(c * s for c, s in zip(cell, grid.step, strict=True))
     stop = tuple(min(a + s, n) for a, s, n in zip(start, grid.step, grid.shape, strict=True))
     core = Box(start, stop)  # type: ignore[arg-type]
@@ -445,14 +437,14 @@ def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:
 
 
 class SlabLabeler:
-    """Labels one slab in the first sweep: feed it the windows in order, then `finish`.
+    """Label one slab in the first sweep: feed it the windows in order, then `finish`.
 
-    What it holds grows with the components, not with the voxels.
+    Its memory grows with the number of components, not of voxels.
 
     ``measures``: columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``,
     half-open, in the volume), ``"touches_border"``.
-    ``border_axes``: the axes whose ends count as the border of the volume.
-    ``border``: how many voxels thick that is.
+    ``border_axes``: the axes with ends that count as the border of the volume.
+    ``border``: the thickness of the border in voxels.
     """
 
     def __init__(
@@ -474,7 +466,7 @@ class SlabLabeler:
         self.border = border
         self._stream = _Stream(labelling)
         self._depth = 0
-        # Of pieces: their numbers and first voxels; columns of what windows have, and its numbers.
+        # Numbers and first voxels of pieces; columns of windows, and their numbers.
         self._pieces: list[np.ndarray] = [np.empty(0, np.int64)]
         self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
         self._columns: list[Payload] = []
@@ -498,11 +490,12 @@ class SlabLabeler:
         extra: Callable[[Components], Payload] | None = None,
         threads: int = 1,
     ) -> int:
-        """Take the next slices of the region; how many of their components continue none before.
+        """Label the next slices of the region; return the number of new components.
 
-        ``block``, (w, ny, nx): as wide as the region, w >= 1; copied if it is not C-contiguous.
-        ``seeds``: components that hold a non-zero one are flagged in the column ``marked``.
-        ``extra``: further columns, an array (count, ...) each; voxels beyond the core must not count.
+        ``block``, (w, ny, nx): as wide as the region, w >= 1; copied if not C-contiguous.
+        ``seeds``: components that contain a non-zero one are flagged in the column ``marked``.
+        ``extra``: returns further columns, arrays (count, ...); voxels outside the core must not
+        count.
         """
         if block.shape[1:] != self.region.shape[1:] or not (
             0 < block.shape[0] <= self.region.shape[0] - self._depth
@@ -535,16 +528,16 @@ class SlabLabeler:
 
     @property
     def begun(self) -> int:
-        """How many components continued none of the window before."""
+        """The number of new components of all windows."""
         return self._stream.count
 
     @property
     def pieces(self) -> int:
-        """How many of those are kept: not yet known, at the last `merge`, to be part of one before."""
+        """The number of components at the last `merge` that were not known to continue others."""
         return sum(map(len, self._pieces))
 
     def merge(self) -> None:
-        """Keep of pieces that have been united the first one, with the columns of all."""
+        """Merge the columns of united pieces."""
         classes = self._stream.classes()
         pieces = np.concatenate(self._pieces)
         own = classes[pieces] == pieces
@@ -570,7 +563,7 @@ class SlabLabeler:
             core = np.array([min(found.shape[0], max(depth - self._depth, 0)), rows, cols])
             kernels.measure(*found.runs, found.shape[1], core, size, lower, upper)
             start = np.add(self.core.start, (self._depth, 0, 0))
-            within = size > 0  # others lie beyond the core and stay neutral
+            within = size > 0  # others are outside the core and stay neutral
             lower[within] += start
             upper[within] += start
             outermost = np.array(self.grid.shape) - self.border
@@ -590,7 +583,7 @@ class SlabLabeler:
         return columns
 
     def finish(self) -> SlabSummary:
-        """Merge the windows, once all slices of the region were fed."""
+        """Merge the windows, after all slices of the region."""
         if self._depth != self.region.shape[0]:
             raise ValueError(
                 f"slab {self.cell}: {self._depth} slices of {self.region.shape[0]} were labelled"
@@ -610,11 +603,10 @@ class SlabLabeler:
 
 
 class SlabRelabeler:
-    """Finds the components of a slab again in the second sweep: `feed` it the windows in order.
+    """Find the components of a slab again in the second sweep: `feed` it the windows in order.
 
-    ``ids``, tuple of arrays: per window, what came back for each of its components that continue none of
-    the window before.
-    ``digests``: per window, from the first sweep.
+    ``ids``, tuple of arrays: for each window, the answers for its new components.
+    ``digests``: for each window, from the first sweep.
     """
 
     def __init__(
@@ -624,18 +616,19 @@ class SlabRelabeler:
         self._windows = zip(ids, digests, strict=True)
 
     def feed(self, block: np.ndarray, threads: int = 1) -> tuple[Components, np.ndarray]:
-        """The components of the next window of the slab's whole region, and the id of each.
+        """The components of the next window of the region, and the id of each.
 
-        Raises ValueError: They are not those of the first sweep.
+        Raises ValueError: they differ from the first sweep.
         """
         ids, digest = next(self._windows)
 
         def checked(found: Components, new: int) -> np.ndarray:
             if new != len(ids) or found.digest(threads=threads) != digest:
                 raise ValueError(
-                    f"what is labelled differs from the first sweep ({new} components that begin in a "
-                    f"window, then {len(ids)}): the input has changed, or an operation before the label "
-                    "gives other voxels when run again; materialise it (deterministic=False)"
+                    f"the labelled voxels differ from the first sweep ({new} components that "
+                    f"begin in a window, then {len(ids)}): the input has changed, or an operation "
+                    "before the label returns different voxels when run again; materialise it "
+                    "(deterministic=False)"
                 )
             return ids
 
@@ -646,17 +639,17 @@ class SlabRelabeler:
 def relabel(
     labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
 ) -> None:
-    """Write the final ids of a slab that was fed as one window.
+    """Write the final ids of a slab that was labelled as one window.
 
-    Parameters as of `SlabRelabeler`; ``out`` is the slab's core, with contiguous rows: it may lack the
-    region's last slices, rows and columns.
+    Parameters as in `SlabRelabeler`; ``out`` is the slab's core with contiguous rows, or the region
+    without its last slices, rows and columns.
     """
     found, own = SlabRelabeler(labelling, [ids], [digest]).feed(block)
     found.paint(painted_with(own, out.dtype), out)
 
 
 def painted_with(ids: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """What `Components.paint` takes: the id of each component, after that of none."""
+    """The table for `Components.paint`: 0, then the id of each component."""
     table = np.zeros(len(ids) + 1, dtype)
     table[1:] = ids
     return table

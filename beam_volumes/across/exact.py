@@ -1,4 +1,4 @@
-"""Columns of exact sums: wide integers as digits of 32 bits, which merge in any order to the bit."""
+"""Columns of exact sums: wide integers as digits of 32 bits, mergeable in any order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LOW = np.int64(0xFFFFFFFF)
 class Wide:
     """An array of exact numbers ``sum(digits[..., i] * 2**(32 * (first + i)))``.
 
-    All digits but the last are in 0 ... 2**32 - 1, the last is a signed 32-bit number, and digits
-    that no element needs are left out: equal arrays of numbers have equal digits.
+    All digits but the last are in 0 ... 2**32 - 1, the last is a signed 32-bit number. Digits that
+    no element needs are left out, so equal numbers have equal digits.
     """
 
     first: int
@@ -48,7 +48,7 @@ class Wide:
             lead += 1
         if not digits.any():
             return Wide(0, digits[..., -1:])
-        # A copy: what is left out is not held.
+        # A copy, to free the digits that are left out.
         return Wide(self.first + lead, digits[..., lead:].copy() if lead else digits)
 
     def spread(self, first: int, width: int) -> np.ndarray:
@@ -63,11 +63,11 @@ class Wide:
         return Wide.of(self.spread(first, width) + other.spread(first, width), first)
 
     def times(self, factor: np.ndarray | int) -> Wide:
-        """The product with integers below 2**29 in size, which broadcast."""
+        """The product with integers below 2**29 in size, with broadcasting."""
         return Wide.of(self.digits * np.asarray(factor, np.int64)[..., None], self.first)
 
     def __getitem__(self, key) -> Wide:
-        """Elements; the digits always go along."""
+        """Select elements with all their digits."""
         return Wide(self.first, self.digits[key])._trimmed()
 
     def floats(self) -> np.ndarray:
@@ -82,7 +82,7 @@ class Wide:
         return np.where(negative, -total, total)
 
     def python(self) -> tuple[list[int], int]:
-        """As a flat list of Python integers, in units of ``2**unit``, and that ``unit``."""
+        """As a flat list of Python integers in units of ``2**unit``, and ``unit``."""
         raw = self.digits.astype(np.uint32, order="C").astype("<u4").tobytes()
         step = 4 * self.digits.shape[-1]
         numbers = [
@@ -92,7 +92,7 @@ class Wide:
         return numbers, 32 * self.first
 
     def int64(self, name: str, dtype: type[np.integer] = np.int64) -> np.ndarray:
-        """As integers of 64 bits; an error if one does not fit."""
+        """As integers of 64 bits; raises an error if one does not fit."""
         numbers, unit = self.python()
         info = np.iinfo(dtype)
         values = [n << unit for n in numbers]
@@ -102,13 +102,13 @@ class Wide:
 
 
 def window(parts: list[Wide]) -> tuple[int, int]:
-    """The first digit and the number of digits that hold all of them."""
+    """The first digit and the number of digits that cover all parts."""
     first = min(p.first for p in parts)
     return first, max(p.first + p.digits.shape[-1] for p in parts) - first
 
 
 def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide:
-    """The sums of groups of the rows of all parts together, brought into ``order`` first."""
+    """The sums of groups of the rows of all parts, after sorting them by ``order``."""
     first, width = window(parts)
     rows = np.concatenate([p.spread(first, width) for p in parts])[order]
     return Wide.of(np.add.reduceat(rows, starts, axis=0), first)

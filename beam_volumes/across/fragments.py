@@ -1,8 +1,8 @@
-"""What was found in overlapping tiles, put together: fragments of neighbours matched over their overlap.
+"""Match fragments of overlapping tiles by their shared voxels.
 
-A *fragment* is what one tile has under one label. Two tiles that share voxels see them both; how many of
-these each pair of fragments has says which of them are one. A slab tells of each tile what it saw of it
-(`TilePart`); the parts of a tile merge exactly, in any order.
+A *fragment* is the set of voxels of a tile with one label. Two neighbouring tiles share voxels. The
+counts of shared voxels for each pair of fragments decide which of them are joined. A slab reports
+its part of each tile (`TilePart`); the parts of a tile merge exactly, in any order.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Ways to say which fragments are one.
+#: Rules to join fragments.
 RULES = ("iou", "touch", "largest")
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Voxels that a tile and the next one along an axis share, by their label in each; 0 in one."""
+    """Voxels shared by a tile and the next one along an axis, by label; 0 in one of them."""
 
     labels: np.ndarray  #: uint64 (n, 2). In the tile, and in the next one.
     counts: np.ndarray  #: int64 (n)
@@ -30,12 +30,12 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class TilePart:
-    """What a slab has seen of a tile."""
+    """The part of a tile in a slab."""
 
     labels: np.ndarray  #: uint64 (n). Of voxels that the tile owns, increasing.
     first: np.ndarray  #: int64 (n). The index in the volume of the first voxel of each.
-    sizes: np.ndarray  #: int64 (n). Voxels that the tile owns of each.
-    pairs: Mapping[int, Pairs]  #: By axis.
+    sizes: np.ndarray  #: int64 (n). Number of voxels that the tile owns of each.
+    pairs: Mapping[int, Pairs]  #: Shared voxels, by axis.
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +49,7 @@ class TilePart:
 
 
 def merged(parts: Iterable[TilePart]) -> TilePart:
-    """All that several slabs, or windows, have seen of a tile.
+    """Merge the parts of a tile from several slabs or windows.
 
     >>> def part(*labels):
     ...     n = np.arange(len(labels))
@@ -76,7 +76,7 @@ def merged(parts: Iterable[TilePart]) -> TilePart:
 
 
 def added(parts: Iterable[Pairs]) -> Pairs:
-    """Counts of the same pairs added up, pairs in order."""
+    """Add up counts of equal pairs, sorted by pair."""
     parts = list(parts)
     labels, place = np.unique(
         np.concatenate([np.empty((0, 2), np.uint64), *(p.labels for p in parts)]),
@@ -89,12 +89,12 @@ def added(parts: Iterable[Pairs]) -> Pairs:
 
 
 def matches(pairs: Pairs, rule: str, threshold: float) -> np.ndarray:
-    """The pairs of fragments (uint64, two columns) that are one, in order.
+    """The pairs of fragments (uint64, two columns) to join, sorted.
 
     ``pairs``: `added`, of all voxels that two tiles share.
-    ``rule``: ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the voxels
-    that either has there. ``"largest"``: each has more of the other than of any third one, the smaller
-    label on ties.
+    ``rule``: ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the
+    voxels that either has there. ``"largest"``: each shares more voxels with the other than with
+    any third one; the smaller label wins ties.
 
     >>> labels = np.array([[1, 5], [1, 6], [2, 6], [0, 6]], "u8")
     >>> pairs = added([Pairs(labels, np.array([8, 2, 3, 2]))])
@@ -117,7 +117,7 @@ def _places(pairs: Pairs, side: int) -> np.ndarray:
 
 
 def _sizes(pairs: Pairs, side: int) -> np.ndarray:
-    """Voxels of each label of a side, by its place."""
+    """Voxels of each label of a side, by its position."""
     place = _places(pairs, side)
     sizes = np.zeros(place.max(initial=-1) + 1, np.int64)
     np.add.at(sizes, place, pairs.counts)
@@ -125,7 +125,7 @@ def _sizes(pairs: Pairs, side: int) -> np.ndarray:
 
 
 def _best(own: np.ndarray, other: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Whether each pair is that of its own label with the most voxels, and the smallest other label then."""
+    """Whether each pair has the most voxels of its own label; the smaller other label wins."""
     order = np.lexsort((other, -counts, own))
     is_first = np.ones(len(own), bool)
     is_first[1:] = own[order][1:] != own[order][:-1]

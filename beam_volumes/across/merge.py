@@ -1,18 +1,18 @@
-"""The merge of equivalences over all slabs, as a tree of keyed merges, and the way back.
+"""Merge equivalences over all slabs in a tree of keyed merges, and send answers back.
 
-The grid of slabs is cut into blocks of ``radix`` slabs along each axis, those into blocks of blocks,
-up to one node. A node takes its children's summaries, joins the interfaces that now lie inside, and
-tells its parent only of components that touch its outer faces; the others are *closed*: root and
-payload are final. On the way back each node learns the final ids of what it told its parent and of
-what it closed, and answers its children position by position, down to the windows of a slab.
+The grid of slabs is divided into blocks of ``radix`` slabs along each axis, these into blocks of
+blocks, up to one node. A node joins the interfaces of its children that are now inside it. It
+passes on only the components that touch its outer faces; the others are *closed*: their root and
+payload are final. On the way back each node receives the final ids of the components that it passed
+on or closed, and answers its children position by position, down to the windows of a slab.
 
-Final ids are ranks of roots, in raster order over the volume. With tiles along y and x the roots of
-neighbouring slabs interleave row by row, so ranks come from counts per row: tiles of one band of
-rows are interleaved (`interleave_tiles`), the slices of a layer across its bands
-(`interleave_bands`), and the layers follow one another (`exclusive`); each is a small keyed step.
+Final ids are ranks of roots in raster order over the volume. With tiles along y and x, the roots of
+neighbouring slabs interleave row by row, so ranks are computed from counts per row: for the tiles
+of one band of rows (`interleave_tiles`), for the slices of a layer across its bands
+(`interleave_bands`), and for consecutive layers (`exclusive`). Each is a small keyed step.
 
-All functions are pure, deterministic and take their inputs in any order, duplicates included. Keys
-are tuples of Python ints.
+All functions are pure and deterministic, and accept their inputs in any order, including
+duplicates. Keys are tuples of Python ints.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from beam_volumes.across.components import (
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.labels import components as kernels
 
-#: Held by a merge per component that it takes in: ids, interfaces and classes.
+#: Bytes of a merge per component: ids, interfaces and classes.
 COMPONENT_BYTES = 120
 #: Level in the tree (0: the slabs), then the cell in the grid of that level.
 NodeKey = tuple[int, int, int, int]
@@ -45,7 +45,7 @@ NodeKey = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Tree:
-    """Blocks of slabs: ``levels`` is fixed by the grid's counts.
+    """Blocks of slabs; the grid's counts determine ``levels``.
 
     >>> tree = Tree((10, 1, 3), (4, 4, 4))
     >>> tree.levels, tree.parent((0, 9, 0, 2)), tree.children((2, 0, 0, 0))
@@ -71,7 +71,7 @@ class Tree:
         return (z, y, x)
 
     def ancestor(self, cell: Triple, level: int) -> NodeKey:
-        """The node of a level that holds a slab."""
+        """The node of a level that contains a slab."""
         z, y, x = (c // r**level for c, r in zip(cell, self.radix, strict=True))
         return (level, z, y, x)
 
@@ -89,7 +89,7 @@ class Tree:
         return [(key[0] - 1, z, y, x) for z, y, x in itertools.product(*ranges)]
 
     def sides(self, interface: InterfaceKey, level: int) -> tuple[NodeKey, NodeKey]:
-        """The nodes of a level on either side of an interface; the same one if it is inside."""
+        """The nodes of a level on either side of an interface; equal if it is inside."""
         axis, z, y, x = interface
         below = (z - (axis == 0), y - (axis == 1), x - (axis == 2))
         return self.ancestor(below, level), self.ancestor((z, y, x), level)
@@ -97,7 +97,7 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class NodeSummary:
-    """What a node tells its parent: the components that touch its outer faces."""
+    """The message of a node to its parent: the components that touch its outer faces."""
 
     key: NodeKey
     ids: np.ndarray  #: uint64 (n). Their smallest provisional ids so far, increasing.
@@ -108,14 +108,14 @@ class NodeSummary:
 
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """What a node keeps for the way back."""
+    """The state that a node keeps for the way back."""
 
     key: NodeKey
-    #: Per child (a slab's are its windows 0, 1, ...), for each of its components
-    #: the position among the node's own.
+    #: For each child (for a slab its windows 0, 1, ...), the position of each of its components
+    #: among the node's.
     children: dict[Any, np.ndarray]
-    #: `up`, `closed`: Positions. Which of the node's components its parent decides about, and which
-    #: were closed here.
+    #: Positions of the components that the parent decides about, and of those that were closed
+    #: here.
     up: np.ndarray
     closed: np.ndarray
     roots: np.ndarray  #: uint64. Of the closed ones, increasing.
@@ -131,7 +131,7 @@ class Closed:
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    """One value of each key, in the order of keys: a retried attempt may have emitted twice."""
+    """One value for each key, sorted by key: retried attempts may send duplicates."""
     by_key = {value.key: value for value in values}
     return [by_key[key] for key in sorted(by_key)]
 
@@ -143,7 +143,7 @@ def _close(
     interfaces: dict[InterfaceKey, Interface],
     children: dict[Any, np.ndarray],
 ) -> tuple[NodeSummary, NodeTable, Closed]:
-    """Keep the components that touch an outer face, close the others."""
+    """Pass on the components that touch an outer face, and close the others."""
     is_open = np.zeros(len(ids), bool)
     for interface in interfaces.values():
         is_open[interface.members] = True
@@ -162,7 +162,7 @@ def _close(
 
 
 def leaf(summary: SlabSummary) -> tuple[NodeSummary, NodeTable, Closed]:
-    """A slab as the lowest node: its children are its windows, its inner components are closed."""
+    """A slab as a leaf: its windows are its children, and its inner components are closed."""
     return _close(
         (0, *summary.cell),
         summary.ids,
@@ -175,20 +175,20 @@ def leaf(summary: SlabSummary) -> tuple[NodeSummary, NodeTable, Closed]:
 def merge(
     tree: Tree, key: NodeKey, summaries: Iterable[NodeSummary], rules: Mapping[str, Any] = RULES
 ) -> tuple[NodeSummary, NodeTable, Closed]:
-    """A node: its children's summaries joined.
+    """Join the summaries of a node's children.
 
     ``key``: the node, of a level from 1 on.
     ``summaries``: of all its children, in any order.
-    ``rules``: how each column of the payload merges (`beam_volumes.across.components.RULES`).
-    Returns ``up``: for the parent; empty at the top; ``table``: to be kept for `descend`; ``closed``: to
-    be sent, by `by_slab`, to the slabs where the roots lie.
+    ``rules``: the merge rule of each payload column (`beam_volumes.across.components.RULES`).
+    Returns ``up``: for the parent, empty at the top; ``table``: state for `descend`; ``closed``:
+    for the slabs with the roots, to be divided by `by_slab`.
     """
     children = _distinct(summaries)
     if [c.key for c in children] != tree.children(key):
         missing = sorted(set(tree.children(key)) ^ {c.key for c in children})
         raise ValueError(
-            f"what is merged across slabs needs every slab once: below node {key}, {missing} did "
-            "not come, or are of another grid"
+            f"a merge across slabs needs every slab once: below node {key}, {missing} are "
+            "missing, or belong to another grid"
         )
     ids, inverse = np.unique(np.concatenate([c.ids for c in children]), return_inverse=True)
     parts = np.split(inverse, np.cumsum([len(c.ids) for c in children])[:-1])
@@ -205,11 +205,11 @@ def merge(
                 raise ValueError(
                     f"the slabs on either side of interface {k} (axis, slab above) found different "
                     "voxels in the plane they share: the input has changed, or an operation before "
-                    "the label gives other voxels when run again"
+                    "the label returns different voxels when run again"
                 )
             else:
                 pairs.append(np.stack([there.members, here.members], 1))
-    # Positions in ``ids`` are in their order: the smallest position is the smallest id.
+    # Positions in ``ids`` are sorted by id, so the smallest position is the smallest id.
     classes = kernels.unite(len(ids), np.concatenate(pairs))
     own = classes == np.arange(len(ids))
     groups = (np.cumsum(own) - 1)[classes]
@@ -231,12 +231,12 @@ def merge(
 def descend(
     table: NodeTable, of_parent: np.ndarray, of_closed: np.ndarray
 ) -> dict[Any, np.ndarray]:
-    """The way back through one node.
+    """Answer the children of one node on the way back.
 
-    ``of_parent``: what the parent answered: of each component in the node's summary the final id, or any
-    other value per component (a root, 0 and 1 for a mask). Empty at the top.
-    ``of_closed``: the same of each root that was closed here (`collect` of ``table.roots``).
-    Returns the answer to each child; of a slab to each of its windows, one entry per component.
+    ``of_parent``: for each component in the node's summary the final id, or another value (a root,
+    or 0 and 1 for a mask). Empty at the top.
+    ``of_closed``: the same for each root that was closed here (`collect` of ``table.roots``).
+    Returns the answer to each child; for a slab to each of its windows, one entry per component.
     """
     own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
     own[table.up] = of_parent
@@ -245,10 +245,10 @@ def descend(
 
 
 def loads(tree: Tree, summary: NodeSummary) -> dict[NodeKey, int]:
-    """What a slab adds, at most, to the components that each node above takes in.
+    """The maximum number of components that a slab adds to each node above it.
 
-    Summed by node, the largest is known before the merge starts; times `bytes_per_component` it is
-    what a worker has to hold.
+    Summed by node, the largest is known before the merge starts. Times `bytes_per_component` it is
+    the memory of a worker.
     """
     result: dict[NodeKey, int] = {}
     for level in range(1, tree.levels + 1):
@@ -262,16 +262,16 @@ def loads(tree: Tree, summary: NodeSummary) -> dict[NodeKey, int]:
 
 
 def bytes_per_component(payload: Payload) -> int:
-    """What a merge holds per component taken in: ids, interfaces and classes, and its payload."""
+    """Bytes of a merge per component: ids, interfaces, classes and payload."""
     columns = sum(math.prod(c.shape[1:]) * c.itemsize for c in payload.values())
     return COMPONENT_BYTES + 3 * columns
 
 
-# Roots, where they live.
+# Roots, in the slabs that contain them.
 
 
 def by_slab(closed: Closed, grid: Grid) -> dict[Triple, Closed]:
-    """Closed components by the slab whose core holds the root's voxel."""
+    """Closed components by the slab that has the root in its core."""
     _, ny, nx = grid.shape
     rows, x = np.divmod(closed.roots.astype(np.int64), nx)
     z, y = np.divmod(rows, ny)
@@ -289,10 +289,10 @@ def by_slab(closed: Closed, grid: Grid) -> dict[Triple, Closed]:
 
 @dataclass(frozen=True)
 class Keep:
-    """Which components remain, by what rode along; all that are given must hold.
+    """Conditions for components to keep; all that are given must be true.
 
     ``min_size``, ``max_size``: voxels, inclusive.
-    ``cutoff``: of `cutoff_of`: the k largest.
+    ``cutoff``: of the k largest, from `cutoff_of`.
     """
 
     min_size: int | None = None
@@ -302,7 +302,7 @@ class Keep:
     cutoff: tuple[int, int] | None = None
 
     def token(self) -> str:
-        """What it keeps, as text."""
+        """The conditions as text."""
         return repr(self)
 
     def __call__(self, roots: np.ndarray, payload: Payload) -> np.ndarray:
@@ -324,9 +324,9 @@ class Keep:
 
 @dataclass(frozen=True, eq=False)
 class SlabRoots:
-    """The roots that live in a slab, increasing, and which node closed each.
+    """The roots in a slab, increasing, and the nodes that closed them.
 
-    ``sources`` has per node positions in ``roots``; ``kept`` says which get an id.
+    ``sources``: positions in ``roots`` for each node; ``kept``: which of them get an id.
     """
 
     cell: Triple
@@ -337,7 +337,7 @@ class SlabRoots:
 
 
 def gather_roots(cell: Triple, parts: Iterable[Closed], keep: Keep | None = None) -> SlabRoots:
-    """All roots of a slab, from the nodes that closed them."""
+    """Collect the roots of a slab from the nodes that closed them."""
     nodes = _distinct(parts)
     roots = np.concatenate([np.empty(0, np.uint64), *(n.roots for n in nodes)])
     order = np.argsort(roots, kind="stable")
@@ -362,7 +362,7 @@ class Largest(NamedTuple):
 
 
 def largest(parts: Iterable[Largest], k: int) -> Largest:
-    """The k largest of several; associative, and a root that comes twice counts once."""
+    """The k largest of several; associative, and duplicate roots count once."""
     parts = list(parts)
     sizes = np.concatenate([np.empty(0, np.int64), *(p.sizes for p in parts)])
     roots, first = np.unique(
@@ -373,7 +373,7 @@ def largest(parts: Iterable[Largest], k: int) -> Largest:
 
 
 def cutoff_of(chosen: Largest, k: int) -> tuple[int, int] | None:
-    """The last of the k largest, for `Keep`; None when there are no more than k."""
+    """The last of the k largest, for `Keep`; None if there are at most k."""
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
     return (int(chosen.sizes[-1]), int(chosen.roots[-1])) if len(chosen.roots) == k else None
@@ -383,7 +383,7 @@ def cutoff_of(chosen: Largest, k: int) -> tuple[int, int] | None:
 
 
 class Counts(NamedTuple):
-    """Sparse counts: how many roots lie at each of some places (rows or slices), increasing."""
+    """Sparse counts of roots at some places (rows or slices), increasing."""
 
     places: np.ndarray
     counts: np.ndarray
@@ -396,7 +396,7 @@ def row_counts(slab: SlabRoots, shape: Triple) -> Counts:
 
 
 def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Counts, np.ndarray]:
-    """Exclusive sums over (place, key) in that order, back per key; all places, and sums before each."""
+    """Exclusive sums over (place, key): for each key; all places, and the sums before each."""
     keys = sorted(parts)
     places = np.concatenate([np.empty(0, np.int64), *(parts[k].places for k in keys)])
     counts = np.concatenate([np.empty(0, np.int64), *(parts[k].counts for k in keys)])
@@ -411,12 +411,12 @@ def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Cou
 
 
 def interleave_tiles(parts: Mapping[int, Counts], ny: int) -> tuple[dict[int, np.ndarray], Counts]:
-    """Tiles along x of one band of rows (one layer, one tile row).
+    """Interleave tiles along x of one band of rows (one layer, one tile row).
 
     ``parts``: row counts of the slabs, by their position along x.
     ``ny``: rows in a slice of the volume.
-    Returns ``before``, dict of int64 arrays: per slab, for each of its rows, how many roots of the band
-    come before it in the row's slice; ``slices``: roots of the band per slice.
+    Returns ``before``, dict of int64 arrays: for each row of a slab the number of roots of the band
+    before it in the row's slice; ``slices``: roots of the band per slice.
     """
     before, rows, sums = _interleave(parts)
     z, first = np.unique(rows.places // ny, return_index=True)
@@ -426,23 +426,23 @@ def interleave_tiles(parts: Mapping[int, Counts], ny: int) -> tuple[dict[int, np
 
 
 def interleave_bands(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], int]:
-    """Bands of one layer, by their position along y: roots of the layer before each one's slices."""
+    """Interleave bands of a layer, by position along y: roots of the layer before their slices."""
     before, slices, _ = _interleave(parts)
     return before, int(slices.counts.sum())
 
 
 def exclusive(totals: np.ndarray) -> np.ndarray:
-    """Sum of all before each."""
+    """The sum of all elements before each."""
     return np.cumsum(totals) - totals
 
 
 def place_rows(
     rows: Counts, before: np.ndarray, slices: Counts, slices_before: np.ndarray, base: int, ny: int
 ) -> np.ndarray:
-    """How many roots of the volume come before each row of a slab.
+    """The number of roots in the volume before each row of a slab.
 
-    ``before`` is from `interleave_tiles`, ``slices`` and ``slices_before`` are the slab's band's
-    from there and from `interleave_bands`, ``base`` the roots of all layers before.
+    ``before`` and the band's ``slices`` are from `interleave_tiles`, ``slices_before`` from
+    `interleave_bands`; ``base``: the roots of all layers before.
     """
     return before + slices_before[np.searchsorted(slices.places, rows.places // ny)] + base
 
@@ -462,7 +462,7 @@ def number(slab: SlabRoots, rows: Counts, before: np.ndarray) -> dict[NodeKey, n
 def collect(
     roots: np.ndarray, grid: Grid, answers: Mapping[Triple, np.ndarray], dtype: Any = np.uint64
 ) -> np.ndarray:
-    """The answers of slabs to a node (`number`), by slab, in the order of roots that it closed."""
+    """The answers of slabs to a node (`number`), in the order of the roots that it closed."""
     out = np.empty(len(roots), dtype)
     where = Closed((0, 0, 0, 0), roots, {"position": np.arange(len(roots))})
     for cell, part in by_slab(where, grid).items():

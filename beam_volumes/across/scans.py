@@ -1,11 +1,11 @@
-"""Scans along z: what a slab tells of itself, how neighbours combine, and what is carried into each.
+"""Scans along z: summaries of slabs, their combination, and the state carried into slabs.
 
-A `Scan` folds the slices of a slab into a *summary*, a plane of state; summaries of adjacent slabs
-combine, in order, by an associative operation. What is carried into slab ``k`` of a forward scan is
-the combination of all slabs before it (of a backward scan: of all after it), and with it the slab
-computes its slices by itself. Combining is done by `up` and `down` over groups of a fixed number of
-slabs, level by level, so that no step holds more than a group (G. Blelloch, "Prefix sums and their
-applications", 1990); nothing but small planes travels. State is kept by xy tile: `state_tiles`.
+A `Scan` folds the slices of a slab into a *summary*, a plane of state. Summaries of adjacent slabs
+are combined in order by an associative operation. The state carried into slab ``k`` of a forward
+scan combines all slabs before it (of a backward scan: all after it). With it the slab computes its
+slices independently. `up` and `down` combine groups of a fixed number of slabs, level by level, so
+no step needs more than a group (G. Blelloch, "Prefix sums and their applications", 1990). Only
+small planes are sent. State is divided into xy tiles: `state_tiles`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Combine = Callable[[Any, Any], Any]
 def state_tiles(
     rows: int, cols: int, itemsize: int, maximum: int = MAX_STATE
 ) -> list[tuple[slice, slice]]:
-    """The xy tiles of a plane of state: as few and as even as fit in ``maximum`` bytes each.
+    """The fewest even xy tiles of a plane of state with at most ``maximum`` bytes each.
 
     >>> len(state_tiles(1000, 1000, 4)), len(state_tiles(2048, 2048, 4))
     (1, 5)
@@ -53,7 +53,7 @@ def combined(combine: Combine, a: Any, b: Any) -> Any:
 
 
 def up(summaries: Sequence[Any], combine: Combine) -> Any:
-    """The summary of a group from those of its members, which come in the order of the scan."""
+    """The summary of a group from its members in the order of the scan."""
     total = None
     for summary in summaries:
         total = combined(combine, total, summary)
@@ -61,7 +61,7 @@ def up(summaries: Sequence[Any], combine: Combine) -> Any:
 
 
 def down(carry: Any, summaries: Sequence[Any], combine: Combine) -> list[Any]:
-    """What is carried into each member of a group, from what is carried into the group."""
+    """The states carried into the members of a group, from the state carried into the group."""
     carries = []
     for summary in summaries:
         carries.append(carry)
@@ -71,16 +71,16 @@ def down(carry: Any, summaries: Sequence[Any], combine: Combine) -> list[Any]:
 
 @dataclass(frozen=True)
 class Distance:
-    """Of each column of a slab, how far the nearest background is from the slab's end."""
+    """For each column of a slab, the distance from its end to the nearest background."""
 
     depth: int  #: Slices of the slab.
-    #: int32 (rows, columns). From the slab's last slice (of a backward scan: its first) to the
+    #: int32 (rows, columns). From the slab's last slice (in a backward scan: its first) to the
     #: nearest background voxel of the column, or `FAR`.
     distance: np.ndarray
 
 
 def distance_combine(a: Distance, b: Distance) -> Distance:
-    """The `Distance` of two neighbours, ``b`` the later in the order of the scan."""
+    """The `Distance` of two neighbours, ``b`` the later one in the order of the scan."""
     through = np.where(a.distance == FAR, FAR, np.minimum(a.distance, FAR - b.depth) + b.depth)
     return Distance(
         a.depth + b.depth, np.where(b.distance == FAR, through, b.distance).astype(np.int32)
@@ -88,19 +88,19 @@ def distance_combine(a: Distance, b: Distance) -> Distance:
 
 
 def distance_carry(carry: Distance | None, rows: int, cols: int) -> np.ndarray:
-    """What `kernels.morphology.distance.forward` or `backward` starts from; a plane of its own."""
+    """The initial plane of `kernels.morphology.distance.forward` or `backward`; a new array."""
     if carry is None:
         return np.full((rows, cols), FAR, np.int32)
     return carry.distance.copy()
 
 
 def plane_dtype(depth: int) -> np.dtype:
-    """The narrowest dtype of distances within ``depth`` slices; its largest value stands for `FAR`."""
+    """The narrowest dtype of distances within ``depth`` slices; its maximum represents `FAR`."""
     return np.dtype(np.uint8 if depth <= 255 else np.uint16 if depth <= 65_535 else np.uint32)
 
 
 def packed(distance: np.ndarray, depth: int) -> bytes:
-    """A plane of distances within ``depth`` slices, compressed.
+    """Compress a plane of distances within ``depth`` slices.
 
     >>> plane = np.array([[0, 3, FAR]], np.int32)
     >>> unpacked(packed(plane, 4), 4, 1, 3).tolist() == plane.tolist()
@@ -111,7 +111,7 @@ def packed(distance: np.ndarray, depth: int) -> bytes:
 
 
 def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
-    """What was `packed`, as int32."""
+    """The inverse of `packed`, as int32."""
     dtype = plane_dtype(depth)
     narrow = np.frombuffer(imagecodecs.zstd_decode(data), dtype).reshape(rows, cols)
     distance = narrow.astype(np.int32)
@@ -121,10 +121,10 @@ def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
 
 
 def cumsum_dtype(dtype: np.dtype) -> np.dtype:
-    """Of ``cumsum``: numpy's, 64 bits wide for bool and integers; float64 for floats.
+    """The dtype of ``cumsum``: numpy's, 64 bits for bool and integers; float64 for floats.
 
-    Integers are exact modulo 2**64, as numpy's are. Sums of floats round, so that those of slabs cannot be
-    put together to the same bits: a sweep takes the slices in order instead.
+    Integers are exact modulo 2**64, as in numpy. Sums of floats are rounded, so sums of slabs could
+    not be combined to the same bits: a sweep processes the slices in order instead.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":
@@ -137,7 +137,7 @@ def cumsum_combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def cut_state(state: Any, tile: tuple[slice, slice]) -> Any:
-    """A tile of a state: of a plane, or of every plane that a dataclass holds; None stays None.
+    """A tile of a state: of a plane, or of every plane in a dataclass; None stays None.
 
     >>> cut_state(Distance(4, np.eye(3, dtype=np.int32)), (slice(0, 1), slice(0, 2)))
     Distance(depth=4, distance=array([[1, 0]], dtype=int32))
@@ -149,13 +149,13 @@ def cut_state(state: Any, tile: tuple[slice, slice]) -> Any:
     if state is None:
         return None
     raise TypeError(
-        f"a state of type {type(state).__name__} cannot be cut into tiles: use a plane (numpy array of "
-        "rows and columns), a dataclass that holds planes, or smaller tiles of the volume"
+        f"a state of type {type(state).__name__} cannot be divided into tiles: use a plane (numpy "
+        "array of rows and columns), a dataclass of planes, or smaller tiles of the volume"
     )
 
 
 def join_states(parts: Sequence[Any], tiles: Sequence[tuple[slice, slice]]) -> Any:
-    """The state again, from its tiles in the order of ``tiles``."""
+    """Join the tiles of a state in the order of ``tiles``."""
     first = parts[0]
     if len(parts) == 1 or first is None:
         return first

@@ -1,12 +1,12 @@
-"""Region tables: columns of exact sums per label that blocks add up, and what is computed of them.
+"""Region tables: exact sums per label that blocks add up, and properties computed of them.
 
-`regions` folds a block of labels into a `Regions`, sorted by label; `merge` adds any number of them,
-in any order and grouping, to the same bits; `properties` computes the columns of any rows, named as
-scikit-image names them. `beam_volumes.across.rounds.tables` merges the parts of many slabs.
+`regions` folds a block of labels into a `Regions`, sorted by label. `merge` adds any number of
+them, in any order and grouping, with the same bits. `properties` computes the columns of any rows,
+with scikit-image's names. `beam_volumes.across.rounds.tables` merges the parts of many slabs.
 
-Coordinates are summed as whole voxels from the volume's origin, in wide integers: nothing overflows
-(axes below 2**29 voxels). Central moments shift those sums, exactly, to near the centroid before
-anything is rounded.
+Coordinates are summed as whole voxels from the volume's origin, in wide integers that do not
+overflow (axes below 2**29 voxels). Central moments shift these sums exactly to near the centroid
+before rounding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GEOMETRY = (
     "surface_area_faces",
     "touches_border",
 )
-#: What regions along one axis do not have.
+#: Properties that regions along one axis do not have.
 _PLANAR = (
     "axis_major_length",
     "axis_minor_length",
@@ -56,30 +56,31 @@ INTENSITY = (
 )
 
 
-#: For ``nan=``: only extremes are found, of infinite values too, and no sums. It is not a user's choice.
+#: For ``nan=``: compute only extremes, including infinite values, and no sums. Not offered to
+#: users.
 EXTREMES = "extremes"
 
 
 @dataclass(frozen=True, eq=False)
 class Intensities:
-    """What is known of the intensities of some labels; arrays are per label."""
+    """The intensities of some labels; arrays are per label."""
 
     count: np.ndarray  #: int64. Voxels with a finite intensity.
-    #: `least`, `most`: Of the intensities' dtype; where the count is 0, its largest and smallest
-    #: value.
-    least: np.ndarray
-    most: np.ndarray
+    #: Minimum and maximum in the intensities' dtype; its largest and smallest value if the count is
+    #: 0.
+    minimum: np.ndarray
+    maximum: np.ndarray
     sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """What blocks of a label volume add up to; sorted by label, arrays are per label."""
+    """Sums over blocks of a label volume; sorted by label, arrays are per label."""
 
     label: np.ndarray  #: uint64. Without 0.
-    count: np.ndarray  #: int64. Voxels; 0 for a label of which only faces were seen.
-    box: np.ndarray  #: int64 (labels, 6). Least z, y, x and largest plus one.
-    faces: np.ndarray  #: int64 (labels, 3). Faces across z, y, x to anything else.
+    count: np.ndarray  #: int64. Voxels; 0 for a label with only faces.
+    box: np.ndarray  #: int64 (labels, 6). Minimum z, y, x, and maximum plus one.
+    faces: np.ndarray  #: int64 (labels, 3). Faces across z, y, x to other labels.
     sums: Wide  #: Of z, y, x, zz, yy, xx, zy, zx, yx.
     intensities: Intensities | None = None
 
@@ -87,7 +88,7 @@ class Regions:
         return len(self.label)
 
     def __getitem__(self, rows: slice | np.ndarray) -> Regions:
-        """Some of the rows."""
+        """Select rows."""
         inner = self.intensities
         if inner is not None:
             inner = Intensities(*(getattr(inner, f.name)[rows] for f in fields(inner)))
@@ -100,12 +101,12 @@ class Regions:
         total += self.sums.digits.nbytes
         if self.intensities is not None:
             i = self.intensities
-            total += i.count.nbytes + i.least.nbytes + i.most.nbytes + i.sums.digits.nbytes
+            total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.sums.digits.nbytes
         return total
 
 
 def as_labels(labels: np.ndarray) -> np.ndarray:
-    """A block of labels as unsigned integers, the same bits."""
+    """A block of labels as unsigned integers with the same bits."""
     if labels.dtype.kind not in "bui":
         raise TypeError(f"labels of {labels.dtype}: use bool or integers")
     if labels.dtype.kind == "i" and labels.size and (minimum := labels.min()) < 0:
@@ -126,17 +127,17 @@ def regions(
     below: np.ndarray | None = None,
     with_faces: bool = True,
 ) -> Regions:
-    """What one block adds: its core's voxels, and the faces at their upper sides.
+    """The contribution of one block: its core's voxels, and the faces at their upper sides.
 
-    ``labels``, bool or integers (slices, rows, columns): the block: a core, and one more plane at the
-    upper side of each axis where a neighbour follows.
+    ``labels``, bool or integers (slices, rows, columns): the core, and one more plane at the upper
+    side of each axis if a neighbour follows.
     ``intensity``: of the core: bool, integers, float16, float32 or float64.
-    ``nan``, {"raise", "omit"}: whether intensities that are not finite are an error or are left out.
-    ``core``: the shape of the core, by default all of the block. Of 0 slices: of the single slice given
-    only faces to ``below`` count.
-    ``below``, ndarray (rows, columns): the slice of labels before the block, if that is a core's whose
-    upper faces were not counted yet.
-    ``with_faces``: whether to count faces; without, they are all 0.
+    ``nan``, {"raise", "omit"}: whether non-finite intensities raise an error or are left out.
+    ``core``: the shape of the core, by default the whole block. With 0 slices, only faces between
+    the single given slice and ``below`` count.
+    ``below``, ndarray (rows, columns): the slice of labels before the block, if its upper faces
+    have not been counted yet.
+    ``with_faces``: whether to count faces; otherwise they are all 0.
     """
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
@@ -160,8 +161,8 @@ def regions(
     faces = np.zeros((len(label), 3), np.int64)
     counted = faces if with_faces else faces[:0]
     kernels.geometry(labels, below, own, first, last, keys, place, moments, box, counted)
-    seen = moments[:, 0] > 0
-    box[seen] += np.array(origin * 2, np.int64)
+    has_voxels = moments[:, 0] > 0
+    box[has_voxels] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
     sums = _from_origin(moments, origin)
     inner = None
@@ -169,12 +170,12 @@ def regions(
         core_labels = labels[tuple(slice(0, n) for n in own)]
         inner = _intensities(core_labels, intensity, origin, keys, place, count, nan)
     part = Regions(label, count, box, faces, sums, inner)
-    used = seen | faces.any(axis=1)
+    used = has_voxels | faces.any(axis=1)
     return part if used.all() else part[used]
 
 
 def _halves(labels, below, own, origin, shape, intensity, nan, with_faces) -> list[Regions]:
-    """The same block as two."""
+    """Split the block into two."""
     axis = int(np.argmax(own))
     middle = own[axis] // 2
 
@@ -197,7 +198,7 @@ def _halves(labels, below, own, origin, shape, intensity, nan, with_faces) -> li
 
 
 def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
-    """Sums of coordinates and products from the volume's origin, of those from the block's."""
+    """Convert sums of coordinates and products from the block's origin to the volume's."""
     local, at = Wide.integers(moments), np.array(origin)
     first = local[:, 1:4] + local[:, :1].times(at)
     i, j = np.transpose(_PRODUCTS)
@@ -206,7 +207,7 @@ def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
 
 
 def _stack(*columns: Wide) -> Wide:
-    """Columns side by side."""
+    """Stack columns."""
     first, width = window(list(columns))
     return Wide.of(np.concatenate([c.spread(first, width) for c in columns], axis=1), first)
 
@@ -243,25 +244,26 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
 
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
-    """The first digit of the sums of floats, and how many there are."""
-    least_size, most_size, bad = kernels.magnitudes(values)
+    """The first digit of the sums of floats, and the number of digits."""
+    min_size, max_size, bad = kernels.magnitudes(values)
     single = values.dtype.itemsize == 4
     if bad and nan == "raise":
         raise ValueError(
             f'{bad} intensities are NaN or infinite: give nan="omit" to leave them out'
         )
-    if most_size >= 2.0**511:
-        raise ValueError(f"an intensity of {most_size:g}: its square is no float64")
-    low = math.frexp(least_size)[1] - 1 if most_size else 0  # of the smallest value's first bit
-    high = math.frexp(most_size)[1]
-    # The last bit of v, of its square (of float64 in two halves), all in whole digits
+    if max_size >= 2.0**511:
+        raise ValueError(f"an intensity of {max_size:g}: its square is no float64")
+    # of the first bit of the smallest value
+    low = math.frexp(min_size)[1] - 1 if max_size else 0
+    high = math.frexp(max_size)[1]
+    # The last bit of v and of its square (in two halves for float64), in whole digits.
     last = max(-1074, min(low - 52, 2 * (low if single else low - 52) - 52))
     first = last // 32
     return first, (max(high + 30, 2 * high) - 32 * first) // 32 + 4
 
 
 def merge(parts: Iterable[Regions]) -> Regions:
-    """All parts together: the same bits in any order and grouping."""
+    """Merge parts: the same bits in any order and grouping."""
     parts = list(parts)
     if not parts:
         raise ValueError("no region tables to merge")
@@ -282,8 +284,8 @@ def merge(parts: Iterable[Regions]) -> Regions:
         several = [p.intensities for p in parts if p.intensities is not None]
         inner = Intensities(
             reduced(np.add, (i.count for i in several)),
-            reduced(np.minimum, (i.least for i in several)),
-            reduced(np.maximum, (i.most for i in several)),
+            reduced(np.minimum, (i.minimum for i in several)),
+            reduced(np.maximum, (i.maximum for i in several)),
             add_groups([i.sums for i in several], order, starts),
         )
     box = np.concatenate([
@@ -308,7 +310,7 @@ def batches(part: Regions, maximum: int = 4_000_000) -> Iterator[Regions]:
 
 
 def default_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
-    """The names that `properties` knows."""
+    """The names of properties."""
     skip = {1: _PLANAR, 2: ()}.get(ndim, ("orientation",))
     return tuple(p for p in GEOMETRY + (INTENSITY if intensity else ()) if p not in skip)
 
@@ -322,16 +324,16 @@ def properties(
 ) -> dict[str, np.ndarray]:
     """The columns of a table, by name, ``label`` first; rows are sorted by label.
 
-    ``part``: of the whole volume: any rows of what all blocks merge to.
+    ``part``: any rows of the merged parts of all blocks.
     ``shape``: of the volume.
-    ``names``: scikit-image's names of properties: those with several columns are numbered as there
+    ``names``: scikit-image's names of properties; those with several columns are numbered as there
     (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of the
-    ``i``-th longest axis, its largest component positive.
+    ``i``-th longest axis; its largest component is positive.
     ``spacing``: of a voxel along z, y, x.
-    ``axes``: those of z, y, x that there are: columns are numbered by their position here.
-    Formulas are scikit-image's (skimage.measure.regionprops): central moments of voxel centres;
-    the lengths of the axes are those of an ellipsoid of the same moments. Without a definition there
-    (a region of no weight) a value is NaN.
+    ``axes``: the visible ones of z, y, x; columns are numbered by their position here. Formulas are
+    from skimage.measure.regionprops: central moments of voxel centres; the lengths of the axes
+    belong to an ellipsoid with the same moments. Values that are undefined there (a region of zero
+    weight) are NaN.
     """
     ndim = len(axes)
     names = default_properties(ndim, part.intensities is not None) if names is None else names
@@ -381,13 +383,13 @@ class _Finish:
         return ((box[:, : self.ndim] == 0) | (box[:, self.ndim :] == ends)).any(axis=1)
 
     def _floor(self):
-        """The centroid in whole voxels, rounded down: exact sums shifted there are small."""
+        """The centroid in whole voxels, rounded down, so that exact shifted sums are small."""
         box = self.part.box
         guess = np.floor(self.part.sums[:, :3].floats() / self.part.count[:, None])
         return np.clip(guess.astype(np.int64), box[:, :3], box[:, 3:] - 1)
 
     def _about(self, at):
-        """Mean offsets from there, as float64 (labels, 3)."""
+        """Mean offsets from a point, as float64 (labels, 3)."""
         count = Wide.integers(self.part.count)
         shifted = [self.part.sums[:, a] + count.times(-at[:, a]) for a in range(3)]
         return shifted, np.stack([s.floats() for s in shifted], 1) / self.part.count[:, None]
@@ -463,21 +465,21 @@ class _Finish:
         return sum(self.part.faces[:, a] * f for a, f in zip(self.axes, each, strict=True))
 
     def intensity_min(self):
-        return self._where_known(self.part.intensities.least)
+        return self._where_known(self.part.intensities.minimum)
 
     def intensity_max(self):
-        return self._where_known(self.part.intensities.most)
+        return self._where_known(self.part.intensities.maximum)
 
     def _where_known(self, values):
-        """NaN for labels without a value; integers all have one."""
+        """NaN for labels without a value; integers always have one."""
         known = self.part.intensities.count > 0
         return values if known.all() else np.where(known, values, values.dtype.type(np.nan))
 
     def intensity_sum(self):
         inner = self.part.intensities
-        if inner.least.dtype.kind == "f":
+        if inner.minimum.dtype.kind == "f":
             return inner.sums[:, 0].floats()
-        unsigned = inner.least.dtype.kind == "u"
+        unsigned = inner.minimum.dtype.kind == "u"
         return inner.sums[:, 0].int64("intensity_sum", np.uint64 if unsigned else np.int64)
 
     def intensity_mean(self):
@@ -512,7 +514,7 @@ class _Finish:
 
 
 def _scaled(numerator: int, denominator: int, unit: int) -> float:
-    """``numerator / denominator * 2**unit``, rounded once, of integers of any size."""
+    """``numerator / denominator * 2**unit`` of integers of any size, rounded once."""
     if unit < 0:
         return numerator / (denominator << -unit)
     return (numerator << unit) / denominator

@@ -24,7 +24,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume, of_source
-from beam_volumes.plan.cost.machine import check_crowds
+from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
@@ -214,7 +214,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
 def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
     """Return the function that runs targets, the completed options, and the plan."""
     if options.runner is None or options.runner == AUTO:
-        check_crowds(workers=options.workers, threads=options.threads)
+        check_max_counts(workers=options.workers, threads=options.threads)
     if options.runner != AUTO:
         return _driven(targets, options)
     by_pipeline = partial(_driven, targets, replace(options, runner=_PIPELINE))

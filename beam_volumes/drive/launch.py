@@ -31,7 +31,7 @@ from beam_volumes.drive.flink import FlinkJob, jobs, rest_address
 from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner, is_local
-from beam_volumes.plan.cost.machine import check_crowds
+from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
@@ -66,7 +66,7 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         elsewhere = Elsewhere(runner, given, hires(runner), options.accelerator)
         options = replace(options, processes=1, base=BASE_BEAM)
         return elsewhere, options.or_else(machines=_machines(given, options))
-    check_crowds(workers=options.workers, threads=options.threads)
+    check_max_counts(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}; pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
@@ -244,7 +244,7 @@ def describe(
     pipeline = beam.Pipeline(runner=runner, options=options)
     with_secret = replace(session, secret=new_secret())
     known, _ = build(pipeline, with_secret, resource_hints=True, accelerator=accelerator)
-    bound(pipeline, plan.sweeps_a_process)
+    bound(pipeline, plan.sweeps_per_process)
     _ = known[-1] | "End" >> beam.Map(end, session)
     pipeline.run()
 
@@ -288,7 +288,7 @@ def run_pipeline(
         ready = None if needs is None else probed(pipeline, needs, session.secret)
         build(pipeline, session, resource_hints, ready, accelerator=accelerator, some=some)
         if resource_hints:
-            bound(pipeline, session.plan.sweeps_a_process)
+            bound(pipeline, session.plan.sweeps_per_process)
         return pipeline
 
     if on_flink:

@@ -245,7 +245,7 @@ CATALOGUE = {
         _config(transforms.WatchSlices),
         _watch,
         None,
-        ("slabs", "told"),
+        ("slabs", "failures"),
         f"Watch a folder to which slices are written, and give slabs; {_ROWS}.",
     ),
 }

@@ -1,8 +1,8 @@
-"""Numbers of all points in time: what each point folds is merged before it is finished.
+"""Numbers of all points in time: the states of the points are merged before the number is finished.
 
-They are found in passes of their own, before those that use them. Such a pass has a slab for each point.
-A point gives the states of its reductions, as slabs of a volume do, and they are merged in the same way:
-a number of a hundred thousand points needs no room for each.
+They are computed in passes of their own, before the passes that use them. Such a pass has a slab
+for each point in time. A point returns the states of its reductions, which are merged like the
+states of slabs, so memory does not grow with the number of points.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from beam_volumes.sweep.program import FoldEdge
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import digest
 
-#: By token, numbers that earlier passes have found.
+#: Numbers that earlier passes compute, by token.
 Before = Mapping[str, FoundValue]
-#: Plans targets, given what is known before.
+#: Plans targets, given the numbers of earlier passes.
 Planner = Callable[[Sequence[Any], RunOptions, Before], Plan]
 
 
 @dataclass(frozen=True, eq=False)
 class Unfinished(Reduction):
-    """What a reduction has found of one point, to be merged with what it finds of others."""
+    """A reduction of one point in time that returns its state, to be merged with other points."""
 
     whole: Reduction
 
@@ -87,12 +87,12 @@ class Unfinished(Reduction):
 
 
 def with_known(items: Iterable[Any], before: Before) -> tuple[Any, ...]:
-    """Nodes, values or barriers in which numbers are those that earlier passes find."""
+    """Nodes, values or barriers with known numbers replaced by the results of earlier passes."""
     return with_sources(items, lambda source: source, before) if before else tuple(items)
 
 
 def plan_across(targets: Sequence[Any], options: RunOptions, planner: Planner) -> Plan:
-    """Plan targets, and before them the numbers of all points that they rest on."""
+    """Plan targets, preceded by the numbers of all points that they depend on."""
     found = numbers_across(root for t in targets for root in roots_of(t))
     if not found:
         return planner(targets, options, {})
@@ -111,7 +111,7 @@ def plan_across(targets: Sequence[Any], options: RunOptions, planner: Planner) -
 
 
 def _rounds(found: Sequence[FoldValue]) -> list[list[FoldValue]]:
-    """Numbers that are found in one pass: those of as many points that rest on as many before."""
+    """Group numbers by pass: the same number of points, and the same depth of dependencies."""
     depth = _depths(found)
     rounds: dict[tuple[int, int], list[FoldValue]] = {}
     for fold in found:
@@ -121,7 +121,7 @@ def _rounds(found: Sequence[FoldValue]) -> list[list[FoldValue]]:
 
 
 def _depths(found: Sequence[FoldValue]) -> dict[str, int]:
-    """By token, how many numbers are found one after the other until one is."""
+    """By token, the number of passes across points until a number is known."""
     depth: dict[str, int] = {}
     for fold in found:
         inner = numbers_across([*fold.nodes, *fold.parameters])
@@ -132,7 +132,7 @@ def _depths(found: Sequence[FoldValue]) -> dict[str, int]:
 def _round(
     folds: Sequence[FoldValue], options: RunOptions, planner: Planner, before: Before
 ) -> Plan:
-    """The pass that finds some numbers."""
+    """Plan the pass that computes some numbers of all points."""
     states = [FoldValue.of(Unfinished.of(f.reduction), f.fed, f.parameters) for f in folds]
     plan = planner([Scalar(v) for v in states], options, before)
     (whole,) = plan.passes
@@ -149,7 +149,7 @@ def _round(
 
 
 def _one_plan(plans: Sequence[Plan], found: Sequence[FoldValue]) -> Plan:
-    """One plan of several that are carried out one after the other."""
+    """Join several plans that run one after the other."""
     last = plans[-1]
     passes = [p for plan in plans for p in plan.passes]
     places = [plan.scratch_place for plan in plans if plan.scratch_place is not None]

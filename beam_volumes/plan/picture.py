@@ -1,4 +1,4 @@
-"""A plan as a picture: passes from top to bottom, in each what is read, computed, and where it goes."""
+"""Draw a plan: passes from top to bottom, each with its sources, stages and outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beam_volumes.base.drawing import (
 )
 from beam_volumes.base.text import counted, format_bytes
 
-#: Steps of a pass, and passes, that are drawn.
+#: Steps of a pass, and passes, that are drawn at most.
 MAX_STEPS, MAX_PASSES = 40, 30
 _W, _H, _GAP_X, _GAP_Y, _HEAD, _EDGE = 172, 26, 34, 8, 44, 14
 _FILLS = {
@@ -32,17 +32,16 @@ _FILLS = {
     "store": NOW,
 }
 
-Told = Mapping[str, Any]
+Document = Mapping[str, Any]
 
 
-def plan_svg(told: Told, internal: Collection[str] = ()) -> str:
-    """Draw a plan.
+def plan_svg(document: Document, internal: Collection[str] = ()) -> str:
+    """Draw a plan as SVG.
 
-    ``told``: what `Plan.to_dict` gives.
+    ``document``: from `Plan.to_dict`.
     ``internal``: names of the outputs that are stored between passes.
-    Returns an SVG.
     """
-    passes: Sequence[Told] = told["passes"]
+    passes: Sequence[Document] = document["passes"]
     drawn = [_laid_out(p) for p in passes[:MAX_PASSES]]
     width = max([600.0, *(w for _, w, _ in drawn)]) + 2 * _EDGE
     height = _EDGE + 40 + sum(h + _EDGE for _, _, h in drawn) + 20
@@ -51,10 +50,10 @@ def plan_svg(told: Told, internal: Collection[str] = ()) -> str:
     d.text(
         _EDGE,
         24,
-        f"{counted(len(passes), 'pass')}, {counted(told['workers'], 'slab')} in flight; memory "
-        f"{format_bytes(told['predicted_memory'])} of {format_bytes(told['memory'])}; reads "
-        f"{format_bytes(told['bytes_read'])} ({told['read_amplification']:.2f}x), writes "
-        f"{format_bytes(told['bytes_written'])}",
+        f"{counted(len(passes), 'pass')}, {counted(document['workers'], 'slab')} in flight; memory "
+        f"{format_bytes(document['predicted_memory'])} of {format_bytes(document['memory'])}; reads "
+        f"{format_bytes(document['bytes_read'])} ({document['read_amplification']:.2f}x), writes "
+        f"{format_bytes(document['bytes_written'])}",
         13,
         bold=True,
     )
@@ -69,8 +68,8 @@ def plan_svg(told: Told, internal: Collection[str] = ()) -> str:
     return d.svg()
 
 
-def _laid_out(p: Told) -> tuple[list[tuple[Told, int, int]], float, float]:
-    """The boxes of a pass, each with its column and row; how wide and how high they are together."""
+def _laid_out(p: Document) -> tuple[list[tuple[Document, int, int]], float, float]:
+    """The boxes of a pass, each with its column and row; the width and height of all of them."""
     items = _items(p)
     columns: list[int] = []
     for item in items:
@@ -85,10 +84,10 @@ def _laid_out(p: Told) -> tuple[list[tuple[Told, int, int]], float, float]:
     return placed, width, height
 
 
-def _items(p: Told) -> list[Told]:
-    """What is drawn of a pass; of long chains the beginning and the end."""
+def _items(p: Document) -> list[Document]:
+    """The boxes of a pass; for long chains only the beginning and the end."""
     items = list(p.get("graph", ()))
-    if not items:  # points in time, and runs of versions that did not tell
+    if not items:  # points in time, and plans of older versions
         flat = [("source", n) for n in p["sources"]] + [("stage", n) for n in p["stages"]]
         flat += [("number", n) for n in p["folds"]] + [("survey", n) for n in p["surveys"]]
         flat += [("write", n) for n in p["outputs"]]
@@ -111,8 +110,8 @@ def _items(p: Told) -> list[Told]:
 def _pass(
     d: Drawing,
     number: int,
-    p: Told,
-    items: Sequence[tuple[Told, int, int]],
+    p: Document,
+    items: Sequence[tuple[Document, int, int]],
     top: float,
     width: float,
     height: float,

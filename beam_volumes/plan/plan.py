@@ -1,4 +1,4 @@
-"""A plan: every pass, what the run will cost, and that in words, before anything is read."""
+"""The plan of a run: its passes, their cost, and a description of both."""
 
 from __future__ import annotations
 
@@ -39,28 +39,31 @@ from beam_volumes.sweep.program import Step, Surveyed
 from beam_volumes.sweep.schedule import Overlap
 
 _OVERLAPS = {
-    Overlap(ahead=True, behind=True): "reading ahead and writing behind",
-    Overlap(ahead=False, behind=True): "writing behind, with no room set aside to read ahead",
-    Overlap(ahead=False, behind=False): "with no room set aside to read ahead or write behind",
+    Overlap(read_ahead=True, write_behind=True): "reading ahead and writing behind",
+    Overlap(
+        read_ahead=False, write_behind=True
+    ): "writing behind, with no room set aside to read ahead",
+    Overlap(
+        read_ahead=False, write_behind=False
+    ): "with no room set aside to read ahead or write behind",
 }
 
 
 @dataclass(frozen=True)
 class Return:
-    """As what a target comes back. Targets themselves are graphs, and stay where they were made."""
+    """The kind of result of a target; workers get this instead of the target, which is a graph."""
 
-    #: {"volume", "array", "number", "table", "rows"}. A volume or a table that was written, or one
-    #: that comes back in memory; a number.
+    #: "volume" or "table" if written, "array" or "rows" if returned in memory, "number".
     kind: str
-    #: `dtype`, `shape`: Of an array.
+    #: dtype and shape of an array.
     dtype: Any = None
     shape: tuple[int, ...] = ()
-    results: int = 1  #: How many results it is made of: one for each channel of an array.
+    results: int = 1  #: Number of results it is assembled from: one for each channel of an array.
 
     @classmethod
     def of(cls, target: Any) -> Return:
         if isinstance(target, Volume):
-            # The points in time are in one result.
+            # All points in time are in one result.
             results = 1 if target.space.times else len(target.nodes)
             return cls("array", target.dtype, target.shape, results)
         kinds = {Scalar: "number", Target: "volume", Table: "rows", TableTarget: "table"}
@@ -69,58 +72,58 @@ class Return:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """How targets will be computed; made by `plan`.
+    """The passes, slabs, memory and I/O of a computation; made by `plan`.
 
     Attributes
     ----------
     passes : tuple of Pass
         The passes over the volume, each with its stages, slabs, window, memory and I/O.
     targets : tuple of Target, TableTarget, Volume, Table or Scalar
-        The targets that were asked for.
+        The targets of the computation.
     memory : int
-        The budget for one machine, in bytes.
+        The memory limit for one machine, in bytes.
     workers : int
         Number of slabs in flight.
     processes : int
-        Number of worker processes that they are spread over.
+        Number of worker processes that share the slabs in flight.
     threads : int
         Number of threads that compute a slab.
     base : int
-        Predicted bytes of a process before any voxel.
+        Predicted memory of a process without any voxels, in bytes.
     smallest_memory : int
-        The smallest budget that would do, for as many workers and processes.
+        The smallest memory limit that works with these workers and processes, in bytes.
     reasons : tuple of str
-        Why passes are cut where they are, and what is stored between them.
+        Why the passes are separate, and why results are stored between them.
     results : tuple of Sink, TableSink or Value
-        For each target, where its result is found; of an array with channels each by itself.
+        The location of each target's result; one for each channel of an array.
     intermediates : tuple of Sink
-        Outputs that are stored for the run alone.
+        Outputs that the run stores for itself and removes at its end.
     scratch_place : dict or None
-        Where they are stored, if there are any.
+        The folder of the intermediates, if there are any.
     sweeps : dict
-        For each lazy number that is asked for or used by a pass, how many sweeps it takes.
+        The number of sweeps for each lazy number that is a target or used by a pass.
     fingerprint : dict
-        Hashes of what the run computes, by which a run that is continued is recognised.
+        Hashes of everything that the run computes. A run is resumed only if they are equal.
     tables : dict
-        By barrier, where its table is written.
+        The outputs of each table, by barrier.
     returns : tuple of Return
-        For each target, as what it comes back.
+        The kind of result of each target.
     kernels : tuple of str
-        Operations with dtypes, for which kernels are compiled; their bytes are part of ``base``.
+        The kernels to compile: operations with dtypes. ``base`` includes their memory.
     inputs : tuple of (str, tuple of Extent)
-        All that is read of storage, by name, and where it is.
+        Everything that is read from storage: name and location.
     slab : tuple of int or None
-        The shape of slabs that was asked for.
+        The shape of slabs, if the user gave one.
     window : int or None
-        The number of slices of a window that was asked for.
+        The number of slices of a window, if the user gave one.
     planner : callable or None
-        What made the plan; it makes another one with other slabs, to be compared with.
+        The function that made the plan; used to compare it with other slabs.
     workers_asked : int or None
-        The number of slabs in flight if it was asked for, and is not the planner's choice.
+        The number of slabs in flight, if the user gave one.
     base_asked : int, LOCAL_PIPELINE or None
-        The base of a process that was asked for; None if it was measured.
+        The base of a process, if the user gave one; None if it was measured.
     in_process : str or None
-        Why the run is one of the calling process without a pipeline, if nobody named a runner.
+        Why the run needs no pipeline, if the user named no runner.
     machines : int
         Number of machines that share the slabs.
 
@@ -129,7 +132,7 @@ class Plan:
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
     >>> p = bv.plan((v > bv.mean(v)).to("mask.zarr"), memory="1GiB", workers=1)
     >>> p
-    <Plan: 2 passes, ... of memory, reads 64.0 KiB, writes 32.0 KiB; print(plan.explain()) tells all>
+    <Plan: 2 passes, ... of memory, reads 64.0 KiB, writes 32.0 KiB; print(plan.explain()) shows details>
     >>> len(p.passes), p.sweeps, p.bytes_written
     (2, {'mean': 1}, 32768)
     >>> p.smallest_memory <= p.predicted_memory <= p.memory
@@ -163,14 +166,14 @@ class Plan:
     machines: int = 1
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
+        # Workers need no graph; a long chain is nested too deeply to be pickled.
         return {**self.__dict__, "targets": ()}
 
     def __repr__(self) -> str:
         return (
-            f"<Plan: {counted(len(self.passes), 'pass')}, {format_bytes(self.predicted_memory)} of memory, "
-            f"reads {format_bytes(self.bytes_read)}, writes {format_bytes(self.bytes_written)}; "
-            "print(plan.explain()) tells all>"
+            f"<Plan: {counted(len(self.passes), 'pass')}, {format_bytes(self.predicted_memory)} "
+            f"of memory, reads {format_bytes(self.bytes_read)}, writes "
+            f"{format_bytes(self.bytes_written)}; print(plan.explain()) shows details>"
         )
 
     @property
@@ -178,24 +181,24 @@ class Plan:
         """Slabs in flight, processes and threads."""
         return Concurrency(self.workers, self.processes, self.threads, self.machines)
 
-    def of_crew(self, concurrency: Concurrency) -> Plan:
-        """Let others carry out the plan; its slabs stay.
+    def with_concurrency(self, concurrency: Concurrency) -> Plan:
+        """Return the plan with the same slabs, and other workers, processes and threads.
 
         Parameters
         ----------
-        concurrency : Crew
+        concurrency : Concurrency
             Slabs in flight, processes and threads.
 
         Returns
         -------
         Plan
-            The same passes and slabs, with that crew.
+            The same passes and slabs with this concurrency.
 
         Examples
         --------
         >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
         >>> one, two = (bv.plan(bv.mean(v), workers=n) for n in (1, 2))
-        >>> one.of_crew(two.concurrency).workers
+        >>> one.with_concurrency(two.concurrency).workers
         2
         """
         return replace(
@@ -207,21 +210,21 @@ class Plan:
 
     @property
     def slab_memory(self) -> int:
-        """Predicted peak bytes of one slab, in the largest pass."""
+        """Predicted peak memory of one slab in the largest pass, in bytes."""
         return max((p.slab_memory for p in self.passes), default=0)
 
     @property
     def predicted_memory(self) -> int:
-        """Predicted peak bytes on one machine: processes x base + slabs in flight x slab peak."""
+        """Predicted peak memory on one machine: processes x base + slabs in flight x slab peak."""
         return memory.of_machine(self.base, self.slab_memory, self.concurrency)
 
     @property
     def process_memory(self) -> int:
-        """Predicted peak bytes of one worker process."""
+        """Predicted peak memory of one worker process, in bytes."""
         return memory.of_process(self.base, self.slab_memory, self.concurrency)
 
     @property
-    def sweeps_a_process(self) -> int:
+    def sweeps_per_process(self) -> int:
         """Slabs in flight in one worker process."""
         return self.concurrency.sweeps
 
@@ -239,60 +242,60 @@ class Plan:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes of the chunks that all passes read."""
+        """Bytes of all chunks that the passes read."""
         return sum(p.bytes_read for p in self.passes)
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that all passes write, before they are compressed."""
+        """Bytes that all passes write, before compression."""
         return sum(p.bytes_written for p in self.passes)
 
     @property
     def read_amplification(self) -> float:
-        """Bytes read over those that each pass needs once; `times_read` also counts the passes."""
-        once = sum(p.bytes_once for p in self.passes)
-        return self.bytes_read / once if once else 1.0
+        """Bytes read over the bytes of the chunks that the passes need."""
+        needed = sum(p.bytes_needed for p in self.passes)
+        return self.bytes_read / needed if needed else 1.0
 
     @property
     def times_read(self) -> dict[str, float]:
-        """For each input, and what is stored and read back, by name: how often its chunks are read.
+        """How often the chunks of each input or intermediate are read, by name.
 
-        On average over those that the run needs at all, in all its passes.
+        The average over all chunks that the run needs, in all of its passes.
         """
         found: dict[str, list[Read]] = {}
         for read in (r for p in self.passes for r in p.reads):
             found.setdefault(read.of, []).append(read)
         bytes_read: dict[str, int] = {}
-        once: dict[str, int] = {}
+        needed: dict[str, int] = {}
         for some in found.values():
             name, size = some[0].name, some[0].unit_bytes
             bytes_read[name] = bytes_read.get(name, 0) + sum(r.bytes for r in some)
-            once[name] = once.get(name, 0) + size * chunks_needed([r.cells for r in some])
-        return {name: bytes_read[name] / once[name] for name in once if once[name]}
+            needed[name] = needed.get(name, 0) + size * chunks_needed([r.cells for r in some])
+        return {name: bytes_read[name] / needed[name] for name in needed if needed[name]}
 
     @property
     def swept(self) -> tuple[Pass, ...]:
-        """The passes that sweep volumes: those of one point in time, if there are many."""
+        """The passes that sweep volumes; for points in time the passes of one point."""
         return tuple(q for p in self.passes for q in ((p,) if p.point is None else p.point.passes))
 
     @property
     def sinks(self) -> tuple[Sink | TableSink, ...]:
-        """Every output of the run, intermediates included."""
+        """Every output of the run, including intermediates."""
         volumes = tuple(o.sink for p in self.passes for o in p.program.outputs)
         return volumes + tuple(s for sinks in self.tables.values() for s in sinks)
 
     @property
     def outputs(self) -> list[Any]:
-        """What a run writes for others."""
+        """The outputs of the run without intermediates."""
         return [sink for sink in self.sinks if sink not in self.intermediates]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the plan's numbers as plain data.
+        """Return the plan's numbers as plain data.
 
         Returns
         -------
         dict
-            Numbers, texts, lists and dicts, which `json.dumps` takes.
+            Numbers, strings, lists and dicts that `json.dumps` accepts.
 
         Examples
         --------
@@ -321,17 +324,17 @@ class Plan:
         }
 
     def replanned(self, slab: Sequence[int] | None) -> Plan | None:
-        """Make the plan that other slabs would give.
+        """Plan the same targets with other slabs.
 
         Parameters
         ----------
         slab : sequence of int or None
-            Shape of slabs along the volume's axes; None chooses one.
+            Shape of slabs along the volume's axes; None lets the planner choose.
 
         Returns
         -------
         Plan or None
-            None if it does not fit the memory, or the plan is not in the process that made it.
+            None if the slabs do not fit the memory, or the plan was sent to another process.
 
         Examples
         --------
@@ -366,8 +369,8 @@ class Plan:
         Parameters
         ----------
         timed : bool, default: False
-            Whether each network is run on a batch of noise, to tell how long all its patches take. The
-            details follow, too.
+            Whether to run each network on a batch of noise and estimate the time of all patches.
+            Implies ``verbose``.
         verbose : bool, default: False
             Whether the details of each pass follow.
 
@@ -390,12 +393,12 @@ class Plan:
         return _explained(self, timed, verbose or timed)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Draw the plan: passes from top to bottom, in each what is read, computed and written.
+        """Draw the plan: passes from top to bottom, each with its sources, stages and outputs.
 
         Parameters
         ----------
         path : str or os.PathLike, optional
-            Where the picture is written; it ends in ``.svg``.
+            File for the picture; its name must end in ``.svg``.
 
         Returns
         -------
@@ -405,7 +408,7 @@ class Plan:
         Raises
         ------
         ValueError
-            If the path ends otherwise.
+            If the name does not end in ``.svg``.
 
         Examples
         --------
@@ -429,21 +432,23 @@ class Plan:
         return html_of(self)
 
 
-#: By what the names of channels differ.
+#: The part of a name that differs between channels.
 _CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
 
 def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
-    """Describe passes in a line each; with ``verbose`` also all details, and why each choice was made."""
+    """Describe each pass in one line; with ``verbose`` in detail."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
         f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab"
         + (f", on each of {plan.machines:,} machines" if plan.machines > 1 else ""),
         f"memory: {format_bytes(plan.predicted_memory)} predicted = {plan.processes} x "
-        f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} ours; "
-        f"budget {format_bytes(plan.memory)}, smallest that works {format_bytes(plan.smallest_memory)}",
-        f"reads {format_bytes(plan.bytes_read)} decoded, {plan.read_amplification:.2f}x the chunks that each "
-        f"pass needs; writes {format_bytes(plan.bytes_written)} before compression{_tables(plan)}",
+        f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} "
+        f"slab; budget {format_bytes(plan.memory)}, smallest that works "
+        f"{format_bytes(plan.smallest_memory)}",
+        f"reads {format_bytes(plan.bytes_read)} decoded, {plan.read_amplification:.2f}x the "
+        f"chunks that each pass needs; writes {format_bytes(plan.bytes_written)} before "
+        f"compression{_tables(plan)}",
     ]
     if (seconds := plan.predicted_seconds) is not None:
         lines.append(f"takes about {seconds:,.1f} s on this machine, once kernels are compiled")
@@ -478,12 +483,12 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
 
 
 def _tables(plan: Plan) -> str:
-    """Tell how many tables are written, and the bytes of a row; the voxels decide how many rows there are."""
+    """Describe the number of tables and the bytes of a row; the number of rows is unknown."""
     rows = [
-        _row_bytes(p, seen)
+        _row_bytes(p, surveyed)
         for p in plan.passes
-        for seen in p.program.surveys
-        for sink in plan.tables.get(seen.token, ())
+        for surveyed in p.program.surveys
+        for sink in plan.tables.get(surveyed.token, ())
         if sink not in plan.intermediates
     ]
     if not rows:
@@ -492,14 +497,14 @@ def _tables(plan: Plan) -> str:
     return f", and the rows of {counted(len(rows), 'table')}, {sizes} bytes each"
 
 
-def _row_bytes(p: Pass, seen: Surveyed) -> int:
-    """Return what the columns of a row take as numbers."""
-    columns = seen.survey.no_rows(p.program.shape).values()
+def _row_bytes(p: Pass, surveyed: Surveyed) -> int:
+    """Bytes of one row as numbers."""
+    columns = surveyed.survey.no_rows(p.program.shape).values()
     return sum(c.dtype.itemsize * math.prod(c.shape[1:]) for c in columns)
 
 
 def _stored(plan: Plan, name: str) -> str:
-    """Tell what an input takes on the disk, if that is quickly known."""
+    """Describe the size of an input's files, if it can be found quickly."""
     sources = {s.source for p in plan.passes for s in p.program.steps if s.source is not None}
     extents = [e for s in sources if s.name == name for e in s.reader.extents]
     if (stored := stored_bytes(extents)) is not None:
@@ -510,18 +515,19 @@ def _stored(plan: Plan, name: str) -> str:
 
 
 def _in_brief(plan: Plan, p: Pass) -> str:
-    """Describe a pass in a line: what it computes, in which slabs, and the largest parts of its memory."""
+    """Describe a pass in one line: its steps, slabs, and the largest parts of its memory."""
     steps = p.program.steps
     does = [step.name for step in steps if step.source is None]
     does += [f"fold {f.reduction.name}" for f in p.program.folds]
-    does += [f"survey {seen.survey.name}" for seen in p.program.surveys]
+    does += [f"survey {surveyed.survey.name}" for surveyed in p.program.surveys]
     if not does:
         does = [f"copy {step.name}" for step in steps]
     slab = " x ".join(map(str, p.grid.step))
     line = (
-        f"pass {p.index + 1}: {', '.join(_channels_together(does))}; {counted(len(p.grid), 'slab')} of "
-        f"{slab}, windows of {counted(p.partition.window, 'slice')}; reads {format_bytes(p.bytes_read)}, "
-        f"writes {format_bytes(p.bytes_written)}; {format_bytes(p.slab_memory)} a slab"
+        f"pass {p.index + 1}: {', '.join(_channels_together(does))}; "
+        f"{counted(len(p.grid), 'slab')} of {slab}, windows of "
+        f"{counted(p.partition.window, 'slice')}; reads {format_bytes(p.bytes_read)}, writes "
+        f"{format_bytes(p.bytes_written)}; {format_bytes(p.slab_memory)} a slab"
     )
     parts = sorted(p.partition.parts, key=lambda item: -item.bytes)
     shown = [item for k, item in enumerate(parts) if k == 0 or item.name.startswith("scratch of")]
@@ -529,7 +535,7 @@ def _in_brief(plan: Plan, p: Pass) -> str:
 
 
 def _points(plan: Plan, p: Pass) -> str:
-    """How many points a pass is of, and what it finds of them all."""
+    """Describe a pass over points in time: how many, and the numbers it computes of all of them."""
     describe_patches = f"{len(p.grid)} points in time"
     if len(plan.passes) == 1:
         return describe_patches
@@ -555,23 +561,24 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     steps = p.program.steps
     for i, step in enumerate(steps):
         lines.append("  " + _step(plan, p, step))
-        if said := describe_patches(p, i, timed, plan.threads):
-            lines.append(f"    {said}")
+        if patches := describe_patches(p, i, timed, plan.threads):
+            lines.append(f"    {patches}")
     for f in p.program.folds:
         name, many = steps[f.fed[0].voxels.step].name, len(f.fed)
         of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"
         lines.append(f"  fold {f.reduction.name} of {of}")
-    for seen in p.program.surveys:
-        names = ", ".join(_channels_together([steps[e.step].name for e in seen.edges]))
-        name, limit_bytes = seen.survey.name, format_bytes(p.limit_bytes)
+    for surveyed in p.program.surveys:
+        names = ", ".join(_channels_together([steps[e.step].name for e in surveyed.edges]))
+        name, limit_bytes = surveyed.survey.name, format_bytes(p.limit_bytes)
         lines.append(
-            f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' summaries"
+            f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' "
+            "summaries"
         )
         if p.merges[name]:
             maximum, merge_limit = map(format_bytes, (p.merges[name], p.merge_limit_bytes))
             lines.append(
-                f"    a step of the merge needs at most {maximum}; this sweep tells how much, and more than "
-                f"{merge_limit} is refused then"
+                f"    a step of the merge needs at most {maximum}; after the sweep, more than "
+                f"{merge_limit} is refused"
             )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
@@ -580,12 +587,12 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
             lines.append(f"  store {what} for this run ({o.sink.dtype}, units of {unit})")
         else:
             lines.append(f"  write {what} to {o.sink.name} ({o.sink.dtype}, units of {unit})")
-    for seen in p.program.surveys:
-        for sink in plan.tables.get(seen.token, ()):
-            rows = f"the rows of {seen.survey.name}"
+    for surveyed in p.program.surveys:
+        for sink in plan.tables.get(surveyed.token, ()):
+            rows = f"the rows of {surveyed.survey.name}"
             inside = sink in plan.intermediates
             end = "for this run" if inside else f"to {sink.name}"
-            how = f"({sink.format}), {_row_bytes(p, seen)} bytes each before encoding"
+            how = f"({sink.format}), {_row_bytes(p, surveyed)} bytes each before encoding"
             lines.append(f"  {'store' if inside else 'write'} {rows} {end} {how}")
     chunks = f"{counted(p.chunks_read, 'chunk')}, " if p.chunks_read else ""
     lines.append(
@@ -609,8 +616,9 @@ def _tail(plan: Plan, p: Pass) -> str:
     if slabs <= concurrency.slots:
         return f"all slabs run at the same time, of {concurrency.slots:,} in flight"
     return (
-        f"{slabs / concurrency.slots:,.1f} slabs for each of {concurrency.slots:,} in flight; while the last "
-        f"ones run, about {concurrency.tail(slabs):.1%} of the time, others may wait"
+        f"{slabs / concurrency.slots:,.1f} slabs for each of {concurrency.slots:,} in flight; "
+        f"while the last ones run, about {concurrency.tail(slabs):.1%} of the time, others may "
+        "wait"
     )
 
 
@@ -621,7 +629,7 @@ def _items(parts: Iterable[MemoryItem]) -> Iterator[str]:
 
 
 def _channels_together(lines: Sequence[str]) -> list[str]:
-    """Tell once what is told of several channels alike, and how often."""
+    """Merge lines that differ only in the channel, and append how often they occur."""
     counts: dict[str, int] = {}
     first: dict[str, str] = {}
     for line in lines:
@@ -634,7 +642,7 @@ def _channels_together(lines: Sequence[str]) -> list[str]:
 
 
 def _surveying(plan: Plan, token: str) -> tuple[int, str]:
-    """Return the pass that surveys for a barrier, and what it is called."""
+    """Return the pass that surveys for a barrier, and the name of the survey."""
     return next(
         (p.index, b.survey.name) for p in plan.passes for b in p.program.surveys if b.token == token
     )

@@ -1,4 +1,4 @@
-"""Making a plan: what is stored and what is asked for, cut into passes that fit the memory."""
+"""Make a plan: cut the graph of the targets into passes that fit the memory."""
 
 from __future__ import annotations
 
@@ -59,16 +59,19 @@ from beam_volumes.storage.places import temporary
 from beam_volumes.storage.places.place import join, kvstore_spec, sibling
 from beam_volumes.storage.sources.chunking import default_chunk
 
-#: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
+#: Intermediates have chunks of at most this many bytes, unless outputs have unusual chunks.
 _INTERNAL_BYTES = 8 << 20
 
-#: Why a source is stored in other chunks before it is used.
-_ONCE = "by whole chunks, each once, where slabs of whole write units cut through the chunks that it has"
+#: Why a source is first stored in other chunks.
+_WHY_RECHUNKED = (
+    "by whole chunks, each once, where slabs of whole write units cut through the chunks that it "
+    "has"
+)
 
-#: What can be asked for.
+#: The possible targets of a plan.
 Wanted = Target | TableTarget | Volume | Table | Scalar
 
-#: What a pipeline is planned as.
+#: The plan of a pipeline.
 Planned = TypeVar("Planned")
 
 
@@ -86,51 +89,51 @@ def plan(
     base: int | None = None,
     in_memory_results: bool | None = None,
 ) -> Plan:
-    """Plan a computation; nothing is read or written.
+    """Plan a computation without reading or writing any voxels.
+
+    Use it to check memory, I/O and the number of passes before a long run.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        The same that `compute` would be given.
+        Targets that `compute` would accept.
     %(memory)s
     %(workers)s
     %(machines)s
     processes : int, default: 1
-        Number of worker processes that the slabs in flight are spread over.
+        Number of worker processes that share the slabs in flight.
     %(threads)s
     %(slab)s
     %(window)s
     base : int, optional
-        Bytes that a worker process takes before any voxel and any kernel; those of the process
-        where `compute` would run this by default.
+        Memory of a worker process without voxels and kernels, in bytes. By default it is estimated
+        for the process in which `compute` would run the targets.
     in_memory_results : bool, optional
-        Whether arrays that come back are put together in this process's memory, instead of
-        being stored and read, as `compute` does in this process. They are not part of ``memory``
-        then.
+        Whether returned arrays are assembled in the memory of this process, as `compute` does for
+        runs without a pipeline. Otherwise they are stored first and then read. ``memory`` does not
+        include these arrays.
 
     Returns
     -------
     Plan
-        Passes, slabs, windows, memory, and bytes read and written. ``print(plan.explain())``
-        tells them.
+        Passes, slabs, windows, memory, and bytes read and written. ``print(plan.explain())`` shows
+        them.
 
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too little (the message names the stage and the
-        least that would do), ``slab`` does not consist of whole write units, or an output is
+        If the request cannot work: memory is too small (the message names the stage and the
+        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
         also an input.
     TypeError
-        If a target is none of those above.
+        If a target is of another type.
 
     See Also
     --------
     compute : plans and runs.
 
-    Notes
-    -----
-    Only metadata are looked at. Memory that depends on the voxels, as that of components, is
-    planned for the worst case that fits.
+    Notes ----- Planning reads metadata only. Memory that depends on the voxels, such as the memory
+    of components, is planned for the worst case that fits.
 
     Examples
     --------
@@ -156,11 +159,11 @@ def in_process_or(
     by_pipeline: Callable[[], Planned], targets: Sequence[Wanted], options: RunOptions
 ) -> Plan | Planned:
     """Plan a run without a given runner: in this process, or as ``by_pipeline`` if it takes much memory."""
-    # What a run is continued from lies in its folder, with what it gives back.
+    # A run that can be resumed stores its results in its folder.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     in_memory_results = not written and options.journal in (None, False)
-    alone = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
-    made = make_plan(targets, alone)
+    in_this_process = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
+    made = make_plan(targets, in_this_process)
     why = why_in_process(made)
     if why is None:
         try:
@@ -171,7 +174,7 @@ def in_process_or(
 
 
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
-    """As `plan`, of what a run is asked for."""
+    """Plan checked targets, with their inputs."""
     inputs = _checked_inputs(_checked(targets))
     return replace(plan_across(targets, options, _plan_known), inputs=inputs)
 
@@ -182,20 +185,21 @@ def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
     for t in targets:
         if not isinstance(t, Wanted):
             raise TypeError(
-                f"targets: cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
+                f"targets: cannot plan a {type(t).__name__}; give volumes, tables, scalars or "
+                "volume.to(path)"
                 + ("; bv.open makes a volume of an array" if hasattr(t, "shape") else "")
             )
     return targets
 
 
 class _Storage:
-    """What a run stores for itself, in a folder of its own."""
+    """The intermediates of a run, in a folder of their own."""
 
     def __init__(self, targets: Sequence[Wanted], slab: Sequence[int] | None, in_memory: bool):
         self.targets, self.slab, self.in_memory = targets, slab, in_memory
         self.place = scratch_place(targets)
         self.sinks: list[Any] = []
-        #: By token of a node, the chunks that it is stored in for one read of its own.
+        #: By token of a node, the chunks in which it is stored for a later pass.
         self.rechunked: Mapping[str, Triple] = {}
 
     def sink(
@@ -206,7 +210,7 @@ class _Storage:
         chunks = self.rechunked.get(node.token)
         if chunks is None:
             chunks = _internal_chunks(node, self.slab, self.targets)
-        else:  # a run that goes on with another memory must not take chunks of another shape for its own
+        else:  # a resumed run may plan other chunks, and needs another file then
             name = "x".join(map(str, chunks))
         sink = make_sink(
             join(self.place, f"{name}-{node.token}.zarr"),
@@ -226,7 +230,7 @@ class _Storage:
         return sink
 
     def result(self, node: Node, space: Any, leading: Sequence[int] = ()) -> Any:
-        """Return a new sink for voxels that the caller gets back."""
+        """Return a new sink for voxels that are returned to the caller."""
         sink = self.sink(node, space, "result", leading)
         if self.in_memory:
             sink = self.sinks[-1] = ArraySink.of(sink)
@@ -234,7 +238,7 @@ class _Storage:
 
 
 class _Request:
-    """What targets ask for: voxels and their sinks, numbers, tables; and the result of each target."""
+    """The voxels with sinks, numbers and tables of all targets, and the result of each target."""
 
     def __init__(self, targets: Sequence[Wanted], storage: _Storage, by_points: bool):
         self.storage, self.by_points = storage, by_points
@@ -267,20 +271,20 @@ class _Request:
     def add_volume(self, volume: Volume) -> None:
         space, nodes = volume.space, volume.nodes
         if self.by_points:
-            # One array for all points, each of which writes its parts.
+            # One array for all points in time; each point writes its part.
             space = space if len(space.axes) > 1 else replace(space, axes=AXES)
             sink = self.storage.result(nodes[0], space, volume.shape[: len(space.leading)])
             self.voxels += zip(nodes, sink.parts, strict=True)
             self.results.append(sink)
             return
         for node in nodes:
-            # A line or a single voxel is stored with all axes: what is read has y and x.
+            # Lines and single voxels are stored with all axes: readers need y and x.
             sink = self.storage.result(node, space.of_one("c") if len(space.axes) > 1 else None)
             self.voxels.append((node, sink))
             self.results.append(sink)
 
     def set_known(self, before: Before) -> None:
-        """Replace numbers that are known by their values."""
+        """Replace known numbers by their values."""
         nodes = with_known((n for n, _ in self.voxels), before)
         self.voxels = [(n, sink) for n, (_, sink) in zip(nodes, self.voxels, strict=True)]
         self.values = [*with_known(self.values, before)]
@@ -294,25 +298,25 @@ def _fit(
     concurrency: Concurrency,
     chunks: Mapping[str, Triple],
 ) -> Fit:
-    """Cut a request into passes that fit the memory, with some sources stored in other chunks first."""
+    """Cut a request into passes that fit the memory; ``chunks``: of sources stored again first."""
     storage, slab = asked.storage, options.slab
     storage.rechunked = chunks
-    why = {token: f"in chunks of {chunk}, to be read {_ONCE}" for token, chunk in chunks.items()}
+    why = {t: f"in chunks of {chunk}, to be read {_WHY_RECHUNKED}" for t, chunk in chunks.items()}
     budget = left_for_slab(options.memory_bytes, base, concurrency)
     limits = Limits(budget, concurrency, slab, options.window)
     pencils = False
-    apart: dict[str, str] = {}
+    separate: dict[str, str] = {}
     while True:
         storage.sinks = [s for s in storage.sinks if s in asked.results]
         cuts, stored, choices = cut(
-            asked.voxels, asked.values, asked.barriers, storage.sink, pencils, why, apart
+            asked.voxels, asked.values, asked.barriers, storage.sink, pencils, why, separate
         )
         coarse = too_coarse(cuts, stored, limits)
-        if not coarse.keys() <= apart.keys():
-            apart |= coarse
+        if not coarse.keys() <= separate.keys():
+            separate |= coarse
             continue
         passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
-        # Where whole planes do not fit, they are stored and read again by full rows and columns.
+        # If whole planes do not fit, they are stored and read again as full rows and columns.
         planes = [p for p in passes if p.program.spans >= {1, 2}]
         if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
             return Fit(concurrency, budget, passes, used, smallest, reasons, tuple(storage.sinks))
@@ -320,7 +324,7 @@ def _fit(
 
 
 def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) -> Plan:
-    """Plan targets, of which some numbers are known by token."""
+    """Plan targets, given some numbers by token."""
     times, slab, window = times_of(targets), options.slab, options.window
     total = options.memory_bytes
     storage = _Storage(targets, slab, options.in_memory_results)
@@ -372,7 +376,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
 
 
 def _written(target: Target) -> list[tuple[Node, Sink]]:
-    """Return what is written to each part of a target: a channel, or all of them beside each other."""
+    """Return the nodes and sinks of a target: for each channel, or for interleaved channels."""
     found: list[tuple[Node, Sink]] = []
     for volume, sink in target.written:
         nodes: Sequence[Node] = volume.nodes
@@ -383,7 +387,7 @@ def _written(target: Target) -> list[tuple[Node, Sink]]:
 
 
 def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
-    """Where results that nobody named go: in the run folder beside the first output, or a temporary one."""
+    """Return the folder of intermediates: in the first output's run folder, or a temporary one."""
     for t in targets:
         if isinstance(t, Target | TableTarget):
             return join(sibling(t.sink.kvstore, ".run"), "intermediate")
@@ -392,10 +396,10 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
 
 
 def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[Any]) -> Triple:
-    """Chunks of what is stored for the run alone: they must not force larger slabs than outputs do.
+    """Chunks of an intermediate, which must not need larger slabs than the outputs.
 
-    They divide the write units of outputs, or the slab that was asked for, and are about as large as
-    chunks are by default: a shard is as much as has to be read and decoded at once if it is a chunk.
+    They divide the write units of outputs, or the slab given by the user, and have about the
+    default size: whole shards as chunks would be too much to read and decode at a time.
     """
     wanted = default_chunk(node.shape, node.dtype.itemsize)
     unit = wanted
@@ -413,9 +417,9 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
 
 
 def _divided(unit: Triple, wanted: Triple, maximum: int) -> Triple:
-    """Return a unit of at most so many voxels that divides another, of about the shape that is wanted.
+    """Return a divisor of a unit with at most ``maximum`` voxels, of about the wanted shape.
 
-    As near to it as there are divisors that leave no slivers: a prime stays as it is.
+    Divisors that leave slivers are not used: an extent that is prime is kept.
 
     >>> _divided((2048, 2048, 2048), (16, 512, 512), 8 << 20)
     (16, 512, 1024)
@@ -439,8 +443,8 @@ def _divided(unit: Triple, wanted: Triple, maximum: int) -> Triple:
 
 
 def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
-    """Find what will be read; an error where it is also written."""
-    # What lies behind lazy scalars is read too.
+    """Return the inputs of targets; raise an error if one is also written."""
+    # Includes the inputs of lazy scalars.
     levels = Levels(
         [n for t in targets if isinstance(t, Volume) for n in t.nodes]
         + [n for t in targets if isinstance(t, Target) for n in t.volume.nodes],
@@ -457,7 +461,7 @@ def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
 def _kernels(
     voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
 ) -> list[str]:
-    """Name the kernels that are needed: one for each operation and combination of dtypes."""
+    """Names of the kernels to compile: one for each operation and combination of dtypes."""
     levels = Levels([n for n, _ in voxels], values, barriers)
     compiled = set()
     for node in levels.nodes.values():
@@ -476,13 +480,13 @@ def _kernels(
 
 
 def _outermost(values: Sequence[Value]) -> list[Value]:
-    """Those that no other rests on."""
+    """Return the values that no other value depends on."""
     inner = {a.token for v in values_below(values) for a in v.arguments}
     return [v for v in values if v.token not in inner]
 
 
 def _sweeps(values: Sequence[Value]) -> dict[str, int]:
-    """For each value: in how many passes the folds below it are swept."""
+    """For each value, the number of passes in which the folds below it are swept."""
     levels = Levels([], values)
     found = {}
     for value in values:

@@ -1,8 +1,8 @@
 """Volumes of many points in time: each point is a run by itself, and a slab of the run of all.
 
-What is planned is one point. The run has a pass with a slab for each: a worker sweeps all passes of
-the point, and records what they wrote and found. So points are shared out to workers, retried and
-resumed as slabs are, however many there are.
+One point is planned. The run has one pass with a slab for each point: a worker runs all passes of
+the point, and records the outputs and results. Points are therefore distributed, retried and
+resumed like slabs, in any number.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from beam_volumes.sweep.schedule import OVERLAPS
 
 
 def times_of(targets: Sequence[Any]) -> int:
-    """How many points in time targets are of; 0 if of none.
+    """The number of points in time of targets; 0 if they have no such axis.
 
-    Numbers that rest on no voxels, but on numbers of all points, go with any.
+    Numbers that depend on no voxels, only on numbers of all points, can be combined with any
+    target.
 
-    Raises ValueError: They are not all of as many.
+    Raises ValueError: targets have different numbers of points.
     """
     found: dict[int, Any] = {}
     for t in targets:
@@ -44,14 +45,14 @@ def times_of(targets: Sequence[Any]) -> int:
     if len(found) > 1:
         (n, one), (m, other), *_ = found.items()
         raise ValueError(
-            f"{one!r} is of {n or 'no'} points in time, and {other!r} of {m or 'none'}: compute them one "
-            "after the other"
+            f"{one!r} has {n or 'no'} points in time, and {other!r} has {m or 'none'}; compute them "
+            "one after the other"
         )
     return next(iter(found), 0)
 
 
 def roots_of(target: Any) -> tuple[Item, ...]:
-    """What a target is the result of."""
+    """The nodes, values or barriers that a target is computed from."""
     if isinstance(target, Scalar):
         return (target.value,)
     if isinstance(target, Table | TableTarget):
@@ -63,7 +64,7 @@ def roots_of(target: Any) -> tuple[Item, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PerPoint(Reduction):
-    """What each point in time gave, under its number."""
+    """The results of all points in time, by the number of the point."""
 
     def zero(self) -> dict[int, Any]:
         return {}
@@ -77,7 +78,7 @@ class PerPoint(Reduction):
 
 @dataclass(frozen=True, eq=False)
 class PointsPass(Pass):
-    """A pass whose slabs are points in time, each computed as ``point`` says."""
+    """A pass that has points in time as slabs, each computed by the plan ``point``."""
 
     @property
     def times(self) -> int:
@@ -97,8 +98,8 @@ class PointsPass(Pass):
         return self.times * int(self.point.bytes_read)
 
     @property
-    def bytes_once(self) -> int:
-        return self.times * sum(p.bytes_once for p in self.point.passes)
+    def bytes_needed(self) -> int:
+        return self.times * sum(p.bytes_needed for p in self.point.passes)
 
     @property
     def voxels(self) -> int:
@@ -110,15 +111,15 @@ class PointsPass(Pass):
 
 
 def rows_token(barrier: str) -> str:
-    """Under which token it is known how many shards of a table each point has written."""
+    """The token of the number of shards of a table that each point has written."""
     return f"{barrier} shards"
 
 
 def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
-    """The plan of many points in time, from that of one.
+    """Return the plan of many points in time, made from the plan of one.
 
-    What outputs, tables and results of the plan of one stand for are those of all. Numbers that rest on
-    none but those known ``before``, by token, are no point's.
+    Its outputs, tables and results cover all points. Numbers that only depend on numbers known
+    ``before`` (tokens) are not computed for each point.
     """
     mine = [s for s in point.results if isinstance(s, Sink)]
     values = [v for v in point.results if isinstance(v, Value) and found_here(v, before)]
@@ -157,16 +158,13 @@ def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
 
 
 def found_here(value: Value, before: Collection[str]) -> bool:
-    """Whether a value rests on a number that is not known before."""
+    """Whether a value depends on a number that is not known before."""
     return any(isinstance(v, FoundValue) and v.token not in before for v in values_below([value]))
 
 
 def at_point(point: Plan, k: int, of: Callable[[Sink], Sink]) -> Plan:
-    """The plan of one of the points.
-
-    ``of``: gives the part of point ``k`` of an output, from that of any.
-    """
-    # What an earlier pass of the point has written is read back.
+    """Return the plan of point ``k``; ``of`` maps an output to the part of this point."""
+    # Outputs of earlier passes of the same point that are read back.
     written = {
         part.read_back().reader.token(): part
         for p in point.passes

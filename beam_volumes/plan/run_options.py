@@ -1,4 +1,4 @@
-"""The options of a run: declared, documented and checked once, and passed on as one object."""
+"""The options of a run: declared, documented and checked in one place, passed on as one object."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM, Base
 
-#: The default runner of a run that is continued.
+#: The runner of a resumed run by default.
 AS_BEGUN = "as it was begun"
 
 #: The default runner: see `plan.in_process`.
 AUTO = "auto"
 
-#: Where the command line has an option: on every verb that plans, on those that run something, or only on
-#: those that begin a run. The first are keys of recipes, too.
+#: The commands that have an option: all that plan, all that run, or those that start a run. Options
+#: of the first kind are also keys of recipes.
 PLANNING, RUNNING, BEGINNING = "planning", "running", "beginning"
 
 
@@ -30,7 +30,7 @@ def runner_name(runner: Any) -> str:
 
 
 def _option(default: Any, where: str, metavar: str, text: str) -> Any:
-    """A field that users know: ``text`` is its entry in docstrings, and help on the command line."""
+    """Declare a public option; ``text``: its entry in docstrings, also shown by ``--help``."""
     return field(default=default, metadata={"where": where, "metavar": metavar, "text": text})
 
 
@@ -38,13 +38,14 @@ def _option(default: Any, where: str, metavar: str, text: str) -> Any:
 class RunOptions:
     """The options of a run; None leaves the choice to the machine that plans.
 
-    `compute`, `Compute` and `ComputeAll` have the options that users know as keywords. The command line,
-    recipes, Beam YAML and the expansion service derive theirs from these fields and those signatures.
+    The public options are keyword parameters of `compute`, `Compute` and `ComputeAll`. The command
+    line, recipes, Beam YAML and the expansion service derive their options from these fields and
+    signatures.
 
     Raises
     ------
     ValueError, TypeError
-        If an option is wrong, whatever the volumes are.
+        If an option is invalid for any volume.
 
     Examples
     --------
@@ -67,8 +68,8 @@ memory : int or str, optional
         "N",
         """\
 workers : int, optional
-    Number of slabs in flight; by default one for every four cores, and more where one thread does
-    much of a slab's work alone and the memory has room.""",
+    Number of slabs in flight. By default one for every four cores, and more if one thread does
+    much of a slab's work and the memory suffices.""",
     )
     machines: int | None = _option(
         None,
@@ -80,7 +81,7 @@ machines : int, optional
     each to get many. By default Beam's options decide, ``max_num_workers``, ``num_workers`` or
     ``parallelism``, or it is 1.""",
     )
-    #: Worker processes that the workers are spread over; None is one for each.
+    #: Worker processes that share the slabs in flight; None is one for each slab.
     processes: int | None = 1
     threads: int | None = _option(
         None,
@@ -96,8 +97,8 @@ threads : int, optional
         "Z,Y,X",
         """\
 slab : sequence of int, optional
-    Shape of slabs along the volume's axes, in voxels, instead of one that the memory chooses.
-    It consists of whole write units (chunks or shards) of the outputs.""",
+    Shape of slabs along the volume's axes, in voxels; by default as large as the memory allows.
+    It must consist of whole write units (chunks or shards) of the outputs.""",
     )
     window: int | None = _option(
         None,
@@ -105,12 +106,11 @@ slab : sequence of int, optional
         "",
         """\
 window : int, optional
-    Number of slices that are finished at a time, instead of one that the memory chooses.""",
+    Number of slices that are computed at a time; by default as many as the memory allows.""",
     )
-    #: Bytes that a worker process takes before any voxel and any kernel; LOCAL_PIPELINE, or None, which is
-    #: measured of this process.
+    #: Memory of a worker process without voxels and kernels, in bytes; None measures this process.
     base: Base = BASE_BEAM
-    #: Whether arrays that come back are put together in this process's memory.
+    #: Whether returned arrays are assembled in this process's memory.
     in_memory_results: bool = False
     #: False for a run without a journal, which cannot be resumed.
     journal: Any = _option(  # noqa: RUF009
@@ -119,9 +119,9 @@ window : int, optional
         "PLACE",
         """\
 journal : str, os.PathLike or dict, optional
-    Where the journal is kept, instead of in the folder ``.run`` next to the first output.""",
+    Folder of the journal; by default ``.run`` next to the first output.""",
     )
-    #: Whether the journal stays when the run has ended well.
+    #: Whether to keep the journal after the run has succeeded.
     keep_journal: bool = True
     resume: bool = _option(
         False,
@@ -129,7 +129,7 @@ journal : str, os.PathLike or dict, optional
         "",
         """\
 resume : bool, default: False
-    Whether to continue a run that was stopped, from the slabs that are complete.""",
+    Whether to continue a stopped run from its complete slabs.""",
     )
     overwrite: bool = _option(
         False,
@@ -137,15 +137,15 @@ resume : bool, default: False
         "",
         """\
 overwrite : bool, default: False
-    Whether to replace outputs that exist; otherwise they are an error.""",
+    Whether to replace existing outputs; otherwise they raise an error.""",
     )
-    #: The run's name instead of a random one.
+    #: The id of the run; random by default.
     run_id: str | None = None
-    #: A name, a class or an instance; None is this process without Beam.
+    #: A name, a class or an instance; None runs in this process without Beam.
     runner: Any = "FnApiRunner"
-    #: Beam's options: PipelineOptions, a list of texts, or a mapping.
+    #: Beam's options: PipelineOptions, a list of strings, or a mapping.
     beam_options: Any = None
-    #: Whether to show progress, or a function that is called with it.
+    #: Whether to show progress, or a callback that receives it.
     progress: bool | Callable[..., None] | None = None
     accelerator: str | None = _option(
         None,
@@ -153,9 +153,9 @@ overwrite : bool, default: False
         "HINT",
         """\
 accelerator : str, optional
-    The accelerator that machines must have for passes that run a network, as Beam's resource hint has
-    it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow hires machines by it;
-    other runners do not mind it.""",
+    The accelerator that machines need for passes that run a network, as a Beam resource hint
+    such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow provisions machines
+    accordingly; other runners ignore it.""",
     )
     max_retries: int = _option(
         1,
@@ -163,13 +163,13 @@ accelerator : str, optional
         "N",
         """\
 max_retries : int, default: 1
-    How often a step that raises the same error again is retried, where no machine and no storage
-    is to blame. Then the run ends, however often its runner would try.""",
+    How often a step is retried that raises the same error again, unless a machine or the storage
+    caused it. After that the run ends, even if its runner would retry further.""",
     )
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], **others: Any) -> RunOptions:
-        """Make options of those arguments of a function that are options, and ``others``.
+        """Make options from the function arguments that are options, and from ``others``.
 
         Examples
         --------
@@ -185,11 +185,11 @@ max_retries : int, default: 1
         for name in ("workers", "machines", "processes", "threads", "window"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, machine.checked_count(name, getattr(self, name), 1))
-        retries = machine.checked_count("max_retries", self.max_retries, 1, least=0)
+        retries = machine.checked_count("max_retries", self.max_retries, 1, minimum=0)
         object.__setattr__(self, "max_retries", retries)
         if self.accelerator is not None and not str(self.accelerator).startswith("type:"):
             raise ValueError(
-                f"accelerator={self.accelerator!r} is no resource hint of Beam's; give one such as "
+                f"accelerator={self.accelerator!r} is not a Beam resource hint; give one such as "
                 '"type:nvidia-tesla-t4;count:1;install-nvidia-driver"'
             )
         if self.slab is not None:
@@ -201,7 +201,7 @@ max_retries : int, default: 1
 
     @property
     def memory_bytes(self) -> int:
-        """What one machine may use: by default a quarter of its RAM."""
+        """The memory limit of one machine: by default a quarter of its RAM."""
         return machine.default_memory() if self.memory is None else machine.parse_bytes(self.memory)
 
     @property
@@ -225,20 +225,20 @@ def _checked_slab(slab: Sequence[int]) -> tuple[int, ...]:
     return tuple(machine.checked_count("slab", int(n), 1) for n in slab)
 
 
-#: Options that users know, by name: their fields, in which `metadata` has what `_option` was given.
+#: Public options by name; `metadata` has the arguments of `_option`.
 USER_OPTIONS = {f.name: f for f in fields(RunOptions) if f.metadata}
 
-#: Options that recipes have as keys.
+#: Options that are keys of recipes.
 RECIPE_OPTIONS = tuple(name for name, f in USER_OPTIONS.items() if f.metadata["where"] == PLANNING)
 
-#: Puts the entries of options into docstrings.
+#: Fills the entries of options into docstrings.
 documented = filled(
     {
         **{name: f.metadata["text"] for name, f in USER_OPTIONS.items()},
         "runner": """\
 runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
-    ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in the current
-    process; Beam finds any other runner by its name. ``"auto"`` is None, except for runs that may take
+    ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
+    without Beam. Beam looks up any other runner by its name. ``"auto"`` is None for runs that
     more than half of the free memory, and runs with ``options``: those use ``"FnApiRunner"``, so that
     the caller survives if memory runs out. `plan` shows which.
 options : PipelineOptions or list of str, optional
@@ -249,10 +249,10 @@ memory : int or str, optional
     machine's RAM by default.""",
         "run_errors": """\
 ValueError
-    If the request cannot work: memory is too little (the message names the least that would
-    do), ``slab`` does not consist of whole write units, or an output is also an input. Nothing
-    was started then.
+    If the request cannot work: memory is too small (the message names the smallest that
+    works), ``slab`` does not consist of whole write units, or an output is also an input.
+    Nothing is started in this case.
 FileExistsError
-    If an output exists, and neither ``resume`` nor ``overwrite`` is asked for.""",
+    If an output exists and neither ``resume`` nor ``overwrite`` is set.""",
     }
 )

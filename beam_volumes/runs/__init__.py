@@ -1,4 +1,4 @@
-"""Runs: the journal, and what is done with it."""
+"""Runs: the journal, progress, summaries and verification."""
 
 from beam_volumes.runs.console import Bar, Lines, reporter
 from beam_volumes.runs.journal import Journal, Tally, run_folder

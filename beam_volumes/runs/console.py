@@ -1,4 +1,4 @@
-"""Showing how far a run is: a bar of tqdm on a terminal and in a notebook, elsewhere lines."""
+"""Show the progress of a run: a tqdm bar on a terminal and in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, TextIO
 from beam_volumes.base.text import printable
 from beam_volumes.runs.progress import OnProgress, Progress
 
-#: Seconds without a slab after which it is said what may be going on.
+#: Seconds without a slab until a possible reason is shown.
 _PATIENCE = 3.0
-#: Seconds that a run takes before a bar that nobody has asked for is drawn.
+#: Seconds until a bar is shown, if the user did not ask for one.
 _SHORT = 1.0
-#: Seconds before the first line that nobody has asked for is written where no terminal is.
+#: Seconds until the first line without a terminal, if the user did not ask for progress.
 _SILENT = 5.0
 
 
 class Lines:
-    """A line now and then and at the end of each pass, for what is no terminal.
+    """Writes a line from time to time and at the end of each pass, without a terminal.
 
     ``after``: seconds from now without any line.
     """
@@ -43,9 +43,9 @@ class Lines:
 
 
 class Bar:
-    """A bar of tqdm for each pass, on a terminal or in a notebook.
+    """A tqdm bar for each pass, on a terminal or in a notebook.
 
-    ``after``: seconds from now that go by before it is drawn: what is over by then shows none.
+    ``after``: seconds from now without a bar; shorter runs show none.
     """
 
     def __init__(self, stream: TextIO | None = None, *, after: float = 0.0) -> None:
@@ -63,23 +63,23 @@ class Bar:
             self._bar = _tqdm(progress, self._stream)
         self._bar.n = progress.total if progress.finished else round(_done(progress), 3)
         self._bar.ncols = _columns()
-        self._bar.unit = state(progress)  # the one word of a bar that takes any text
+        self._bar.unit = state(progress)  # the only field of a bar that accepts any text
         self._bar.refresh()
         if progress.finished:
             self.close()
 
     def close(self) -> None:
-        """Leave the bar as it is, and its line."""
+        """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
 
 def reporter(progress: bool | OnProgress | None) -> OnProgress | None:
-    """The callback behind a ``progress=`` argument; None where nothing is shown.
+    """The callback for a ``progress=`` argument; None shows nothing.
 
-    True shows a bar on a terminal and in a notebook, and lines elsewhere. None shows the same of a run that
-    is not over at once.
+    True shows a bar on a terminal and in a notebook, and lines elsewhere. None does the same for
+    longer runs.
     """
     if callable(progress):
         return progress
@@ -104,9 +104,9 @@ def _done(p: Progress) -> float:
 
 
 def _tqdm(p: Progress, stream: TextIO) -> Any:
-    """A bar for a pass; in a notebook without ipywidgets it is one of letters."""
+    """A bar for a pass; in a notebook without ipywidgets it consists of characters."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there might be a finer one
+        warnings.simplefilter("ignore")  # tqdm warns of missing widgets
         from tqdm.auto import tqdm
     return tqdm(
         total=max(1, p.total),
@@ -115,35 +115,31 @@ def _tqdm(p: Progress, stream: TextIO) -> Any:
         file=stream,
         bar_format="{desc} {percentage:3.0f}%|{bar}| {unit}",
         ncols=_columns(),
-        nrows=24,  # what some terminals say of themselves is 0
+        nrows=24,  # some terminals report 0 rows
         miniters=0,
         mininterval=0,
     )
 
 
 def _columns() -> int | None:
-    """The width of a bar: that of the terminal, less one; a notebook has its own."""
+    """The width of a bar: one less than the terminal's; None in a notebook."""
     return None if in_notebook() else shutil.get_terminal_size().columns - 1
 
 
 def title(p: Progress) -> str:
-    """Which pass it is."""
+    """The name of the pass."""
     return f"pass {p.index + 1}/{p.passes} {printable(p.name)}"
 
 
 def state(p: Progress) -> str:
-    """How far a pass is, in words."""
+    """The progress of a pass, in words."""
     parts = [f"{p.done}/{p.total} slabs"]
     if p.compiling is not None:
         c = p.compiling
         before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
         parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
     elif not p.done and not p.under_way and p.seconds >= _PATIENCE:
-        also = (
-            "or compute the first"
-            if p.compiling_is_known
-            else "and compile what they have not before"
-        )
+        also = "or compute the first" if p.compiling_is_known else "and compile missing kernels"
         parts.append(f"none yet: workers start, {also}")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
@@ -155,7 +151,7 @@ def state(p: Progress) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words.
+    """Format seconds.
 
     >>> duration(7), duration(75), duration(7500)
     ('7 s', '1 min 15 s', '2 h 05 min')

@@ -1,8 +1,8 @@
-"""Failures as plain data: for other processes, and for the attempts that come after.
+"""Failures as plain data: for other processes, and for later attempts.
 
-A runner makes again what has failed, up to ten times. That helps where a machine or a storage has failed.
-Where the voxels or a user's function are to blame, every attempt ends alike: the second one that does so
-speaks for all.
+A runner repeats failed steps, up to ten times. This helps if a machine or a storage has failed. If
+voxels or a user's function cause the error, every attempt fails alike. So the run fails when a
+second attempt does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WorkerDied(RuntimeError):
 
 
 class RemoteTraceback(Exception):
-    """Where an exception was raised in the driver process: the cause of the one the caller sees."""
+    """The traceback in the driver process: the cause of the exception that the caller gets."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -45,19 +45,19 @@ LookupError MemoryError ModuleNotFoundError NameError NotADirectoryError NotImpl
 OverflowError PermissionError ProcessLookupError RecursionError ReferenceError RuntimeError TimeoutError
 TypeError ValueError ZeroDivisionError
 """
-#: What an error that arrives may be. Any other arrives as the nearest of these that it is.
+#: Types of received errors. Other types are replaced by the nearest of their base types here.
 KINDS: dict[str, type[Exception]] = {
     **{name: getattr(builtins, name) for name in _PYTHONS.split()},
     **{kind.__name__: kind for kind in (OutputExistsError, VolumeError, WorkerDied)},
 }
-#: Failures of machines and storages: another attempt, on another machine or later, may go well.
+#: Failures of machines and storages: another attempt may succeed.
 _PASSING = (OSError, MemoryError, ImportError, EOFError, BufferError)
 _MEMORY = re.compile(r"out of memory|cuda|cannot allocate|unable to allocate", re.I)
 _ADDRESS = re.compile(r"0x[0-9a-f]+", re.I)
 
 
 def as_data(error: Exception) -> dict[str, Any]:
-    """An error as plain data: its kind, what that is made of, and where it was raised."""
+    """An error as plain data: its type, its arguments, and its traceback."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     kind = next((k for k in type(error).__mro__ if KINDS.get(k.__name__) is k), RuntimeError)
     text = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
@@ -70,7 +70,7 @@ def as_data(error: Exception) -> dict[str, Any]:
 
 
 def revived(data: Mapping[str, Any]) -> Exception:
-    """The error that `as_data` was given; its cause tells where it was raised.
+    """The error of `as_data`; its cause has the original traceback.
 
     >>> revived(as_data(OSError(28, "No space left")))
     OSError(28, 'No space left')
@@ -81,7 +81,7 @@ def revived(data: Mapping[str, Any]) -> Exception:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether another attempt may go well: a machine or a storage has failed, not a computation.
+    """Whether another attempt may succeed: a machine or a storage has failed, not a computation.
 
     >>> may_pass(ConnectionResetError("storage")), may_pass(ZeroDivisionError("division by zero"))
     (True, False)
@@ -95,7 +95,7 @@ def may_pass(error: BaseException) -> bool:
 
 
 def are_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Whether two attempts have failed of the same."""
+    """Whether two attempts have failed with the same error."""
     return all(
         _ADDRESS.sub("", str(first[name])) == _ADDRESS.sub("", str(second[name]))
         for name in ("kind", "arguments")
@@ -103,13 +103,13 @@ def are_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 
 def new_secret() -> str:
-    """What marks of a run hold: nobody who names files or writes metadata knows it."""
+    """A secret in the marks of a run, which authors of file names or metadata do not know."""
     return secrets.token_hex(16)
 
 
 @contextlib.contextmanager
 def errors_as_data(secret: str) -> Iterator[None]:
-    """Put an exception, as data, into the message of the one that leaves; without a secret do nothing.
+    """Put an exception as data into the message of the raised one; without a secret do nothing.
 
     >>> secret = new_secret()
     >>> try:
@@ -130,18 +130,18 @@ def errors_as_data(secret: str) -> Iterator[None]:
         leaving = RuntimeError(f"{text} {mark(data, secret)}")
         try:
             data["trace"].encode()
-        except UnicodeEncodeError:  # such a text is beyond what workers of Beam can send: they hang
+        except UnicodeEncodeError:  # Beam's workers cannot send such text, and hang
             raise leaving from None
         raise leaving from error
 
 
 def mark(data: Mapping[str, Any], secret: str) -> str:
-    """An error's data as a word that a text may hold."""
+    """Encode an error's data as a word in a message."""
     return f"[[beam-volumes:{secret}:{base64.b64encode(json.dumps(data).encode()).decode()}]]"
 
 
 def unmarked(text: str, secret: str) -> str:
-    """A text without marks."""
+    """Remove marks from a message."""
     return _marks(secret).sub("", text)
 
 

@@ -1,25 +1,25 @@
-"""The journal of a run: a manifest, and a small record beside it for every finished slab.
+"""The journal of a run: a manifest, and a small record for every finished slab.
 
-It is the one mechanism behind progress, retry, resume and verification. Layout of the folder::
+Progress, retries, resuming and verification only use the journal. Layout of the folder::
 
-    manifest.json                                   whose the folder is
+    manifest.json                                   the run that owns the folder
 
-and in ``runs/<run>/`` what that run alone writes and reads::
+and in ``runs/<run>/`` the files of that run::
 
-    plan                                            what is needed to continue, pickled
-    marks/<name>                                    steps done once
+    plan                                            the pickled plan, to continue the run
+    marks/<name>                                    steps that are done
     starts/<pass>/<thousand>/<slab>-<attempt>       an attempt has begun
-    payloads/<pass>/<slab>-<attempt>                what does not fit into a record
+    payloads/<pass>/<slab>-<attempt>                data that does not fit into a record
     records/<pass>/<thousand>/<slab>                a slab is finished: its voxels are written
-    scalars/pass-<pass>                             what a pass has found, pickled
-    failures/<step>                                 what the last attempt at a step has failed of
-    failure                                         what two attempts have failed of, and so all would
-    compiling/<host>-<process>                      a kernel that a process compiles, while it does
-    under-way/<host>-<process>                      how far the slabs are that a process sweeps
-    intermediate/                                   what is stored between passes
+    scalars/pass-<pass>                             results of a pass, pickled
+    failures/<step>                                 the error of the last attempt at a step
+    failure                                         an error of two attempts, which ends the run
+    compiling/<host>-<process>                      the kernel that a process is compiling
+    under-way/<host>-<process>                      progress of the slabs that a process sweeps
+    intermediate/                                   intermediate results
 
-A worker that comes late writes where nobody looks any more. The manifest is changed by conditional writes
-alone: of two runs that begin at once one gets the folder.
+Late workers of a replaced run write into its own folder, which is no longer read. The manifest is
+only changed by conditional writes: if two runs begin at the same time, one of them gets the folder.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from beam_volumes.storage.places.place import (
 
 #: Slabs per folder.
 FOLDER = 1000
-#: The mark of a run that has ended well.
+#: The mark of a successful run.
 ENDED = "ended"
-#: The mark of a run whose outputs are made.
+#: The mark of a run that has created its outputs.
 PREPARED = "prepared"
 
 _PLAN = "plan"
@@ -72,18 +72,18 @@ _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 
 
 def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
-    """Where the journal of a run lies whose first output is given."""
+    """The default place of the journal of a run, given its first output."""
     return join(sibling(kvstore_spec(output), ".run"), directory=True)
 
 
 def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
-    """The journal of a run by its first output, its folder, or wherever its journal is kept.
+    """The journal of a run, given its first output, its folder, or the journal's place.
 
-    Raises FileNotFoundError: There is none.
+    Raises FileNotFoundError: there is none.
     """
     spec = kvstore_spec(place)
     around, _, last = str(spec.get("path", "")).rpartition("/")
-    if "*" in last:  # slices, which lie in a folder
+    if "*" in last:  # slices in a folder
         spec = {**spec, "path": around}
     for folder in (spec, run_folder(spec)):
         if not (is_local(folder) and not os.path.isdir(folder["path"])):
@@ -92,8 +92,8 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
                 return journal
     name = url(spec).rstrip("/")
     raise FileNotFoundError(
-        f"{name}: there is no run: neither {name}/manifest.json nor {name}.run/manifest.json is there; give "
-        "the output that was listed first, its .run folder, or what journal= said"
+        f"{name}: there is no run: neither {name}/manifest.json nor {name}.run/manifest.json "
+        "exists; give the first output of the run, its .run folder, or the value of journal="
     )
 
 
@@ -101,7 +101,7 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
 class Journal(Notes):
     """The journal of one run. Picklable; every process opens its own handles."""
 
-    attempts: bool = True  #: Whether `start` leaves a mark.
+    attempts: bool = True  #: Whether `start` writes a mark.
 
     @classmethod
     def create(
@@ -114,15 +114,15 @@ class Journal(Notes):
         attempts: bool = True,
         replaces: str | None = ANY,
     ) -> Journal:
-        """Begin the journal of a run, in place of any old one if ``overwrite``; again changes nothing.
+        """Create the journal of a run, replacing an old one if ``overwrite``; may be repeated.
 
-        ``plan``: what `read_plan` will give to whoever continues the run.
-        ``replaces``: the run, or None, whose journal was there when the run was asked for.
-        Raises FileExistsError: Another run's journal is there.
-        Raises Superseded: Another one's than that of ``replaces``.
+        ``plan``: returned by `read_plan` to continue the run.
+        ``replaces``: the run, or None, that owned the folder when this run was requested.
+        Raises FileExistsError: another run's journal exists.
+        Raises Superseded: it is not the journal of ``replaces``.
         """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
-        # Before the place is ours: later runs are not among them.
+        # Listed before the place is ours, to exclude later runs.
         old = {*journal._root.folders(RUNS)} if is_local(journal.spec) else set[str]()
         packed = None if plan is None else seal(plan, manifest.run_id)
         while True:
@@ -130,8 +130,8 @@ class Journal(Notes):
             run = run_of(data)
             if run == manifest.run_id:
                 return journal
-            is_seen = replaces in (ANY, run) or (run is None and replaces != manifest.run_id)
-            if not is_seen:
+            is_expected = replaces in (ANY, run) or (run is None and replaces != manifest.run_id)
+            if not is_expected:
                 journal._folder.delete(_PLAN)
                 journal._folder.tidy()
                 raise Superseded(_replaced(journal.url, manifest.run_id, run))
@@ -149,7 +149,7 @@ class Journal(Notes):
 
     @classmethod
     def open(cls, place: str | os.PathLike[str] | Spec, *, attempts: bool = True) -> Journal | None:
-        """The journal that is there, if any."""
+        """The existing journal, or None."""
         manifest = cls.load(place)
         if manifest is None:
             return None
@@ -157,27 +157,27 @@ class Journal(Notes):
 
     @classmethod
     def load(cls, place: str | os.PathLike[str] | Spec) -> Manifest | None:
-        """The manifest that is there, if any. Raises ValueError if it is damaged."""
+        """The existing manifest, or None; raises ValueError if it is damaged."""
         folder = Place.of(place)
         data = folder.read(MANIFEST)
         return None if data is None else Manifest.from_json(data, folder.name_of(MANIFEST))
 
     @property
     def watched(self) -> Watched:
-        """By what is seen whether the folder is still the run's."""
+        """The claim that shows whether the folder still belongs to the run."""
         return Watched.of(self._document, self.run_id, run_of)
 
     def check(self) -> None:
-        """Raise `Superseded` if the folder is another run's by now, or nobody's."""
+        """Raise `Superseded` if the folder no longer belongs to the run."""
         if lost([self.watched]):
             raise Superseded(_replaced(self.url, self.run_id, self.now()))
 
     def now(self) -> str | None:
-        """The run whose folder it is, if it is any's."""
+        """The run that owns the folder, or None."""
         return run_of(self._document.read()[0])
 
     def remove(self) -> None:
-        """Delete the run's journal, and nothing else that may lie in its folder."""
+        """Delete the run's journal, and no other files in its folder."""
         data, generation = self._document.read()
         if run_of(data) == self.run_id:
             self._document.replace(None, generation)
@@ -185,7 +185,7 @@ class Journal(Notes):
         self._root.tidy(RUNS)
 
     def read_plan(self) -> bytes | None:
-        """What `create` was given to continue the run by, or None."""
+        """The plan of `create`, or None."""
         data = self._folder.read(_PLAN)
         try:
             return None if data is None else unseal(data, self.run_id)
@@ -195,7 +195,7 @@ class Journal(Notes):
     # Slabs.
 
     def start(self, pass_index: int, slab: int) -> str:
-        """Name a new attempt at a slab, and leave its start mark."""
+        """Name a new attempt at a slab, and write its start mark."""
         attempt = new_attempt()
         if self.attempts:
             key = f"starts/{pass_index}/{_slot(slab)}-{attempt}"
@@ -209,9 +209,9 @@ class Journal(Notes):
         record: Record,
         flush: Callable[[], None] = lambda: None,
     ) -> None:
-        """Say that a slab is finished. After its voxels are safely written; may be repeated.
+        """Record a finished slab, after its voxels are written; may be repeated.
 
-        ``flush`` waits until a disk holds those, and what the record speaks of here.
+        ``flush`` waits until they, and the payload of the record, are on disk.
         """
         attempt = record.attempt or new_attempt()
         payload = f"payloads/{pass_index}/{slab:09d}-{attempt}"
@@ -229,7 +229,7 @@ class Journal(Notes):
         return record
 
     def records(self, pass_index: int, *, bodies: bool = True) -> Iterator[Record]:
-        """All records of a pass; without ``bodies``, units and emissions are left out."""
+        """All records of a pass; without units and emissions unless ``bodies``."""
         for _, record in self.read_records(pass_index, self.finished(pass_index), bodies=bodies):
             if isinstance(record, ValueError):
                 raise record
@@ -239,7 +239,7 @@ class Journal(Notes):
     def read_records(
         self, pass_index: int, slabs: Iterable[int], *, bodies: bool = True
     ) -> Iterator[tuple[int, Record | ValueError | None]]:
-        """Slabs and their records, None where there is none; of a damaged one the error."""
+        """Slabs with their records, None if missing, and an error for a damaged record."""
         slabs, named = tee(slabs)
         keys = (f"records/{pass_index}/{_slot(slab)}" for slab in slabs)
         for slab, data in zip(named, self._folder.read_many(keys), strict=True):
@@ -271,16 +271,16 @@ class Journal(Notes):
         return Tally(self, pass_index, total).update().missing()
 
     def attempts_of(self, pass_index: int) -> dict[int, int]:
-        """How often each slab was started. Redone means more than once."""
+        """The number of attempts at each slab."""
         return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}/")))
 
     def attempts_among(self, pass_index: int, slabs: range) -> dict[int, int]:
-        """How often slabs of a folder were started."""
+        """The number of attempts at slabs of a folder."""
         found = self._starts(f"starts/{pass_index}/{slabs.start // FOLDER:06d}/")
         return dict(Counter(slab for slab, _ in found if slab in slabs))
 
     def in_flight(self, pass_index: int) -> list[int]:
-        """Slabs that were started and are not finished, those started last first."""
+        """Slabs that were started and are not finished, latest first."""
         return _newest(self._starts(f"starts/{pass_index}/"), set(self.finished(pass_index)))
 
     def _starts(self, prefix: str) -> list[tuple[int, str]]:
@@ -290,7 +290,7 @@ class Journal(Notes):
     def look(
         self, pass_index: int, slab: int, launch: str
     ) -> tuple[Record | None, dict[str, Any] | None]:
-        """The record of a slab, if it is finished, and what the run has failed of, if it has."""
+        """The record of a slab if it is finished, and the failure of the run if it has failed."""
         key = f"records/{pass_index}/{_slot(slab)}"
         data, failed = self._folder.read_many([key, FAILURE])
         try:
@@ -301,23 +301,23 @@ class Journal(Notes):
             ) from error
         return record, of_launch(failed, launch)
 
-    # What a pass has found.
+    # Results of a pass.
 
     def write_scalars(self, pass_index: int, values: dict[Any, Any]) -> None:
         data = seal(pickle.dumps(values, protocol=4), self.run_id)
         self._folder.write(_scalars(pass_index), data)
 
     def read_scalars(self, pass_index: int) -> dict[Any, Any] | None:
-        """What `write_scalars` wrote for this run, or None."""
+        """The results of `write_scalars` for this run, or None."""
         data = self._sealed_scalars(pass_index)
         try:
             return None if data is None else pickle.loads(data)
-        except Exception as error:  # unpickling is importing
+        except Exception as error:  # unpickling imports modules
             place = self._folder.name_of(_scalars(pass_index))
             raise ValueError(f"{place} cannot be loaded here: {error}") from error
 
     def has_scalars(self, pass_index: int) -> bool:
-        """Whether they are there and whole. Nothing is unpickled: the run may be anybody's."""
+        """Whether they exist and are undamaged. Nothing is unpickled: the run may be untrusted."""
         return self._sealed_scalars(pass_index) is not None
 
     def _sealed_scalars(self, pass_index: int) -> bytes | None:
@@ -332,22 +332,22 @@ class Journal(Notes):
 
 
 class Tally:
-    """Counts the finished slabs of one pass again and again, listing no full folder twice."""
+    """Counts the finished slabs of a pass repeatedly, listing full folders only once."""
 
     def __init__(self, journal: Journal, pass_index: int, total: int) -> None:
         self._journal = journal
         self._pass = pass_index
         self._total = total
-        # Of the folders that are not full, the slabs in them, 4 bytes each: there may be a million.
+        # Finished slabs in folders that are not full, 4 bytes each: there may be a million.
         self._open = {f: array("i") for f in range(-(-total // FOLDER))}
         self._full = 0
-        #: Slabs seen to be finished, and folders seen to be full, until who adds them up takes them away.
+        #: New finished slabs and new full folders since they were last taken.
         self.new = array("i")
         self.filled: list[range] = []
 
-    def update(self, most: int | None = None) -> Tally:
-        """Look again; with ``most`` at so many of the folders that are not full, in turn."""
-        folders = list(self._open)[:most]
+    def update(self, maximum: int | None = None) -> Tally:
+        """Count again; ``maximum``: number of incomplete folders to list, in turn."""
+        folders = list(self._open)[:maximum]
         prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
@@ -358,21 +358,21 @@ class Tally:
                 self._full += len(slabs)
                 self.filled.append(self._span(f))
             else:
-                self._open[f] = slabs  # last: the others' turn comes first
+                self._open[f] = slabs  # moved to the end, to list the others first
         return self
 
     @property
     def done(self) -> int:
-        """How many slabs were finished at the last look."""
+        """The number of finished slabs at the last update."""
         return self._full + sum(map(len, self._open.values()))
 
     @property
     def unfilled(self) -> list[range]:
-        """The slabs of each folder that was not full."""
+        """The slabs of each incomplete folder."""
         return [self._span(f) for f in self._open]
 
     def missing(self) -> Ranges:
-        """The slabs that were not."""
+        """The unfinished slabs."""
         found: list[tuple[int, int]] = []
         for f, slabs in sorted(self._open.items()):
             span = self._span(f)
@@ -385,11 +385,11 @@ class Tally:
         return tuple(found)
 
     def is_done(self, slab: int) -> bool:
-        """Whether a slab was finished at the last look."""
+        """Whether a slab was finished at the last update."""
         return slab in self._open.get(slab // FOLDER, (slab,))
 
     def in_flight(self) -> list[int]:
-        """Slabs started and not finished, those started last first."""
+        """Slabs started and not finished, latest first."""
         starts: list[tuple[int, str]] = []
         for f, slabs in self._open.items():
             finished = set(slabs)
@@ -406,7 +406,7 @@ def _scalars(pass_index: int) -> str:
 
 
 def run_of(manifest: bytes | None) -> str | None:
-    """The run that a manifest names, of whatever version; of a damaged one None."""
+    """The run in a manifest of any version; None if it is damaged."""
     try:
         found = None if manifest is None else parsed_json(manifest).get("run_id")
     except (ValueError, AttributeError):
@@ -416,10 +416,10 @@ def run_of(manifest: bytes | None) -> str | None:
 
 def _replaced(place: str, run_id: str, now: str | None) -> str:
     if now is None:
-        return f"{place}: the journal of the run {run_id} is gone: it has ended, or somebody removed it"
+        return f"{place}: the journal of the run {run_id} was removed, or the run has ended"
     return (
-        f"{place} is the journal of the run {now} by now, which has taken over from {run_id}: nothing more "
-        "of this one is written"
+        f"{place} belongs to the run {now} now, which has replaced {run_id}: nothing more "
+        "of the latter is written"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run is: enough to continue it, and to refuse to continue another one."""
+"""The manifest of a run: enough to continue it, and to refuse other runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FORMAT = 2
 
 
 class Difference(NamedTuple):
-    """One field in which two fingerprints differ; None stands for a missing one."""
+    """A field in which two fingerprints differ; None is a missing one."""
 
     field: str
     first: Any
@@ -27,26 +27,26 @@ class Difference(NamedTuple):
 class Manifest:
     """The identity and the partition of a run, as plain JSON."""
 
-    run_id: str  #: Differs between two runs into the same output.
-    #: What the result depends on, by name: ``{"input:em": ..., "step:gaussian_filter#3": ...}``. A
-    #: run may be resumed by one with an equal fingerprint.
+    run_id: str  #: Differs between runs with the same output.
+    #: Everything that determines the result, by name: ``{"input:em": ..., "step:gaussian_filter#3":
+    #: ...}``. Only a run with an equal fingerprint can continue it.
     fingerprint: dict[str, Any]
     #: The partition of each pass: slab grid, window, number of slabs.
     passes: list[dict[str, Any]] = field(default_factory=list)
-    #: What is written, and where: what `from_dict` of a sink takes, and whether it is ``internal``,
-    #: that is removed when the run ends.
+    #: Outputs: the arguments of a sink's `from_dict`, and whether it is ``internal``, which means
+    #: removed at the end.
     outputs: list[Any] = field(default_factory=list)
-    #: The plan's numbers, to be compared with what was measured.
+    #: The plan's numbers, for comparison with measurements.
     predicted: dict[str, Any] = field(default_factory=dict)
-    #: `package`, `python`: Versions of this package, and of Python (``"3.11"``).
+    #: Versions of this package, and of Python (``"3.11"``).
     package: str = ""
     python: str = ""
-    #: Why nobody but the program that began the run can continue it, if that is so.
+    #: Why only the program that began the run can continue it, or "".
     closed: str = ""
     created: float = field(default_factory=time.time)  #: Seconds since the epoch.
-    #: What the outputs are made of, as `session.provenance` tells it.
+    #: Provenance of the outputs, from `session.provenance`.
     about: dict[str, Any] = field(default_factory=dict)
-    #: The `storage.stamps` of the inputs, by their names.
+    #: The `storage.stamps` of the inputs, by name.
     inputs: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
@@ -55,7 +55,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes, place: str = "manifest") -> Manifest:
-        """Parse, or raise ValueError naming ``place``."""
+        """Parse JSON; raises ValueError with ``place``."""
         try:
             data = parsed_json(text)
             known = {f.name for f in fields(cls)}
@@ -66,8 +66,8 @@ class Manifest:
                 f"{place} is damaged ({error}); the run cannot be resumed: use overwrite=True"
             ) from error
         raise ValueError(
-            f"{place} has format {data['format']}, this version of beam_volumes reads {FORMAT}; "
-            "resume with the version that wrote it, or use overwrite=True"
+            f"{place} has format {data['format']}, but this version of beam_volumes reads "
+            f"{FORMAT}; resume with the version that wrote it, or use overwrite=True"
         )
 
 
@@ -79,7 +79,7 @@ def compare(first: Manifest, second: Manifest) -> list[Difference]:
     >>> print(*compare(old, new))
     step:gaussian_filter#1: 'sigma=1' became 'sigma=2'
     """
-    # Through JSON, as the stored one has been: tuples are lists there.
+    # Compared as JSON, because the stored one has lists instead of tuples.
     a, b = (json.loads(json.dumps(m.fingerprint)) for m in (first, second))
     return [
         Difference(name, a.get(name), b.get(name))

@@ -1,4 +1,4 @@
-"""How far a run is, from its journal: the same on every runner. A run without one says it in memory."""
+"""The progress of a run, from its journal on any runner, or from memory without one."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from beam_volumes.storage.places.place import is_local
 
 _LOG = logging.getLogger(__name__)
 
-#: Folders that are listed in a look, and records that are read to be added up.
+#: Maximum folders listed, and records read, in one update.
 _FOLDERS, _RECORDS = 32, 1000
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one pass has to do."""
+    """The work of one pass."""
 
     name: str
     slabs: int
-    nbytes: int = 0  #: That it will read and write.
-    cost: float = 0.0  #: What it will take beside other passes, in any unit that all of them have.
+    nbytes: int = 0  #: Bytes that it will read and write.
+    cost: float = 0.0  #: Its cost relative to other passes, in any common unit.
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one pass is.
+    """The progress of one pass.
 
     Attributes
     ----------
     index, passes : int
-        Which pass of how many.
+        Index of the pass, and number of passes.
     name : str
-        Of the pass.
+        Name of the pass.
     done, total : int
-        Slabs.
+        Number of finished slabs, and of all slabs.
     seconds : float
-        Since the pass was seen to begin.
+        Seconds since the beginning of the pass.
     bytes_per_second : float
-        Read and written in that time; 0 while nothing is known.
+        Bytes read and written per second; 0 while unknown.
     eta : float or None
-        Seconds until the last pass ends, if it goes on like this.
+        Estimated seconds until the end of the last pass.
     compiling : Compiling or None
-        What a worker compiles just now; ``seconds`` are up to now.
+        The kernel that a worker is compiling; ``seconds`` include the time until now.
     compiling_is_known : bool
-        Whether that is told: where the journal is on a disk.
+        Whether compilations are reported, which needs a journal on a disk.
     under_way : float
-        What is done of slabs that are not finished, in slabs.
+        Finished shares of running slabs, in slabs.
     """
 
     index: int
@@ -73,67 +73,67 @@ class Progress:
 
     @property
     def finished(self) -> bool:
-        """Whether this pass is."""
+        """Whether this pass is finished."""
         return self.done >= self.total
 
 
-#: Seconds that no kernel takes: whoever has begun one before that was killed.
+#: Compilations that seem to take longer belong to killed processes.
 _LONGEST = 300.0
 
 
 class Parts:
-    """What part of each slab under way is done, and how many slabs are finished; for any thread.
+    """The finished share of each running slab, and the number of finished slabs; thread-safe.
 
     >>> parts = Parts()
-    >>> parts.tell(0, 7, 0.25)
+    >>> parts.report(0, 7, 0.25)
     >>> parts.finish(0, 6)
     >>> parts.under_way(0), parts.finished(0)
     ({7: 0.25}, 1)
     """
 
     def __init__(self) -> None:
-        #: What the process compiles just now.
+        #: The kernel that the process is compiling.
         self.compiling: Compiling | None = None
         self._lock = threading.Lock()
         self._parts: dict[tuple[int, int], float] = {}
         self._finished: Counter[int] = Counter()
 
-    def tell(self, pass_index: int, slab: int, part: float) -> None:
-        """Say what part of a slab is done."""
+    def report(self, pass_index: int, slab: int, part: float) -> None:
+        """Set the finished share of a slab."""
         with self._lock:
             self._parts[pass_index, slab] = part
 
     def finish(self, pass_index: int, slab: int) -> None:
-        """Say that a slab is finished."""
+        """Count a slab as finished."""
         self.drop(pass_index, slab)
         with self._lock:
             self._finished[pass_index] += 1
 
     def drop(self, pass_index: int, slab: int) -> None:
-        """Forget what was said of a slab."""
+        """Forget a slab."""
         with self._lock:
             self._parts.pop((pass_index, slab), None)
 
     def finished(self, pass_index: int) -> int:
-        """How many slabs of a pass are finished."""
+        """The number of finished slabs of a pass."""
         with self._lock:
             return self._finished[pass_index]
 
     def under_way(self, pass_index: int) -> dict[int, float]:
-        """By slab what part of it is done."""
+        """The finished share of running slabs, by slab."""
         with self._lock:
             return {slab: part for (k, slab), part in self._parts.items() if k == pass_index}
 
     def all(self) -> list[tuple[int, int, float]]:
-        """Passes, slabs and parts of all that are under way."""
+        """Passes, slabs and finished shares of all running slabs."""
         with self._lock:
             return [(k, slab, part) for (k, slab), part in self._parts.items()]
 
 
-#: What follows a journal, or the parts of a run without one, while a run goes on.
+#: A context that watches a journal, or the parts of a run without one.
 Watching = Callable[[Journal | Parts], AbstractContextManager[Any]]
 
-#: What is told of progress: called in the driver, now and then and at the end of each pass.
+#: A callback for progress: called in the driver from time to time and at the end of each pass.
 OnProgress = Callable[[Progress], None]
 
 
@@ -143,12 +143,12 @@ def unwatched(followed: Journal | Parts) -> AbstractContextManager[Any]:
 
 
 class Watch:
-    """Counts finished slabs and parts of others in the driver, and tells a callback.
+    """Counts finished slabs and shares of others in the driver, and calls a callback.
 
-    Call `poll` now and then, or use it as a context manager that does so in a thread. What a journal's
-    records have cost is added up meanwhile, for `summary`. A journal
-    that cannot be read for a moment disturbs nothing. A look lists a bounded number of folders, and in a
-    bucket, where a listing is paid for, there is one every five seconds.
+    Call `poll` repeatedly, or use it as a context manager that does so in a thread. It also adds up
+    the costs in records for `summary`. Errors of the storage are ignored for a while. An update
+    lists a bounded number of folders. In a bucket, where listings cost money, updates are at least
+    five seconds apart.
     """
 
     def __init__(
@@ -168,15 +168,15 @@ class Watch:
         self._interval = interval or self._looks.interval
         self._remaining = Remaining(_weights(passes))
         self._clock = clock
-        self._index = 0  # of the pass that is under way
-        self._began: tuple[float, float] | None = None  # when it was first seen, and how far then
-        self._asked: float | None = None  # when it was first looked, and nothing had begun
+        self._index = 0  # index of the running pass
+        self._began: tuple[float, float] | None = None  # time and progress at the first update
+        self._asked: float | None = None  # time of the first update before anything has begun
         self._next = float("-inf")
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def poll(self, *, now: bool = False) -> None:
-        """Look and tell, if the last look is long enough ago or if ``now``."""
+        """Update and report, if the last update is long enough ago or if ``now``."""
         time_ = self._clock()
         if not now and time_ < self._next:
             return
@@ -187,16 +187,16 @@ class Watch:
                 self._wait(time_)
         except (OSError, ValueError) as error:
             _LOG.warning("progress is not known: %s", error)
-        # Where listing is slow, it is done less often.
+        # Slow listings are done less often.
         spent = self._clock() - time_
         self._next = self._clock() + max(self._interval, 10 * spent)
 
     def summary(self) -> Summary | None:
-        """What the run has cost so far, if a journal tells: most of it was added up while it went on."""
+        """The cost of the run so far, if there is a journal."""
         return self._looks.summary()
 
     def close(self) -> None:
-        """Look a last time, and let the callback end its line if it has a ``close``."""
+        """Update a last time, and close the callback if it has a ``close``."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -216,7 +216,7 @@ class Watch:
             self.poll()
 
     def _wait(self, now: float) -> None:
-        """Tell that nothing has begun yet: a pipeline takes its time to start."""
+        """Report that nothing has begun: pipelines need time to start."""
         if not self._passes:
             return
         self._asked = now if self._asked is None else self._asked
@@ -256,7 +256,7 @@ class Watch:
         began, before = self._began
         seconds = now - began
         part = (done + under_way) / work.slabs if work.slabs else 1.0
-        rate = (done + under_way - before) / seconds if seconds > 0 else 0.0  # slabs a second
+        rate = (done + under_way - before) / seconds if seconds > 0 else 0.0  # slabs per second
         return Progress(
             self._index,
             len(self._passes),
@@ -265,7 +265,7 @@ class Watch:
             work.slabs,
             seconds,
             rate * work.nbytes / max(1, work.slabs),
-            self._remaining.seen(self._index, part, now),
+            self._remaining.update(self._index, part, now),
             self._looks.compiling() if done < work.slabs else None,
             self._looks.is_local,
             under_way,
@@ -273,7 +273,7 @@ class Watch:
 
 
 def _weights(passes: Sequence[Work]) -> list[float]:
-    """What passes take, beside each other."""
+    """The relative costs of passes."""
     for found in ([w.cost for w in passes], [float(w.nbytes) for w in passes]):
         if all(found):
             return found
@@ -281,14 +281,14 @@ def _weights(passes: Sequence[Work]) -> list[float]:
 
 
 class _Looks(Protocol):
-    """Where a `Watch` looks."""
+    """The source of progress for a `Watch`."""
 
     is_local: bool
     interval: float
 
     def begun(self) -> bool: ...
 
-    def look(self, index: int, most: int | None) -> tuple[int, float]: ...
+    def look(self, index: int, maximum: int | None) -> tuple[int, float]: ...
 
     def compiling(self) -> Compiling | None: ...
 
@@ -296,7 +296,7 @@ class _Looks(Protocol):
 
 
 class _OfParts:
-    """Looks at what slabs of this process say."""
+    """Progress of slabs of this process."""
 
     is_local, interval = True, 0.25
 
@@ -306,7 +306,7 @@ class _OfParts:
     def begun(self) -> bool:
         return True
 
-    def look(self, index: int, most: int | None) -> tuple[int, float]:
+    def look(self, index: int, maximum: int | None) -> tuple[int, float]:
         return self._parts.finished(index), sum(self._parts.under_way(index).values())
 
     def compiling(self) -> Compiling | None:
@@ -318,7 +318,7 @@ class _OfParts:
 
 
 class _OfJournal:
-    """Looks at a journal, and adds up what its records have cost."""
+    """Progress from a journal; also adds up the costs in records."""
 
     def __init__(self, journal: Journal, passes: Sequence[Work]) -> None:
         self._journal = journal
@@ -330,20 +330,20 @@ class _OfJournal:
         self._is_begun = False
 
     def begun(self) -> bool:
-        """Whether the folder is this run's: until then it may hold the records of one that is replaced."""
+        """Whether the folder belongs to this run yet, not to a run that it replaces."""
         if not self._is_begun:
             manifest = Journal.load(self._journal.spec)
             self._is_begun = manifest is not None and manifest.run_id == self._journal.run_id
         return self._is_begun
 
-    def look(self, index: int, most: int | None) -> tuple[int, float]:
-        """How many slabs of a pass are finished, and what is done of others, in slabs."""
+    def look(self, index: int, maximum: int | None) -> tuple[int, float]:
+        """The number of finished slabs of a pass, and the finished shares of others."""
         tally = self._tallies[index]
         parts: dict[int, float] = {}
-        if self.is_local:  # first: a slab that ends meanwhile is not counted twice
+        if self.is_local:  # first, so that a slab that ends now is not counted twice
             parts = self._journal.under_way(index, self._since)
-        done = tally.update(most).done
-        with suppress(OSError, ValueError):  # `summary` tells of a record that is damaged
+        done = tally.update(maximum).done
+        with suppress(OSError, ValueError):  # `summary` reports damaged records
             self._costs.add(index, tally, _RECORDS)
         return done, sum(part for slab, part in parts.items() if not tally.is_done(slab))
 
@@ -364,45 +364,45 @@ class _OfJournal:
 
 
 def last_started(journal: Journal, slabs: Sequence[int], maximum: int = 5) -> list[tuple[int, int]]:
-    """The (pass, slab) in flight in a run whose passes have so many slabs, those started last first."""
+    """The (pass, slab) in flight in a run with given numbers of slabs, latest first."""
     for k, total in enumerate(slabs):
         if found := Tally(journal, k, total).update().in_flight():
             return [(k, slab) for slab in found[:maximum]]
     return []
 
 
-#: An estimate that is longer than what was said before, by no more than this, is not worth a word.
+#: Longer estimates are ignored up to this factor.
 _SLOWER = 1.5
 
 
 class Remaining:
-    """Estimates from what was seen how long the last pass will end from now.
+    """Estimates the seconds until the end of the last pass.
 
-    What happens before the first step of a pass (workers start, kernels are compiled) says nothing of those
-    to come: the pace is that from the first step on, as soon as there is another; until then that of the pass
-    before. Between two steps time goes
-    down, but for no longer than a step takes, so that nothing is said to be over before it is. Passes to
-    come are held to take as long as their weights say.
+    The time before the first step of a pass (start of workers, compilation) does not predict later
+    steps. The pace is measured from the first step on, as soon as there is another; until then the
+    pace of the previous pass is used. Between two steps the estimate decreases by at maximum the time
+    of a step, so it does not reach 0 too early. Later passes are assumed to take as long as their
+    weights.
 
-    ``weights``: what passes take, beside each other.
+    ``weights``: relative costs of passes.
 
-    One pass of four steps, the first of which takes 20 seconds and the others one:
+    One pass of four steps: the first takes 20 seconds, each other one second:
 
     >>> left = Remaining([10.0])
-    >>> [left.seen(0, part, now) for part, now in [(0, 0), (0.25, 20), (0.5, 21), (0.75, 22)]]
+    >>> [left.update(0, part, now) for part, now in [(0, 0), (0.25, 20), (0.5, 21), (0.75, 22)]]
     [None, 60.0, 2.0, 1.0]
-    >>> left.seen(0, 0.75, 22.5), left.seen(0, 0.75, 60)
+    >>> left.update(0, 0.75, 22.5), left.update(0, 0.75, 60)
     (0.5, 0.0)
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
         self._before = [0.0, *accumulate(weights)]
         self._index = -1
-        self._seconds: float | None = None  # that a unit of weight takes
-        self._said: float | None = None
+        self._seconds: float | None = None  # seconds for a unit of weight
+        self._reported: float | None = None
 
-    def seen(self, index: int, part: float, now: float) -> float | None:
-        """What is left in seconds, as ``part`` of a pass is done; None while nothing is known."""
+    def update(self, index: int, part: float, now: float) -> float | None:
+        """The remaining seconds, after ``part`` of a pass is done; None while unknown."""
         if index != self._index:
             self._index = index
             self._first = self._last = (now, part)
@@ -415,10 +415,10 @@ class Remaining:
         weight = self._before[index + 1] - self._before[index]
         left = (self._before[-1] - self._before[index] - weight * done) * self._seconds
         left -= min(now - at, self._pace)
-        if self._said is not None and self._said < left <= _SLOWER * self._said:
-            return self._said
-        self._said = max(0.0, left)
-        return self._said
+        if self._reported is not None and self._reported < left <= _SLOWER * self._reported:
+            return self._reported
+        self._reported = max(0.0, left)
+        return self._reported
 
     def _step(self, part: float, now: float) -> None:
         began, before = self._first
@@ -427,7 +427,7 @@ class Remaining:
         self._steps += 1
         self._last = now, part
         weight = self._before[self._index + 1] - self._before[self._index]
-        known = self._seconds is not None and self._steps == 1  # by the pass before
+        known = self._seconds is not None and self._steps == 1  # from the previous pass
         if now > began and weight and not known:
             self._seconds = (now - began) / ((part - before) * weight)
 

@@ -1,4 +1,4 @@
-"""What is kept of one finished slab."""
+"""The record of a finished slab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.text import parsed_json
 
-#: A record's size at most; what does not fit goes into an object of its own.
+#: Maximum size of a record; larger data is stored as a payload.
 LIMIT = 64_000
 
 #: Sorted, disjoint, half-open ranges of indices.
@@ -46,7 +46,7 @@ def indices(spans: Ranges) -> chain[int]:
 
 
 def count(spans: Ranges) -> int:
-    """How many indices there are in ranges."""
+    """The number of indices in ranges."""
     return sum(b - a for a, b in spans)
 
 
@@ -66,24 +66,24 @@ def unpacked(data: bytes) -> list[int]:
 
 @dataclass(frozen=True)
 class Record:
-    """A finished slab: its voxels are safely written, and this is what it emitted."""
+    """A finished slab: its voxels are written, and these are its results."""
 
     slab: int  #: Index in the pass's slab grid.
-    box: Box  #: The voxels it stands for.
-    attempt: str = ""  #: Which attempt finished, from `Journal.start`.
-    #: `started`, `seconds`: When it began, in seconds since the epoch, and how long it took.
+    box: Box  #: The voxels of the slab.
+    attempt: str = ""  #: The attempt that finished, from `Journal.start`.
+    #: Start in seconds since the epoch, and duration.
     started: float = 0.0
     seconds: float = 0.0
-    #: `bytes_read`, `bytes_written`, `peak_memory`: What it cost; memory is of the whole process.
+    #: Bytes read and written, and the peak memory of the whole process.
     bytes_read: int = 0
     bytes_written: int = 0
     peak_memory: int = 0
-    #: `written`, `empty`: Per output, the linear indices of write units written, and of those left
-    #: out because they hold nothing but the fill value.
+    #: For each output, ranges of the written write units, and in ``empty`` of units with only the
+    #: fill value, which are not stored.
     written: Mapping[str, Ranges] = field(default_factory=dict)
     empty: Mapping[str, Ranges] = field(default_factory=dict)
-    emission: bytes = b""  #: What it sends on, apart from voxels.
-    #: Per output, the checksums of the units written, `packed`.
+    emission: bytes = b""  #: Its results, apart from voxels.
+    #: For each output, the `packed` checksums of the written units.
     sums: Mapping[str, bytes] = field(default_factory=dict)
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
@@ -94,12 +94,12 @@ class Record:
 
 
 def new_attempt() -> str:
-    """A name for an attempt; later ones sort after earlier ones."""
+    """A name for an attempt; later names sort after earlier ones."""
     return f"{time.time_ns() // 1_000_000:011x}{os.urandom(4).hex()}"
 
 
 def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | None]:
-    """A record as bytes, and what has to be written under the key ``payload`` before it, if any."""
+    """A record as bytes, and the content of the key ``payload`` to be written before, if any."""
     units = zlib.compress(
         json.dumps([_steps(record.written), _steps(record.empty)], separators=(",", ":")).encode()
     )
@@ -130,33 +130,33 @@ def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | No
 
 
 def seal(body: bytes, run_id: str) -> bytes:
-    """Bytes with a line before them that says whose they are and what they hold."""
+    """Add a line with the run and a digest to bytes."""
     return _line({"run": run_id, "digest": _digest(body)}) + body
 
 
 def unseal(data: bytes, run_id: str) -> bytes:
-    """What `seal` was given. Raises ValueError if that is not what is there."""
+    """The inverse of `seal`; raises ValueError if run or digest differ."""
     head, body = split(data)
     if head.get("run") != run_id:
-        raise ValueError("it is of another run")
+        raise ValueError("it belongs to another run")
     if head.get("digest") != _digest(body):
         raise ValueError("its contents do not match their digest")
     return body
 
 
 def split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """A stored record's head and inline body. Raises ValueError if it is damaged."""
+    """A stored record's head and inline body; raises ValueError if it is damaged."""
     line, newline, body = data.partition(b"\n")
     if not newline:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     head = parsed_json(line)
     if not isinstance(head, dict):
-        raise ValueError("it is no record")
+        raise ValueError("it is not a record")
     return head, body
 
 
 def decode(head: dict[str, Any], body: bytes | None) -> Record:
-    """The record of a head and its body; None leaves out units and emission."""
+    """The record of a head and its body; without units and emission if the body is None."""
     written: dict[str, Ranges] = {}
     empty: dict[str, Ranges] = {}
     sums: dict[str, bytes] = {}
@@ -190,7 +190,7 @@ def _digest(data: bytes) -> str:
 
 
 def _steps(units: Mapping[str, Ranges]) -> dict[str, list[int]]:
-    # Gaps and lengths: the units of a tile repeat themselves, so that zlib makes little of them.
+    # Gaps and lengths compress well, because the units of a tile repeat.
     found = {}
     for output, spans in units.items():
         last, steps = 0, []

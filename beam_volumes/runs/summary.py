@@ -1,4 +1,4 @@
-"""What a run has cost, from its records."""
+"""The cost of a run, from its records."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from beam_volumes.runs.journal import Journal, Tally
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has cost, from its records."""
+    """The cost of a run, from its records."""
 
-    #: `slabs`, `redone`: Finished ones, and how many of them were started more than once.
+    #: Finished slabs, and the number of them that were started more than once.
     slabs: int
     redone: int
-    seconds: (
-        float  #: In which at least one slab was under way; pauses before a resume do not count.
-    )
-    slab_seconds: float  #: The sum over slabs.
-    voxels: int  #: Of the slabs of all passes.
+    seconds: float  #: Time with at least one running slab; without pauses before a resume.
+    slab_seconds: float  #: Sum of the durations of slabs.
+    voxels: int  #: Sum over all passes.
     bytes_read: int
     bytes_written: int
-    peak_memory: int  #: Of any process.
+    peak_memory: int  #: Maximum of all processes.
 
     @property
     def voxels_per_second(self) -> float:
@@ -33,19 +31,19 @@ class Summary:
 
 
 class Costs:
-    """Adds up records, each once, as tallies come to know of them: there may be millions."""
+    """Adds up new records of tallies, each once: there may be millions."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._slabs = self._redone = self._voxels = self._read = self._written = self._peak = 0
         self._spans = array("d")
 
-    def add(self, pass_index: int, tally: Tally, most: int) -> None:
-        """Add what is new in a tally, of so many records at most.
+    def add(self, pass_index: int, tally: Tally, maximum: int) -> None:
+        """Add up to ``maximum`` new records of a tally.
 
-        Raises ValueError: A record is damaged; it is asked for again the next time.
+        Raises ValueError: a record is damaged; it is read again the next time.
         """
-        new = tally.new[-most:]
+        new = tally.new[-maximum:]
         records = []
         for _, r in self._journal.read_records(pass_index, new, bodies=False):
             if isinstance(r, ValueError):
@@ -64,12 +62,12 @@ class Costs:
             self._spans.extend((r.started, r.ended))
 
     def _done_again(self, pass_index: int, folders: Iterable[range]) -> int:
-        """How many slabs of folders were started more than once."""
+        """The number of slabs in folders that were started more than once."""
         among = (self._journal.attempts_among(pass_index, folder) for folder in folders)
         return sum(n > 1 for attempts in among for n in attempts.values())
 
     def summary(self, tallies: Sequence[Tally]) -> Summary:
-        """What has been added so far, and of the slabs of tallies those done more than once."""
+        """The sums so far, and the repeated slabs of tallies."""
         times = np.frombuffer(self._spans).reshape(-1, 2)
         return Summary(
             slabs=self._slabs,

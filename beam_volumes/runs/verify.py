@@ -1,4 +1,4 @@
-"""Whether a run is complete: what its journal says was written, held against what is there."""
+"""Verify that a run is complete: compare its journal with its outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.outputs.units import Listing, Reading
 from beam_volumes.storage.places.ownership import OwnedOutput
 
-#: Outputs, and parts of outputs, whose listings are remembered.
+#: Outputs, and parts of outputs, with cached listings.
 _LISTED = 64
 
 
@@ -28,19 +28,19 @@ def verify(
 ) -> list[str]:
     """Check that a run is complete and that its outputs can be read.
 
-    Every slab of every pass must have its record; every write unit that a record lists must be in
-    the store and decode; those listed as empty must not be there; tables must have all their
-    shards.
+    Use it after a run, or after copying its outputs. Every slab of every pass must have its record.
+    Every write unit in a record must exist and decode, and units recorded as empty must not exist.
+    Tables must have all their shards.
 
     Parameters
     ----------
     run : str, os.PathLike or dict
-        An output that the run wrote first, its folder ``.run``, or the place of the journal; on
-        a disk or in a bucket.
+        The first output of the run, its folder ``.run``, or the place of the journal; on a disk or
+        in a bucket.
     checksums : bool, default: False
-        Whether to hold the voxels against the checksums taken when they were written.
+        Whether to compare voxels with the checksums from when they were written.
     most : int, default: 1000
-        Stop after so many problems.
+        Stop after this many problems.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def verify(
 
     Notes
     -----
-    All voxels are read. Nothing is unpickled: the run may be anybody's.
+    All voxels are read. Nothing is unpickled, so untrusted runs can be verified.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def verify(
 
 @dataclass
 class Check:
-    """A verification, and how much it has looked at so far."""
+    """A verification in progress, with counts."""
 
     journal: Journal
     manifest: Manifest
@@ -80,39 +80,39 @@ class Check:
     written: int = 0
     empty: int = 0
     tables: int = 0
-    #: Outputs that say what they are made of.
-    told: int = 0
-    #: Units written before checksums were taken.
+    #: Outputs with provenance.
+    with_provenance: int = 0
+    #: Units without a checksum, from older versions.
     unsummed: int = 0
     _sinks: dict[str, Sink] = field(default_factory=dict)
     _listings: dict[str, Listing] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)
+    _recorded: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Any, checksums: bool = False) -> Check:
-        """Of the run at a place, see `verify`."""
+        """Return the run at a place, see `verify`."""
         journal = find_run(run)
         manifest = Journal.load(journal.spec)
         assert manifest is not None
         return cls(journal, manifest, checksums)
 
     def problems(self) -> Iterator[str]:
-        """Find what is wrong, one by one."""
+        """Find problems one by one."""
         yield from self._outputs()
         for k, p in enumerate(self.manifest.passes):
             yield from self._pass(k, p)
 
     def summary(self) -> str:
-        """Tell what was looked at, when nothing is wrong."""
+        """Describe a successful verification."""
         parts = [counted(len(self.manifest.passes), "pass"), counted(self.slabs, "slab")]
-        read = "read and held against their checksums" if self.checksums else "read"
+        read = "read and compared with checksums" if self.checksums else "read"
         parts.append(f"{counted(self.written, 'unit')} {read}, {self.empty:,} empty")
         if self.unsummed:
             parts.append(f"{self.unsummed:,} of them without a checksum")
         if self.tables:
             parts.append(counted(self.tables, "table"))
-        if self.told:
-            parts.append(f"{counted(self.told, 'output')} with what it is made of")
+        if self.with_provenance:
+            parts.append(f"{counted(self.with_provenance, 'output')} with provenance")
         return f"{self.journal.url.rstrip('/')}: complete: {', '.join(parts)}"
 
     def _outputs(self) -> Iterator[str]:
@@ -120,8 +120,8 @@ class Check:
         for output in self.manifest.outputs:
             if not isinstance(output, dict):
                 raise ValueError(
-                    f"{self.journal.url} was written by beam_volumes {self.manifest.package}, before "
-                    "there was `verify`; its outputs are not described"
+                    f"{self.journal.url} was written by beam_volumes {self.manifest.package}, "
+                    "before there was `verify`; its outputs are not described"
                 )
             if ended and output["internal"]:  # removed when a run ends
                 continue
@@ -134,22 +134,22 @@ class Check:
             sink = Sink.from_dict(output)
             if sink.existing_run() == self.manifest.run_id:
                 self._sinks[sink.name] = sink
-                self._seen[sink.name] = 0
+                self._recorded[sink.name] = 0
                 yield from self._provenance(sink, ended)
             else:
                 yield f"{sink.name} is gone or was written by another run"
 
     def _provenance(self, sink: OwnedOutput, ended: bool) -> Iterator[str]:
-        """Whether it is told what an output is made of, once its run has ended."""
+        """Check the provenance of an output after the end of its run."""
         if not ended or not self.manifest.about:
             return
-        told = provenance.written(sink)
-        if told is None:
-            yield f"{sink.name}: {sink.provenance_key}, which says what it is made of, is missing or damaged"
-        elif told["run"] != self.manifest.run_id:
-            yield f"{sink.name}: {sink.provenance_key} is of another run, {told['run']}"
+        found = provenance.written(sink)
+        if found is None:
+            yield f"{sink.name}: its provenance, {sink.provenance_key}, is missing or damaged"
+        elif found["run"] != self.manifest.run_id:
+            yield f"{sink.name}: {sink.provenance_key} belongs to another run, {found['run']}"
         else:
-            self.told += 1
+            self.with_provenance += 1
 
     def _pass(self, k: int, p: dict[str, Any]) -> Iterator[str]:
         missing = self.journal.missing(k, p["slabs"])
@@ -164,7 +164,7 @@ class Check:
                 yield from self._units(where, record, reading, p.get("lattices", {}))
             else:
                 lost += 1
-                yield f"pass {k + 1}, slab {slab}: {record or 'its record is of another run'}"
+                yield f"pass {k + 1}, slab {slab}: {record or 'its record belongs to another run'}"
         yield from reading.rest()
         if lost:
             return
@@ -172,13 +172,13 @@ class Check:
             yield from self._scalars(k)
         for name in {*p["outputs"]} & {*self._sinks}:
             units = self._sinks[name].unit_count
-            if self._seen[name] != units:
-                yield f"{name}: {units - self._seen[name]} of {units} units are in no record"
+            if self._recorded[name] != units:
+                yield f"{name}: {units - self._recorded[name]} of {units} units are in no record"
 
     def _scalars(self, k: int) -> Iterator[str]:
         try:
             if not self.journal.has_scalars(k):
-                yield f"pass {k + 1}: its slabs are finished, but what they found is not merged"
+                yield f"pass {k + 1}: its slabs are finished, but their results are not merged"
         except ValueError as error:
             yield f"pass {k + 1}: {error}"
 
@@ -188,7 +188,7 @@ class Check:
         for name in {*record.written, *record.empty} & {*self._sinks}:
             sink = self._sinks[name]
             written, empty = record.written.get(name, ()), record.empty.get(name, ())
-            self._seen[name] += count(ranges(chain(indices(written), indices(empty))))
+            self._recorded[name] += count(ranges(chain(indices(written), indices(empty))))
             self.written += count(written)
             self.empty += count(empty)
             sums = record.sums.get(name) if self.checksums else None
@@ -212,10 +212,10 @@ class Check:
                 if not _is_of(record, sink, part, box, lattices.get(name)):
                     yield f"{called} is not of that slab"
                 elif self._listing(part).has(own):
-                    yield f"{called} is there, and was left out as empty"
+                    yield f"{called} exists, but was recorded as empty"
 
     def _listing(self, part: Sink) -> Listing:
-        """List what is there of an output, or of a part of it; of few at a time."""
+        """List the units of an output, or of a part of it; cached for a few."""
         if part.name not in self._listings:
             while len(self._listings) > _LISTED:
                 del self._listings[next(iter(self._listings))]
@@ -224,7 +224,7 @@ class Check:
 
 
 def _is_of(record: Record, sink: Sink, part: Sink, box: Box, lattice: Any) -> bool:
-    """Whether a unit is of the slab, or point in time, of a record; of a crop or a level it begins there."""
+    """Whether a unit belongs to the slab, or point in time, of a record."""
     if part is sink and lattice is not None:
         begins = [a + v * f for v, a, f in zip(box.start, *lattice, strict=True)]
         spans = zip(record.box.start, begins, record.box.stop, strict=True)

@@ -1,1 +1,1 @@
-"""One run of a plan, as every runner makes it; and the runner that needs no Beam."""
+"""One run of a plan, the same on every runner, and the runner without Beam."""

@@ -1,4 +1,4 @@
-"""Beginning a run: where it keeps its journal, and whether it may take the places it is to write to."""
+"""Begin a run: choose its journal, and check that it may write its outputs."""
 
 from __future__ import annotations
 
@@ -34,21 +34,19 @@ def begin(
     scratch: Any = None,
     recipe: Any = None,
 ) -> Session:
-    """Begin a run, or continue the one whose journal is there with ``resume``; nothing is written yet.
+    """Begin a run, or continue it with ``resume``; nothing is written yet.
 
-    A run without a journal stores its intermediate results in ``scratch``, by default on this machine.
-    ``recipe`` is what the plan was made from, as plain data, for the provenance of the outputs.
+    A run without a journal stores its intermediate results in ``scratch``, by default on this
+    machine. ``recipe`` is the source of the plan as plain data, for the provenance of the outputs.
 
-    Raises
-    ------
-    ValueError
-        The run to be resumed computes something else (the message names the field), or an output
-        exists and neither ``resume`` nor ``overwrite`` is asked for, or the journal is another run's.
+    Raises ValueError: the run to resume computes something else (the message names the field), an
+    output exists and neither ``resume`` nor ``overwrite`` is set, or the journal belongs to another
+    run.
     """
     check_not_nested()
     place = journal_place(plan, options.journal)
     if options.journal is not None and place is not None:
-        # Of an output with channels, its parts have one place.
+        # All channels of an output have the same place.
         outputs = {repr(sink.extents): sink for sink in plan.outputs}
         check_in_place(plan.inputs, list(outputs.values()), [place])
     if options.resume and place is not None:
@@ -95,12 +93,9 @@ def begin(
 
 
 def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool) -> str | None:
-    """Return the id of the run whose journal is there, if a run with these outputs may replace it.
+    """Return the id of the run in a journal if another run with these outputs may replace it.
 
-    Raises
-    ------
-    OutputExistsError
-        It may not: it has not ended, or it is not to be overwritten.
+    Raises OutputExistsError: it has not ended, or must not be overwritten.
     """
     try:
         manifest = Journal.load(journal.spec)
@@ -114,21 +109,21 @@ def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool)
     writes = [_reopened(o) for o in manifest.outputs if not o["internal"]]
     names = [sink.name for sink in writes]
     if other.marked(PREPARED) and names and all(sink.begun_run() != now for sink in writes):
-        return now  # what it wrote is gone
+        return now  # its outputs were deleted
     ended = other.marked(ENDED)
     if ended and not names:
-        return now  # numbers were given back: nothing speaks of it any more
+        return now  # it returned numbers, which are gone
     same = bool({_where(s) for s in outputs} & {*map(_where, writes)}) or not (outputs or names)
     if overwrite and (ended or same):
         return now
     wrote = f"{', '.join(names[:3])}{', ...' if names[3:] else ''}" if names else "numbers alone"
     remedy = "resume=True continues it, overwrite=True replaces it"
     if not same:
-        also = "overwrite=True replaces it" if ended else "continue that one, or remove the folder"
-        remedy = f"give this run a journal= of its own; otherwise {also}"
+        also = "overwrite=True replaces it" if ended else "continue that run, or remove the folder"
+        remedy = f"give this run its own journal=; otherwise {also}"
     raise OutputExistsError(
-        f"{journal.url} is the journal of the run {now}, which {'has ended' if ended else 'is unfinished'} "
-        f"(it writes {wrote}): {remedy}"
+        f"{journal.url} is the journal of the run {now}, which "
+        f"{'has ended' if ended else 'is unfinished'} (it writes {wrote}): {remedy}"
     )
 
 

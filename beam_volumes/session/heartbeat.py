@@ -1,4 +1,4 @@
-"""What a process reports while it works: the progress of its slabs, and the kernels that it compiles."""
+"""Progress reports of a process: its slabs, and the kernels that it compiles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from beam_volumes.runs.notes import Compiling
 from beam_volumes.runs.progress import Parts
 from beam_volumes.storage.places.place import is_local
 
-#: Called with the finished part of a slab.
+#: Called with the finished share of a slab.
 OnPart = Callable[[float], None]
 
-#: Seconds between two reports of a process in a journal; slabs that take less are not reported.
+#: Seconds between two reports of a process in a journal; shorter slabs are not reported.
 _PAUSE = 1.0
 
 
@@ -28,10 +28,11 @@ def reported(
     slab: int,
     stop: Callable[[], None] | None = None,
 ) -> Iterator[OnPart]:
-    """Report a slab as under way; gives the function that a sweep calls after each window.
+    """Report a slab as running; yields the function that a sweep calls after each window.
 
-    The report goes to the parts of this process, or else once a second to a journal on a disk; in a bucket
-    each would be a request. ``stop`` is called with each window, and raises to stop the sweep.
+    The report is kept in the parts of this process, or written once a second to a journal on a
+    disk. In a bucket each would be a request. ``stop`` is called with each window, and raises to
+    stop the sweep.
     """
     written = None
     if parts is None and journal is not None and is_local(journal.spec):
@@ -42,7 +43,7 @@ def reported(
         if stop is not None:
             stop()
         if parts is not None:
-            parts.tell(pass_index, slab, part)
+            parts.report(pass_index, slab, part)
         if written is not None:
             written.write()
 
@@ -60,7 +61,7 @@ def reported(
 
 
 class _Written:
-    """The parts of a run in this process, as they are written to its journal."""
+    """The parts of a run in this process, written to its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.parts, self.users = journal, Parts(), 0
@@ -78,7 +79,7 @@ class _Written:
             self.users -= 1
 
     def write(self) -> None:
-        """Write to the journal, unless that was done less than a second ago."""
+        """Write to the journal at most once a second."""
         with self._lock:
             if time.monotonic() < self._next:
                 return
@@ -105,10 +106,10 @@ _reports: dict[str, _CompilationReport] = {}
 
 @contextlib.contextmanager
 def reported_compilations(journal: Journal | Parts | None) -> Iterator[None]:
-    """Report the kernels that this process compiles meanwhile, so that it does not seem to hang.
+    """Report the kernels that this process compiles, so that it does not seem to hang.
 
-    The report is in the journal if that is on a disk, or in the parts of a run without a journal. In a bucket
-    each report would be a request, from every worker.
+    The report is written to a journal on a disk, or kept in the parts of a run without a journal.
+    In a bucket each report would be a request from every worker.
     """
     if isinstance(journal, Parts):
         with _compilations_in_memory(journal):
@@ -118,7 +119,7 @@ def reported_compilations(journal: Journal | Parts | None) -> Iterator[None]:
         yield
         return
     with _lock:
-        # Kept from slab to slab, so that it counts all of the run's, until there is another run.
+        # Kept until another run begins, to count all of this run.
         for run in [r for r, t in _reports.items() if not t.users and r != journal.run_id]:
             _reports.pop(run).close()
         if journal.run_id not in _reports:
@@ -147,7 +148,7 @@ def _compiling(kernel: str | None, found: Sequence[Compiled]) -> Compiling | Non
 
 
 class _CompilationReport:
-    """Writes to a journal what this process compiles, while it has users."""
+    """Writes compilations to a journal while it has users."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal, self.users = journal, 0

@@ -1,7 +1,7 @@
-"""What a run keeps of itself: its name, its plan, and where its own files are.
+"""The identity of a run: its inputs, its plan, and the places of its own files.
 
-A run is continued from its folder alone by its pickled plan: plain data and the functions given to
-`map_overlap`. It is small however many slabs there are.
+The pickled plan in its folder suffices to continue a run: plain data, and the functions given to
+`map_overlap`. Its size does not depend on the number of slabs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
 
 
 def stamps_of(plan: Plan) -> dict[str, list[Stamp]]:
-    """The stamps of a plan's inputs by name, by which a replaced input is recognized."""
+    """The stamps of a plan's inputs by name, to detect replaced inputs."""
     found: dict[str, list[Stamp]] = {}
     for name, extents in plan.inputs:
         found.setdefault(name, []).extend(stamps(extents))
@@ -67,30 +67,30 @@ def scratch_of(journal: Journal) -> Spec:
 
 @dataclass(frozen=True)
 class Request:
-    """What a run was asked for in addition to its plan."""
+    """Options of a run in addition to its plan."""
 
     #: Whether it runs as a pipeline.
     beam: bool
-    #: The caller's, for a process that continues the run: how results are reported.
+    #: The caller's note on reporting results, for a process that continues the run.
     note: Any = None
 
 
 def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
-    """Pickle a run's plan and request; or None, and why it cannot be continued from its folder."""
+    """Pickle a run's plan and request; or return None and the reason."""
     if request is None:
         return None, "it is a step of a pipeline: run that again with resume=True"
     if not all(sink.portable for sink in plan.sinks):
-        return None, "its outputs were memory of the process that began it"
+        return None, "its outputs were in the memory of the process that began it"
     for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 return None, (
-                    f"its input {step.source.name} was memory of the process that began it: "
+                    f"its input {step.source.name} was in the memory of the process that began it: "
                     "run the program again with resume=True"
                 )
     try:
         return cloudpickle.dumps((plan, request)), ""
-    except Exception as error:  # what a user's function holds may raise anything
+    except Exception as error:  # pickling a user's function may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return None, (
             f"its plan does not pickle ({reason}): run the program again with resume=True"

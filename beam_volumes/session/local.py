@@ -1,4 +1,4 @@
-"""Running a session in this process, without a pipeline."""
+"""Run a session in this process, without a pipeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import gate, make_room
 from beam_volumes.sweep.writing import SlabResult
 
-#: Runs a session while its journal is watched, and gives the numbers known at the end; None if it only
+#: Runs a session while watching its journal; returns the final numbers, or None if it only
 #: described the job.
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
@@ -27,7 +27,7 @@ Count = Callable[[SlabResult], None]
 
 
 class Stopped(BaseException):
-    """A slab is given up because the run is; it is no Exception, as nothing is wrong with the slab."""
+    """Stops a slab because the run has stopped; not an Exception, because the slab has no error."""
 
 
 def run_local(
@@ -36,7 +36,7 @@ def run_local(
     count: Count | None = None,
     known: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Run every pass in threads; returns the numbers known at the end, by token, with those ``known`` before.
+    """Run every pass in threads; return the numbers by token, including those ``known`` before.
 
     ``count`` is called with the result of each slab.
     """
@@ -44,8 +44,8 @@ def run_local(
     followed: Journal | Parts = Parts() if session.journal is None else session.journal
     if isinstance(followed, Parts) and watching is not unwatched:
         session = replace(session, parts=followed)
-    told = reported_compilations(session.journal or session.parts)
-    with watching(followed), told, Spill() as spill:
+    compilations = reported_compilations(session.journal or session.parts)
+    with watching(followed), compilations, Spill() as spill:
         try:
             return _run(session, spill, count, known or {})
         finally:
@@ -77,7 +77,7 @@ def _run(
     return known
 
 
-#: By barrier and slab, the answers.
+#: Answers by barrier and slab.
 Answers = dict[str, dict[int, Kept]]
 
 
@@ -86,7 +86,7 @@ def _states(
     summaries: dict[str, list[tuple[Key, Kept]]],
     spill: Spill,
 ) -> Iterator[dict[str, Any]]:
-    """The states of emissions; their summaries are kept in ``summaries``."""
+    """The states of emissions; their summaries are stored in ``summaries``."""
     for slab, emission in emissions:
         for token, summary in emission.summaries.items():
             summaries.setdefault(token, []).append(((slab,), spill.keep(summary)))
@@ -122,7 +122,7 @@ def _sweeps(
         flying: set[Future[tuple[int, SlabPartials]]] = set()
         try:
             while True:
-                # Slabs are drawn as workers come free: there may be millions.
+                # Slabs are started as workers become free: there may be millions.
                 while len(flying) < workers and (slab := next(left, None)) is not None:
                     flying.add(pool.submit(one, slab))
                 if not flying:

@@ -1,4 +1,4 @@
-"""Foreign masks: bytes of 0 and 1, or of 0 and 255, where an operation would not take them for a mask."""
+"""Warn of masks from other programs: bytes of 0 and 1, or 0 and 255, that are not used as masks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from beam_volumes.session.provenance import levels_of
 from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
-#: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
+#: Number of sampled chunks, and the maximum bytes of one.
 _LOOKS, _MAXIMUM = 3, 16 << 20
-#: The warnings given in this process.
-_told: set[tuple[str, str]] = set()
+#: The warnings issued in this process.
+_issued: set[tuple[str, str]] = set()
 
 
 class MaskWarning(UserWarning):
     """Bytes that look like a mask are used as numbers, or as labels.
 
-    `compute` gives it once for a volume and an operation, before it begins: it looks at up to three
-    chunks of each such input.
+    `compute` issues it once for a volume and an operation, before the run begins. It samples up to
+    three chunks of each such input.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class MaskWarning(UserWarning):
     --------
     >>> import warnings
     >>> v = bv.open(np.array([[0, 1, 1]], "u1"))
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always", bv.MaskWarning)
     ...     np.asarray(~v)
     array([[255, 254, 254]], dtype=uint8)
-    >>> print(str(told[0].message)[:71])
+    >>> print(str(caught[0].message)[:71])
     a numpy array of shape (1, 3) looks like a mask: its uint8 voxels are 0
     >>> np.asarray(~(v != 0))
     array([[ True, False, False]])
@@ -53,32 +53,32 @@ class MaskWarning(UserWarning):
 
 
 def warn_of_masks(plan: Plan) -> None:
-    """Warn of inputs that look like masks but are used as numbers; a few chunks of each are read."""
+    """Warn of inputs that look like masks but are used as numbers; samples a few chunks of each."""
     for source, name, why in _suspects(plan):
-        whole = getattr(source.reader, "whole", source.reader)  # of which it may be a channel
+        whole = getattr(source.reader, "whole", source.reader)  # it may be a channel
         key = whole.token(), name
-        if key in _told:
+        if key in _issued:
             continue
         found = looks_like_mask(source)
         if found is None:
             continue
         text = (
-            f"{source.name} looks like a mask: its uint8 voxels are 0 and {found} as far as we looked. "
-            f"{name} {why}; if it is a mask, write v != 0 in its place"
+            f"{source.name} looks like a mask: its uint8 voxels are 0 and {found} in a sample. "
+            f"{name} {why}; if it is a mask, use v != 0 instead"
         )
         warnings.warn(text, MaskWarning, stacklevel=outside())
-        _told.add(key)
+        _issued.add(key)
 
 
 def looks_like_mask(source: Source) -> int | None:
-    """Return the value for true in a mask of bytes, 1 or 255; None if it does not look like a mask."""
+    """Return the true value of a mask of bytes, 1 or 255; None if it does not look like one."""
     highest, has_background = 0, False
     if "t" in source.space.leading:  # there may be millions
         source = source.point("t", 0)
     for box in _samples(source):
         try:
             voxels = source.read(box)
-        except (OSError, ValueError):  # the run will tell
+        except (OSError, ValueError):  # the run will report it
             return None
         top = int(voxels.max(initial=0))
         if top not in (0, 1, 255) or (top and highest not in (0, top)):
@@ -91,7 +91,7 @@ def looks_like_mask(source: Source) -> int | None:
 
 
 def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
-    """Find sources of bytes that an operation uses as numbers: its name, and what it does."""
+    """Find sources of bytes that are used as numbers: source, operation, and its effect."""
     levels = levels_of(plan)
     for node in levels.nodes.values():
         if (
@@ -101,7 +101,7 @@ def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
         ):
             source = _bytes_of(node.operands[0])
             if source is not None:
-                yield source, "~", "inverts bits, and gives 255 for 0, 254 for 1 and 0 for 255"
+                yield source, "~", "inverts bits: 0 becomes 255, 1 becomes 254, and 255 becomes 0"
     for barrier in levels.barriers.values():
         if isinstance(barrier.survey, FilterSurvey):
             source = _bytes_of(barrier.operands[0])
@@ -109,7 +109,7 @@ def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
                 yield (
                     source,
                     barrier.name,
-                    "counts all voxels of one value together, as those of a label",
+                    "counts all voxels with the same value as one label",
                 )
 
 
@@ -121,7 +121,7 @@ def _bytes_of(node: Node) -> Source | None:
 
 
 def _samples(source: Source) -> Iterator[Box]:
-    """Choose parts of a source that are cheap to read: some chunks from the first to the last."""
+    """Choose some chunks from the first to the last."""
     shape, unit = source.shape, source.read_unit
     if 0 in shape:
         return
@@ -130,10 +130,10 @@ def _samples(source: Source) -> Iterator[Box]:
     elif max(math.prod(unit), source.decode_bytes) > _MAXIMUM:
         return
     counts = [-(-n // u) for n, u in zip(shape, unit, strict=True)]
-    seen: set[Triple] = set()
+    chosen: set[Triple] = set()
     for k in range(_LOOKS):
         z, y, x = ((c - 1) * k // (_LOOKS - 1) * u for c, u in zip(counts, unit, strict=True))
-        if (z, y, x) not in seen:
-            seen.add((z, y, x))
+        if (z, y, x) not in chosen:
+            chosen.add((z, y, x))
             end = (min(a + u, n) for a, u, n in zip((z, y, x), unit, shape, strict=True))
             yield Box((z, y, x), tuple(end))  # type: ignore[arg-type]

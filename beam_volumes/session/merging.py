@@ -1,4 +1,4 @@
-"""The end of a pass: merged states of slabs, the numbers that they give, and the tables of surveys."""
+"""The end of a pass: merged states of slabs, numbers, and the tables of surveys."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from beam_volumes.session.session import Session
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 
-#: By token.
+#: Numbers by token.
 Numbers = dict[str, Any]
 
-# What a pass reduces, and how it is merged.
+# Reductions and merges of a pass.
 
 
 def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
-    """All that a pass reduces, by token."""
+    """All reductions of a pass, by token."""
     folds = {f.token: f.reduction for f in plan.passes[pass_index].program.folds}
     return folds | {load_token(b): load for b, load in loads(plan, pass_index)}
 
 
 def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
-    """By barrier, the flows that merge what a pass has found."""
+    """The flows that merge the surveys of a pass, by barrier."""
     p = plan.passes[pass_index]
     flows = {b.token: b.survey.flow(p.grid, p.merge_limit_bytes) for b in p.program.surveys}
-    # One process has memory for the results of the slabs in flight.
-    if len(p.grid) <= plan.sweeps_a_process:
+    # The results of slabs in flight fit one process.
+    if len(p.grid) <= plan.sweeps_per_process:
         return {token: single_round(flow) for token, flow in flows.items()}
     return flows
 
@@ -51,7 +51,7 @@ def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[
 def put_together(
     plan: Plan, pass_index: int, pieces: Iterable[tuple[str, int, Any]]
 ) -> dict[str, Any]:
-    """Join the merged pieces of a pass's states: tokens, numbers and pieces."""
+    """Join the merged pieces of a pass's states: tokens, piece numbers and pieces."""
     by_token: dict[str, dict[int, Any]] = {}
     for token, number, piece in pieces:
         by_token.setdefault(token, {})[number] = piece
@@ -59,18 +59,15 @@ def put_together(
     return {token: reductions[token].put_together(some) for token, some in by_token.items()}
 
 
-# The numbers that a pass gives.
+# Results of a pass.
 
 
 def finish_pass(
     session: Session, pass_index: int, states: dict[str, Any], known: Numbers
 ) -> Numbers:
-    """The numbers known after a pass, from those before it and its folds' merged states.
+    """The numbers known after a pass, from earlier ones and its folds' merged states.
 
-    Raises
-    ------
-    ValueError
-        Merging what surveys found would take more memory than there is, or an input has been replaced.
+    Raises ValueError: merging surveys would not fit the memory, or an input has been replaced.
     """
     p = session.plan.passes[pass_index]
     journal = session.journal
@@ -92,7 +89,7 @@ def finish_pass(
         o.sink.kvstore for q in session.plan.passes[pass_index + 1 :] for o in q.program.outputs
     ]
     for output in p.program.outputs:
-        if output.sink.kvstore not in later:  # all units of it are there
+        if output.sink.kvstore not in later:  # all of its units are written
             output.sink.finish(session.run_id, session.durable)
     if journal is not None and found:
         journal.check()
@@ -115,7 +112,7 @@ def finish_merge(
 ) -> Numbers:
     """The numbers known after a pass and the merges of its surveys (by barrier and name).
 
-    Once all rows of its tables are written, so that those are complete.
+    Called after all rows of its tables are written.
     """
     p = session.plan.passes[pass_index]
     session.check()
@@ -143,13 +140,13 @@ def finish_merge(
 
 
 def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
-    """The surveys of a pass that predict the size of their merge, and the reductions that add it up."""
+    """The surveys of a pass that predict the size of their merge, with reductions for it."""
     p = plan.passes[pass_index]
     limits = p.merge_limit_bytes, plan.workers, p.limit_bytes
     found = ((b, b.survey.load(p.grid, *limits)) for b in p.program.surveys)
     return [(b, load) for b, load in found if load is not None]
 
 
-def load_token(seen: Surveyed) -> str:
+def load_token(surveyed: Surveyed) -> str:
     """The token of the load of a survey's merge."""
-    return f"{seen.token} load"
+    return f"{surveyed.token} load"

@@ -1,4 +1,4 @@
-"""Numbers too large to travel: they stay in the journal, and a message names the pass that found them."""
+"""Numbers too large for elements: they stay in the journal, and elements name their pass."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 from beam_volumes.graph.nodes import Value, values_below
 from beam_volumes.runs.journal import Journal
 
-#: Bytes of numbers that travel together.
+#: Maximum bytes of numbers in an element.
 MAXIMUM = 1 << 20
 
 
 @dataclass(frozen=True)
 class InJournal:
-    """Stands for a number that the scalars of a pass hold."""
+    """A placeholder for a number in the journal, with its pass."""
 
     pass_index: int
 
 
 def by_name(before: dict[str, Any], known: dict[str, Any], pass_index: int) -> dict[str, Any]:
-    """The numbers known after a pass, its largest ones by name if all are too large.
+    """The numbers known after a pass; if they are too large, placeholders for the largest new ones.
 
-    Those from ``before`` the pass stay: this function gave them.
+    Numbers from ``before`` the pass are kept: they were checked then.
     """
     total = sum(map(_size, before.values()))
     light = dict(known)
@@ -46,12 +46,9 @@ def _size(number: Any) -> int:
 def resolve_numbers(
     known: dict[str, Any], values: Iterable[Value], journal: Journal | None
 ) -> dict[str, Any]:
-    """Copy known numbers, and read those that some values rest on from the journal.
+    """Copy known numbers, and read those that some values depend on from the journal.
 
-    Raises
-    ------
-    OSError
-        The journal is out of this process's reach.
+    Raises OSError: this process cannot access the journal.
     """
     near = dict(known)
     passes: dict[int, list[str]] = {}
@@ -64,11 +61,12 @@ def resolve_numbers(
 
 
 def numbers_of(journal: Journal | None, pass_index: int) -> dict[str, Any]:
-    assert journal is not None, "numbers are named where there is a journal"
+    assert journal is not None, "placeholders need a journal"
     found = journal.read_scalars(pass_index)
     if found is None:
         raise OSError(
-            f"the numbers of pass {pass_index + 1} are not in {journal.url}: workers elsewhere need a "
-            "place that they and this machine reach; give journal=, or temp_location in options"
+            f"the numbers of pass {pass_index + 1} are not in {journal.url}: remote workers need "
+            "a place that they and this machine can access; give journal=, or temp_location in "
+            "options"
         )
     return found

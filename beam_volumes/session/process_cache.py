@@ -1,4 +1,4 @@
-"""Objects that all steps of a pipeline hold: pickled once, and unpickled once in each process."""
+"""Objects shared by all steps of a pipeline: pickled once, and unpickled once in each process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import cloudpickle
 
 from beam_volumes.storage.places.context import forget_opened
 
-#: By the digest of their pickles, those that something in this process holds.
-_HELD: WeakValueDictionary[bytes, OncePerProcess] = WeakValueDictionary()
+#: Objects in use in this process, by the digest of their pickles.
+_LIVE: WeakValueDictionary[bytes, OncePerProcess] = WeakValueDictionary()
 _LOADING = threading.Lock()
 _PACKED = "_packed"
 
 
 class OncePerProcess:
-    """An object that never changes, of which a process has one however often it is unpickled.
+    """An immutable object that is unpickled only once in a process.
 
-    A runner pickles each step by itself, and unpickles it again for each thread. The bytes are compressed,
-    and made on first use.
+    A runner pickles each step separately, and unpickles it for each thread. The bytes are
+    compressed on first use.
 
     Examples
     --------
@@ -42,18 +42,18 @@ class OncePerProcess:
         state = self.__dict__
         if _PACKED not in state:
             state[_PACKED] = bz2.compress(cloudpickle.dumps((type(self), dict(state))))
-        return _held, (state[_PACKED],)
+        return _unpickled, (state[_PACKED],)
 
 
-def _held(packed: bytes) -> OncePerProcess:
+def _unpickled(packed: bytes) -> OncePerProcess:
     name = hashlib.blake2b(packed, digest_size=16).digest()
-    with _LOADING:  # threads that begin together wait for the first
-        held = _HELD.get(name)
-        if held is None:
-            # Since the last run of this process, arrays may have been replaced by others.
+    with _LOADING:  # concurrent threads wait for the first
+        found = _LIVE.get(name)
+        if found is None:
+            # Arrays may have been replaced since the last run of this process.
             forget_opened()
             kind, state = cloudpickle.loads(bz2.decompress(packed))
-            held = kind.__new__(kind)
-            held.__dict__.update(state, **{_PACKED: packed})
-            _HELD[name] = held
-        return held
+            found = kind.__new__(kind)
+            found.__dict__.update(state, **{_PACKED: packed})
+            _LIVE[name] = found
+        return found

@@ -1,7 +1,7 @@
 """The provenance of outputs: expression or recipe, inputs, plan, versions and times.
 
-Everything except the times is known when a run begins, and is kept in its manifest. When the run ends, it is
-written next to each output.
+Everything except the times is known when a run begins, and is stored in its manifest. At the end of
+the run it is written next to each output.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from beam_volumes.storage.outputs import provenance
 from beam_volumes.version import __version__
 
 FORMAT = 1
-#: The most steps and inputs of a document; the most items and characters of a parameter.
+#: Maximum steps and inputs of a document; maximum items and characters of a parameter.
 _MAXIMUM, _ITEMS, _LENGTH = 2000, 64, 400
 _LIBRARIES = ("numpy", "tensorstore", "numba", "apache-beam", "pyarrow", "imagecodecs")
 
 
 def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
-    """Return the provenance of a plan's outputs as far as it is known before a run, as plain data."""
+    """The provenance of a plan's outputs without times, as plain data."""
     levels = levels_of(plan)
     sources = {n.source.name: n.source for n in levels.nodes.values() if isinstance(n, SourceNode)}
     steps = list(_steps(levels))
@@ -63,7 +63,7 @@ def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of the package, Python, and the libraries that results may depend on."""
+    """The versions of the package, Python, and the libraries that results may depend on."""
     return {
         "beam_volumes": __version__,
         "python": platform.python_version(),
@@ -72,7 +72,7 @@ def versions() -> dict[str, str | None]:
 
 
 def document(manifest: Manifest, output: str) -> dict[str, Any]:
-    """Return the provenance of an output of a run that has just ended."""
+    """The provenance of an output of a run that has just ended."""
     return {
         "format": FORMAT,
         "output": output,
@@ -97,7 +97,7 @@ def levels_of(plan: Plan) -> Levels:
 
 
 def _steps(levels: Levels) -> Iterator[dict[str, Any]]:
-    """The steps of an expression: each with its id, and those of its operands."""
+    """The steps of an expression: each with its id and the ids of its operands."""
     values: list[Value] = list(levels.folds.values())
     for node in levels.nodes.values():
         yield {
@@ -159,12 +159,12 @@ def _describe_value(value: Value) -> dict[str, Any]:
 
 
 def _parameters(item: Any) -> dict[str, Any]:
-    """The fields of a stage and the like, as what JSON has or as short texts."""
+    """The fields of a stage as JSON values or short texts."""
     return {f.name: _short(getattr(item, f.name)) for f in fields(item) if f.name != "name"}
 
 
 def _short(value: Any) -> Any:
-    """A parameter as plain data if it is small, else as a text that is cut off."""
+    """A parameter as plain data if it is small, otherwise as truncated text."""
     if isinstance(value, np.ndarray) and value.size <= _ITEMS:
         return _short(value.tolist())
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""What workers must have to take part in a run: access to its places, and memory."""
+"""Requirements of workers: access to the places of a run, and memory."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import Place, Spec, is_local, kvstore_spec, url
 
-#: The mark by which workers see that they share the journal's place with the machine that asked.
+#: A file by which workers check that they share the journal's place with the requesting machine.
 ASKED = "asked"
 
 
 @dataclass(frozen=True)
 class WorkerRequirements:
-    """What a worker must see, must be allowed to write, and must have memory for."""
+    """Places that a worker must be able to read and write, and its memory."""
 
-    #: In which ``asked`` has left a mark.
+    #: ``asked`` has written a mark into it.
     journal: Journal
     #: The machine that begins the run.
     asked: str
-    #: Those of the outputs, of the journal, and of results between passes.
+    #: Places of outputs, the journal, and intermediate results.
     places: tuple[Spec, ...]
-    #: Bytes that a process is predicted to take.
+    #: Predicted memory of a process in bytes.
     memory: int
 
     @classmethod
     def of(cls, session: Session, asked: str) -> WorkerRequirements:
-        """The needs of a session that has a journal."""
+        """The requirements of a session with a journal."""
         assert session.journal is not None
         plan = session.plan
         sinks = [sink.kvstore for sink in plan.outputs]
@@ -46,7 +46,7 @@ class WorkerRequirements:
         )
 
     def check(self) -> None:
-        """Raise OSError if this process does not meet them."""
+        """Raise OSError if this process does not meet the requirements."""
         host = socket.gethostname()
         self._check_shared(host)
         for place in self.places:
@@ -57,36 +57,37 @@ class WorkerRequirements:
         free = free_memory()
         if free < self.memory:
             raise OSError(
-                f"the worker on {host} has {format_bytes(free)} of memory, and a worker process of this "
-                f"run may take {format_bytes(self.memory)}: give memory={free >> 20}MiB or less, or give "
-                "the worker more"
+                f"the worker on {host} has {format_bytes(free)} of memory, but a worker process "
+                f"of this run may need {format_bytes(self.memory)}: give memory={free >> 20}MiB "
+                "or less, or give the worker more memory"
             )
 
     def _check_shared(self, host: str) -> None:
-        """A worker elsewhere would write into folders of its own and lose what it found."""
+        """A worker that does not share the journal would lose its results in local folders."""
         if self.journal.marked(ASKED):
             return
-        manifest = Journal.load(self.journal.spec)  # there when a runner repeats this
+        manifest = Journal.load(self.journal.spec)  # exists if a runner repeats this
         if manifest is None or manifest.run_id != self.journal.run_id:
             raise OSError(
-                f"the worker on {host} does not see {self.journal.url}, where {self.asked} has begun this "
-                "run: use places that all machines share, such as a bucket, or give journal= or Beam's "
-                "temp_location"
+                f"the worker on {host} cannot access {self.journal.url}, where {self.asked} has "
+                "begun this run: use places that all machines share, such as a bucket, or give "
+                "journal= or Beam's temp_location"
             )
 
 
 def check_portable(planned: Plan, journal: Any = None) -> None:
-    """Refuse what other processes cannot open; ``journal`` is where the user wants it, if they say so."""
+    """Refuse objects that other processes cannot open; ``journal``: given by the user."""
     if journal is not None and kvstore_spec(journal).get("driver") == "memory":
         raise ValueError(
-            f"the journal {journal} is memory of this process; use a path or runner=None"
+            f"the journal {journal} is in the memory of this process; use a path or runner=None"
         )
     for p in planned.swept:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 raise ValueError(
-                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
-                    "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
+                    f"{step.source.name} is in the memory of this process "
+                    f"({format_bytes(step.source.nbytes)}), which a pipeline's workers cannot "
+                    "read; use runner=None, or write it to a .zarr first"
                 )
     for p in planned.passes:
         sinks: list[Sink | TableSink] = [output.sink for output in p.program.outputs]
@@ -95,32 +96,34 @@ def check_portable(planned: Plan, journal: Any = None) -> None:
         for sink in sinks:
             if not sink.portable:
                 raise ValueError(
-                    f"{sink.name} is memory of this process; use runner=None or a path"
+                    f"{sink.name} is in the memory of this process; use runner=None or a path"
                 )
 
 
 def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
     """Refuse to store the run's own files on this machine if its workers may be on others.
 
-    ``journal`` and ``scratch`` are where the user wants the journal, and the files of a run without one;
-    ``workers`` is what messages call the workers.
+    ``journal`` and ``scratch``: the user's places for the journal, and for the files of a run
+    without one.
+    ``workers``: what the workers are called in messages.
     """
     if plan.scratch_place is None or journal_place(plan, journal) is not None or scratch:
         return
     raise ValueError(
-        f"results between passes, or without a path, would be stored on this machine, and {workers} "
-        "may be on others: write the results with .to(path), or give journal=, a folder that all of them "
-        "share, such as a bucket (bv.compute also takes temp_location in options)"
+        "intermediate results, or results without a path, would be stored on this machine, but "
+        f"{workers} may be on others: write the results with .to(path), or give journal=, a "
+        "folder that all of them share, such as a bucket (bv.compute also takes temp_location in "
+        "options)"
     )
 
 
 def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> None:
-    """Refuse local paths for a runner whose workers are never on this machine."""
+    """Refuse local paths for a runner with workers on other machines only."""
     book = journal_place(plan, journal)
     steps = [s for p in plan.swept for s in p.program.steps]
     own = {sink.name for sink in plan.sinks}
     sources = [s.source.stored for s in steps if s.source is not None and s.source.name not in own]
-    # Small arrays travel with the plan.
+    # Small arrays are part of the plan.
     here = [
         f"the input {source.name}"
         for source in sources
@@ -132,8 +135,11 @@ def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> 
     if plan.scratch_place is not None:
         root = book or (kvstore_spec(scratch) if scratch else plan.scratch_place)
         if is_local(root):
-            here.append(f"the place of results between passes or without a path, {url(root)},")
+            here.append(
+                f"the place of intermediate results or results without a path, {url(root)},"
+            )
     if here:
         raise ValueError(
-            f"{here[0]} is on this machine, where {runner} has no workers; use a bucket, gs:// or s3://"
+            f"{here[0]} is on this machine, where {runner} has no workers; use a bucket, gs:// or "
+            "s3://"
         )

@@ -1,27 +1,30 @@
-"""Continuing a run: the checks, the refusals, and what is adapted.
+"""Continue a run: checks, refusals, and adaptations.
 
-A run is continued from its folder, in which its plan is (`from_folder`), or by a program that asks for the
-same with ``resume=True`` and brings a plan of its own (`asked_again`), such as a retried element of
+A run is continued from its folder, which contains its plan (`from_folder`). Or a program requests
+the same with ``resume=True`` and its own plan (`asked_again`), for example for a retried element of
 `ComputeAll`.
 
-The checks come in this order. Nothing is written before all have passed, and each refusal names the run, the
-problem and the remedy.
+Nothing is written before all checks have passed. Each refusal names the run, the problem and the
+remedy. The checks in order:
 
-1. There is a run. One that has ended is left as it is (`from_folder`); if none has begun, the program begins
-   one (`asked_again`).
+1. There is a run. One that has ended is not changed (`from_folder`). If none has begun, the program
+begins one
+   (`asked_again`).
 2. The fingerprints of the request and of the run agree (`differences`).
-3. The versions of the package and of Python are those of the beginning (`check_versions`).
-4. The plan is there, and the inputs have not changed, by their metadata and the times of their files
-   (`load_plan`, `check_inputs`, `check_stamps`). If the run could not keep its plan, the program's is used,
-   provided that both store the same between passes (`begun_plan`).
-5. The plan is adapted to this machine and runner: memory, workers, processes, threads (`for_this_machine`,
-   `begun_plan`). From the folder alone, those of the beginning are the defaults (`Stopped.as_begun`).
-6. Slabs and windows stay those of the run's records, and fit the memory (`_in_its_own_slabs`).
-7. The outputs that the records name are there (`check_outputs_are_there`).
+3. The versions of the package and of Python are the same as at the beginning (`check_versions`).
+4. The plan exists, and the inputs have not changed, by their metadata and the times of their files
+   (`load_plan`, `check_inputs`, `check_stamps`). If the plan could not be stored, the program's is
+   used, provided that both have the same intermediate results (`begun_plan`).
+5. The plan is adapted to this machine and runner: memory, workers, processes, threads
+(`for_this_machine`,
+   `begun_plan`). From the folder alone, the original ones are the defaults (`Stopped.as_begun`).
+6. Slabs and windows are the same as in the run's records, and fit the memory (`_in_its_own_slabs`).
+7. The outputs in the records exist (`check_outputs_are_there`).
 
-The session then repeats all steps of the run; a step that has a record returns it (`session.slabs`).
+The session then repeats all steps of the run; a step that has a record returns it
+(`session.slabs`).
 
-Unpickling runs code, so trust a run's folder as you trust a program; its records hold pickles, too.
+Unpickling runs code, so trust a run's folder like a program. Its records contain pickles, too.
 """
 
 from __future__ import annotations
@@ -62,19 +65,19 @@ from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stamps import changed, renewed
 from beam_volumes.version import __version__
 
-# The two ways in.
+# The two entry points.
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A run that has not ended, as its folder has it."""
+    """A run that has not ended, read from its folder."""
 
     journal: Journal
     plan: Plan
     request: Request
 
     def as_begun(self, options: RunOptions) -> RunOptions:
-        """The options, with those that the run was begun with as defaults."""
+        """The options, with the run's original options as defaults."""
         if options.runner == AS_BEGUN:
             beam = self.request.beam or options.beam_options
             options = replace(options, runner="FnApiRunner" if beam else None)
@@ -97,12 +100,9 @@ class Stopped:
 def from_folder(run: Any) -> Stopped | None:
     """Find a run by an output, its ``.run`` folder or its journal; None if it has ended.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no run.
-    ValueError
-        It cannot be continued from its folder: the message says why, and what to do.
+    Raises FileNotFoundError: there is no run.
+    Raises ValueError: it cannot be continued from its folder; the message names the reason and the
+    remedy.
     """
     journal = find_run(run)
     if journal.marked(ENDED):
@@ -116,7 +116,7 @@ def from_folder(run: Any) -> Stopped | None:
 
 
 def note_of(run: Any) -> Any:
-    """The note of the program that began a run; None if there is no run, or none can be read."""
+    """The note of the program that began a run; None if it cannot be read."""
     try:
         return load_plan(find_run(run))[1].note
     except (OSError, ValueError):
@@ -126,12 +126,9 @@ def note_of(run: Any) -> Any:
 def asked_again(
     plan: Plan, place: Spec, run_id: str | None, request: Request | None
 ) -> Session | None:
-    """Continue the run whose journal is at a place with the plan of a program; None if there is none.
+    """Continue the run in a journal with the plan of a program; None if there is none.
 
-    Raises
-    ------
-    ValueError
-        It computes something else, or cannot be continued here.
+    Raises ValueError: it computes something else, or cannot be continued here.
     """
     manifest = Journal.load(place)
     if manifest is None:
@@ -165,60 +162,59 @@ def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request 
 
 
 def _tables_of(plan: Plan) -> Iterator[Extent]:
-    """Tables in which labels are looked up: their tokens depend on content alone, not on times."""
+    """Tables in which labels are looked up: their tokens depend on content, not on times."""
     for p in plan.swept:
         for b in p.program.surveys:
             yield from b.survey.extents
 
 
-# What is looked at, and adapted, in this order.
+# Checks and adaptations in this order.
 
 
 def differences(manifest: Manifest, plan: Plan) -> list[Difference]:
-    """The differences between what a run that has begun and a plan compute."""
+    """The differences between the computations of a run and a plan."""
     return compare(manifest, make_manifest(plan, manifest.run_id))
 
 
 def check_versions(journal: Journal, manifest: Manifest) -> None:
-    """Refuse a run of another version of the package or of Python: plan and records are pickles of it."""
+    """Refuse a run of another version of the package or of Python: plan and records are pickles."""
     for name, then, now in (
         ("beam_volumes", manifest.package, __version__),
         ("Python", manifest.python, python_version()),
     ):
         if then != now:
             raise ValueError(
-                f"cannot resume {journal.url}: it was begun with {name} {then or 'unknown'}, and this is "
-                f"{now}; continue with that version, or start anew with overwrite=True"
+                f"cannot resume {journal.url}: it was begun with {name} {then or 'unknown'}, but "
+                f"this is {now}; continue with that version, or start anew with overwrite=True"
             )
 
 
 def load_plan(journal: Journal) -> tuple[Plan, Request]:
-    """The plan and request of a run that has kept them.
+    """The stored plan and request of a run.
 
-    Raises
-    ------
-    ValueError
-        They cannot be loaded here, or inputs have changed: the message says what to do.
+    Raises ValueError: they cannot be loaded here, or inputs have changed; the message names the
+    remedy.
     """
     data = journal.read_plan()
     if data is None:
         raise ValueError(
-            f"cannot resume {journal.url}: its plan is not there; run the program again with resume=True"
+            f"cannot resume {journal.url}: its plan is missing; run the program again with "
+            "resume=True"
         )
     try:
         plan, request = cloudpickle.loads(data)
-    except Exception as error:  # unpickling is importing
+    except Exception as error:  # unpickling imports modules
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
-            f"cannot resume {journal.url}: its plan cannot be loaded here ({reason}); run the program "
-            "again with resume=True, or make its modules importable (PYTHONPATH); if the code has changed "
-            "since, start anew with overwrite=True"
+            f"cannot resume {journal.url}: its plan cannot be loaded here ({reason}); run the "
+            "program again with resume=True, or make its modules importable (PYTHONPATH); if the "
+            "code has changed since, start anew with overwrite=True"
         ) from error
     if lacking := _lacking(plan):
         raise ValueError(
             f"cannot resume {journal.url}: it was begun with other code of the same version, "
-            f"beam_volumes {__version__}: its plan has no {lacking}; continue with that code, or start anew "
-            "with overwrite=True"
+            f"beam_volumes {__version__}: its plan has no {lacking}; continue with that code, or "
+            "start again with overwrite=True"
         )
     check_inputs(plan, journal)
     return plan, request
@@ -226,13 +222,13 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
 
 def _lacking(plan: Plan) -> str | None:
     """A field of its class that a part of an unpickled plan lacks."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     stack: list[Any] = [plan]
     while stack:
         item = stack.pop()
-        if id(item) in seen:
+        if id(item) in visited:
             continue
-        seen.add(id(item))
+        visited.add(id(item))
         if isinstance(item, Mapping):
             stack += [*item.keys(), *item.values()]
         elif isinstance(item, list | tuple | set | frozenset):
@@ -246,7 +242,7 @@ def _lacking(plan: Plan) -> str | None:
 
 
 def check_inputs(plan: Plan, journal: Journal) -> None:
-    """Refuse inputs whose metadata differ from those at the beginning of the run."""
+    """Refuse inputs with other metadata than at the beginning of the run."""
     for name, then, now in _inputs_of(plan):
         try:
             same = now() == then
@@ -254,24 +250,24 @@ def check_inputs(plan: Plan, journal: Journal) -> None:
             raise type(error)(f"cannot resume {journal.url}: input {name}: {error}") from error
         if not same:
             raise ValueError(
-                f"cannot resume {journal.url}: the run differs in input {name}, which has changed since; "
-                "start anew with overwrite=True"
+                f"cannot resume {journal.url}: the run differs in input {name}, which has changed "
+                "since; start anew with overwrite=True"
             )
 
 
 def check_stamps(inputs: Mapping[str, Any], journal: Journal) -> None:
-    """Refuse inputs with files that were written since their stamps were taken."""
+    """Refuse inputs with files that were written since their stamps were recorded."""
     for name, then in inputs.items():
         if (place := changed(then)) is not None:
             shown = name if place == name else f"{name} ({place})"
             raise ValueError(
-                f"cannot resume {journal.url}: its input {shown} has been replaced or changed since; start "
-                "anew with overwrite=True"
+                f"cannot resume {journal.url}: its input {shown} has been replaced or changed "
+                "since; start anew with overwrite=True"
             )
 
 
 def _inputs_of(plan: Plan) -> Iterator[tuple[str, str, Callable[[], str]]]:
-    """The name of each input, its token in the plan, and a function that gives its token now."""
+    """The name of each input, its token in the plan, and a function for its current token."""
     for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None:
@@ -289,7 +285,7 @@ def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     """The plan of a run for this machine and runner."""
     concurrency = Concurrency.of(options.slabs_in_flight, options.processes, None)
     return replace(
-        plan.of_crew(concurrency),
+        plan.with_concurrency(concurrency),
         memory=options.memory_bytes,
         base=of_base(options.base, plan.kernels),
         workers_asked=plan.workers_asked
@@ -299,9 +295,9 @@ def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
 
 
 def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
-    """The plan that a run was begun with, for the machine of a plan that computes the same.
+    """The plan that a run was begun with, for the machine of a plan with the same computation.
 
-    What is stored between passes, and how many there are, may depend on memory and slabs.
+    Intermediate results, and the number of passes, may depend on memory and slabs.
     """
     if not manifest.closed:
         begun, _ = load_plan(journal)
@@ -314,16 +310,17 @@ def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
         if any(now.get(name) != then.get(name) for name in ("chunk", "shard")):
             slabs = ", ".join(str(tuple(p["slab"])) for p in manifest.passes)
             raise ValueError(
-                f"cannot resume {journal.url}: it stores {sink.name} between its passes in other chunks; "
-                f"resume it with the memory= and slab= it was begun with (its slabs are {slabs})"
+                f"cannot resume {journal.url}: it stores the intermediate {sink.name} in other "
+                "chunks; resume it with the memory= and slab= it was begun with (its slabs are "
+                f"{slabs})"
             )
     return plan
 
 
 def _as_asked(begun: Sequence[Any], now: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of a run in the order in which they are asked for now.
+    """The results of a run in the requested order.
 
-    Volumes are in one order among themselves, and so are numbers: else it is another run.
+    The order among volumes, and among numbers, is the same: otherwise it is another run.
     """
 
     def kind(result: Any) -> str:
@@ -340,22 +337,19 @@ def _as_asked(begun: Sequence[Any], now: Sequence[Any]) -> tuple[Any, ...]:
 def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
     """The plan with the slabs and windows that its run was begun with.
 
-    Slabs in flight that nobody asked for are fewer where the memory has no room for them.
+    The number of slabs in flight is reduced to fit the memory, unless the user chose it.
 
-    Raises
-    ------
-    ValueError
-        The run was cut into other passes, or needs more memory than this plan may use.
+    Raises ValueError: the run has other passes, or needs more memory than this plan may use.
     """
     begun = manifest.passes
     if len(begun) != len(plan.passes):
         raise ValueError(
-            f"the run was planned in {len(begun)} passes and would now be in {len(plan.passes)}; "
+            f"the run was planned in {len(begun)} passes and would now have {len(plan.passes)}; "
             "resume it with the memory= and slab= it was begun with"
         )
     if all(p.point is not None for p in plan.passes):
-        return plan  # points in time are the same in any slabs of theirs
-    for concurrency in _crews(plan):
+        return plan  # points in time do not depend on slabs
+    for concurrency in _concurrencies(plan):
         parts = []
         budget = left_for_slab(plan.memory, plan.base, concurrency)
         for p, then in zip(plan.passes, begun, strict=True):
@@ -374,10 +368,10 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
         p if p.point is not None else costed(p.index, p.program, part, p.values, budget)
         for p, part in found
     ]
-    return replace(plan.of_crew(concurrency), passes=tuple(passes))
+    return replace(plan.with_concurrency(concurrency), passes=tuple(passes))
 
 
-def _crews(plan: Plan) -> Iterator[Concurrency]:
+def _concurrencies(plan: Plan) -> Iterator[Concurrency]:
     """The plan's concurrency, then fewer slabs in flight unless the user chose their number."""
     yield plan.concurrency
     if plan.workers_asked is None:
@@ -386,24 +380,24 @@ def _crews(plan: Plan) -> Iterator[Concurrency]:
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
-    """Refuse to resume a run with records of outputs that are gone or replaced."""
+    """Refuse to resume a run with records of outputs that were deleted or replaced."""
     ended = journal.marked(ENDED)
     if ended and any(sink in plan.intermediates for sink in plan.results):
         raise ValueError(
-            f"the run in {journal.url} has ended, and what it gave back in memory is gone; "
+            f"the run in {journal.url} has ended, but its results in memory are gone; "
             "compute it again with overwrite=True"
         )
     done = [Tally(journal, p.index, len(p.grid)).update().done for p in plan.passes]
     if ended and plan.intermediates and done != [len(p.grid) for p in plan.passes]:
         raise ValueError(
-            f"cannot resume {journal.url}: the run has ended, but records are missing, and what it stored "
-            "between its passes is removed; start anew with overwrite=True"
+            f"cannot resume {journal.url}: the run has ended, but records are missing, and its "
+            "intermediate results were removed; start anew with overwrite=True"
         )
     if not any(done):
         return
     for sink in plan.sinks:
         if sink.existing_run() != journal.run_id and not (ended and sink in plan.intermediates):
             raise ValueError(
-                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by another "
-                "run; start anew with overwrite=True"
+                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by "
+                "another run; start anew with overwrite=True"
             )

@@ -1,4 +1,4 @@
-"""A run under way: what every worker has of it, and how it is prepared, watched and ended."""
+"""A running computation: its data for every worker, and how it is prepared, checked and ended."""
 
 from __future__ import annotations
 
@@ -35,50 +35,48 @@ from beam_volumes.sweep.activity import Meter
 
 @dataclass(frozen=True, eq=False)
 class Session(OncePerProcess):
-    """A plan under way; picklable, and the same on every worker.
+    """A running plan; picklable, and the same on every worker.
 
-    `session.begin` makes one, and `session.resume` one of a run that was stopped. `session.slabs` and
+    `session.begin` makes one, and `session.resume` one of a stopped run. `session.slabs` and
     `session.merging` have the steps of its passes.
     """
 
     plan: Plan
-    #: Differs between two runs into the same outputs.
+    #: Differs between runs with the same outputs.
     run_id: str
-    #: None for a run that writes no output.
+    #: None for a run without outputs.
     journal: Journal | None
     overwrite: bool = False
     #: None for a step of a user's pipeline.
     request: Request | None = None
-    #: How many sweeps a process that other runs share admits; by default the plan's slabs in flight.
+    #: Sweeps that a process admits if it is shared by other runs; by default the plan's slabs in
+    #: flight.
     sweeps: int | None = None
-    #: For each pass the times of its parts, in this process only.
+    #: Timings of each pass, in this process only.
     meters: tuple[Meter, ...] = ()
-    #: The progress of slabs if there is no journal, in this process only.
+    #: Progress of slabs without a journal, in this process only.
     parts: Parts | None = None
-    #: The provenance of the outputs as far as it is known before the run; {} if the run is continued.
+    #: Provenance of the outputs without times; {} for a continued run.
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: Whether disks hold voxels before records speak of them.
+    #: Whether voxels are flushed to disk before they are recorded.
     durable: bool = field(default_factory=lambda: settings.durable)
-    #: Differs between the attempts of a run that is continued.
+    #: Differs between the attempts of a continued run.
     launch: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: How often a step that fails with the same error is retried.
     max_retries: int = 1
-    #: The runs that were at the places of the journal and of the outputs when this one was requested.
+    #: Ids of the runs in the journal and outputs when this run was requested.
     replaces: Mapping[str, str | None] = field(default_factory=dict)
     #: The note in the outputs of a run without a journal, until it has ended.
     unfinished: Mapping[str, Any] | None = None
-    #: The stamps of the inputs by name, of a run without a journal; with one, instead of its manifest's.
+    #: Stamps of the inputs by name, for a run without a journal; otherwise in its manifest.
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: Marks errors of this run in a runner's text; "" if they are not looked for there.
+    #: Marks errors of this run in a runner's messages; "" if they are not parsed.
     secret: str = field(default="", repr=False)
 
     def prepare(self) -> None:
-        """Write the manifest and create the outputs, once per run; repeating it changes nothing.
+        """Write the manifest and create the outputs, once per run; may be repeated.
 
-        Raises
-        ------
-        Superseded
-            Another run has taken the place since this one was asked for.
+        Raises Superseded: another run has taken the place since this one was requested.
         """
         outputs, journal, closed = self.plan.outputs, self.journal, ""
         if journal is not None and journal.now() == self.run_id:
@@ -86,7 +84,7 @@ class Session(OncePerProcess):
             closed = "" if manifest is None else manifest.closed
         elif journal is not None:
             made = next((s for s in outputs if s.begun_run() == self.run_id), None)
-            if made is not None:  # it was prepared, and then its journal removed or replaced
+            if made is not None:  # it was prepared, and its journal was removed or replaced then
                 journal.check()
             kept, closed = save_plan(self.plan, self.request)
             Journal.create(
@@ -98,7 +96,7 @@ class Session(OncePerProcess):
                     inputs=stamps_of(self.plan),
                 ),
                 plan=kept,
-                overwrite=True,  # `begin` has seen that it may be replaced
+                overwrite=True,  # `begin` has checked this
                 attempts=journal.attempts,
                 replaces=self.replaces.get(journal.url, ANY),
             )
@@ -116,10 +114,10 @@ class Session(OncePerProcess):
             self.flush(outputs)
             journal.mark(PREPARED)
         if journal is not None and journal.marked(ENDED):
-            self.remove_scratch()  # of a first step that came late
+            self.remove_scratch()  # left by a late first step
 
     def _how_to_continue(self, journal: Journal, closed: str) -> Mapping[str, Any]:
-        """The note in outputs of a run that has not ended."""
+        """The note in outputs of an unfinished run."""
         start = journal.url
         if journal_place(self.plan, None) == journal.spec:
             start = url(self.plan.outputs[0].kvstore).rstrip("/")
@@ -127,22 +125,23 @@ class Session(OncePerProcess):
 
     def check(self, sinks: Iterable[Any] = ()) -> None:
         """Raise `Superseded` unless the journal and the outputs still belong to the run."""
-        watched = [(sink, seen) for sink in sinks if (seen := sink.watched(self.run_id))]
+        watched = [(sink, claim) for sink in sinks if (claim := sink.watched(self.run_id))]
         if self.journal is not None:
             watched.insert(0, (self.journal, self.journal.watched))
-        gone = lost(seen for _, seen in watched)
-        for thing, seen in watched:
-            if seen in gone and thing is self.journal:
+        gone = lost(claim for _, claim in watched)
+        for thing, claim in watched:
+            if claim in gone and thing is self.journal:
                 self.journal.check()
-            if seen in gone:
+            if claim in gone:
                 now = thing.existing_run()
                 raise Superseded(
-                    f"{thing.name} is {'gone' if now is None else f'that of the run {now} by now'}: "
-                    f"nothing more of the run {self.run_id} is written"
+                    f"{thing.name} "
+                    f"{'was deleted' if now is None else f'belongs to the run {now}'}: nothing "
+                    f"more of the run {self.run_id} is written"
                 )
 
     def check_inputs(self) -> None:
-        """Refuse inputs that have been replaced since the run was begun: results would be mixed."""
+        """Refuse inputs that were replaced since the run was begun: results would be mixed."""
         inputs = self.inputs
         if self.journal is not None:
             if self.journal.marked(ENDED):
@@ -154,8 +153,9 @@ class Session(OncePerProcess):
                 shown = name if place == name else f"{name} ({place})"
                 again = "" if self.journal is None else " with overwrite=True"
                 raise ValueError(
-                    f"the input {shown} has been replaced or changed since the run was begun, so that its "
-                    f"results would be a mixture; start anew{again} when nothing writes it any more"
+                    f"the input {shown} has been replaced or changed since the run was begun, so "
+                    f"its results would be mixed; start anew{again} when no program writes it any "
+                    "more"
                 )
 
     def end(self) -> None:
@@ -178,11 +178,11 @@ class Session(OncePerProcess):
             if whole and sink.pyramid is not None:
                 sink.complete_metadata(self.run_id)
         if self.journal is not None:
-            self._tell_provenance(self.journal)
+            self._write_provenance(self.journal)
         for sink in {repr(s.extents): s for s in self.plan.outputs}.values():
             sink.note_ended(self.run_id)
 
-    def _tell_provenance(self, journal: Journal) -> None:
+    def _write_provenance(self, journal: Journal) -> None:
         """Write the provenance of each output next to it."""
         manifest = Journal.load(journal.spec)
         if manifest is None or manifest.run_id != self.run_id or not manifest.about:
@@ -191,7 +191,7 @@ class Session(OncePerProcess):
             provenance.write(sink, document(manifest, sink.name))
 
     def flush(self, sinks: Iterable[Any] = ()) -> None:
-        """Wait until disks hold outputs and journal, if the run is durable."""
+        """Flush outputs and journal to disk, if the run is durable."""
         if self.durable and self.journal is not None:
             flush([self.journal.spec, *(sink.kvstore for sink in sinks)])
 
@@ -217,14 +217,12 @@ class Session(OncePerProcess):
 
     @contextmanager
     def noted(self, step: str) -> Iterator[None]:
-        """Note in the journal why a step fails."""
+        """Record in the journal why a step fails."""
         try:
             yield
         except Exception as error:
             if self.journal is not None:
-                with suppress(
-                    OSError
-                ):  # the error itself is reported, not that it could not be noted
+                with suppress(OSError):  # the original error is reported instead
                     if isinstance(error, OSError):
                         self._note_unread(self.journal, str(error))
                     if not may_pass(error):

@@ -34,11 +34,11 @@ RunSession = Callable[..., dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class SlabPartials:
-    """The partial results of a slab, which the end of the pass merges."""
+    """The partial results of a slab, to be merged at the end of the pass."""
 
-    #: Of reductions, by token; small.
+    #: Small states of reductions, by token.
     states: dict[str, Any] = field(default_factory=dict)
-    #: Of surveys, by barrier.
+    #: Summaries of surveys, by barrier.
     summaries: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,11 +52,12 @@ def sweep_slab(
     stop: Callable[[], None] | None = None,
     run: RunSession | None = None,
 ) -> SlabPartials:
-    """Sweep a slab and record it, or read its record; messages of errors name pass, slab, box and stage.
+    """Sweep a slab and record it, or read its record; errors name pass, slab, box and stage.
 
-    ``known`` has numbers by token, and ``answers`` the answers to the slab by barrier. ``count`` is called
-    with the result of a sweep. ``stop`` is called after each window, and raises to stop the sweep. ``run``
-    runs the session of a slab that is a point in time: `session.local.run_local`.
+    ``known``: numbers by token. ``answers``: the slab's answers by barrier.
+    ``count``: called with the result of a sweep. ``stop``: called after each window, raises to stop
+    the sweep.
+    ``run``: runs a slab that is a point in time: `session.local.run_local`.
     """
     if session.journal is not None:
         record, failure = session.journal.look(pass_index, index, session.launch)
@@ -77,7 +78,8 @@ def sweep_slab(
         try:
             return _swept(session, pass_index, index, known, answers, count, on_progress, run)
         except OSError:
-            # Its files may be gone because the run has ended, or belong to another run by now.
+            # Its files may have been removed because the run has ended, or belong to another run
+            # now.
             record = _finished_meanwhile(session, pass_index, index)
             if record is None:
                 raise
@@ -85,7 +87,7 @@ def sweep_slab(
 
 
 def _finished_meanwhile(session: Session, pass_index: int, index: int) -> Record | None:
-    """The record of a slab that another attempt has finished while this one failed."""
+    """The record of a slab that another attempt has finished in the meantime."""
     if session.journal is None:
         return None
     try:
@@ -115,7 +117,7 @@ def _swept(
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
         near = resolve_numbers(known, p.values, session.journal)
-        assert run is not None, "a slab that is a point in time is given what runs it"
+        assert run is not None, "points in time need run="
         run_plan = partial(_run_point, session, near, run)
         result, states = compute_point(session.plan, p, index, near, on_progress, run_plan)
     else:
@@ -161,7 +163,7 @@ def _run_point(
         journal=None,
         parts=None,
         inputs={},
-        sweeps=session.sweeps or session.plan.sweeps_a_process,
+        sweeps=session.sweeps or session.plan.sweeps_per_process,
         meters=(),
     )
     return run(own, count=count, known=known)
@@ -178,8 +180,8 @@ def _one_sweep(
 ) -> SlabResult:
     near = resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
-    # A runner may start more sweeps in a process than the plan has memory for.
-    with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
+    # A runner may start more sweeps in a process than the memory allows.
+    with gate.admitted(session.sweeps or session.plan.sweeps_per_process) as arena:
         return sweep(
             p.program,
             p.grid,
@@ -198,7 +200,7 @@ def _one_sweep(
 
 
 class RateLimited:
-    """Calls a check so seldom that it takes at most a hundredth of the time."""
+    """Limits a check to a hundredth of the time."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check, self._next = check, 0.0

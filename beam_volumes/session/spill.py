@@ -1,4 +1,4 @@
-"""Values for later steps of a run in this process, kept on disk instead of in memory."""
+"""Store values for later steps of a run in this process on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from beam_volumes.across.rounds.flow import Key, group_by_key
 
-#: Bytes of a pickle that is kept in memory: a place on disk takes about as much.
+#: Pickles up to this size stay in memory: a place on disk takes about as much.
 _SMALL = 512
 
 
@@ -67,11 +67,11 @@ class Spill:
             at = kept.offset + len(data)
             more = os.pread(self._file.fileno(), kept.length - len(data), at)
             if not more:
-                raise OSError("the temporary file of this run was cut off")
+                raise OSError("the temporary file of this run was truncated")
             data = data + more if data else more
         return pickle.loads(data)
 
     def group(self, pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
-        """For `beam_volumes.across.rounds.flow.run`: the values of one key after the other."""
+        """Group for `beam_volumes.across.rounds.flow.run`: loads one key's values at a time."""
         for key, values in group_by_key(pairs):
             yield key, [self.value(v) for v in values]

@@ -1,1 +1,1 @@
-"""Passes over a volume: what a stage is, and how slabs stream along z."""
+"""Sweeps over slabs: interfaces of operations, programs, and their execution along z."""

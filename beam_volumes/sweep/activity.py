@@ -1,4 +1,4 @@
-"""What a sweep does just now: named in the errors that it raises, and metered if asked."""
+"""The current activity of a sweep, for its error messages and for timing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from beam_volumes.sweep.program import Program
 
 
 class ActivityContext:
-    """Names what a sweep does with slices of a step.
+    """Names the activities of a sweep.
 
-    It is of no sweep: two objects that know each other would keep rings until somebody collects garbage.
+    It does not refer to the sweep: a reference cycle would keep rings until garbage collection.
     """
 
     def __init__(self, program: Program, meter: Meter | None):
         self.program, self.meter = program, meter
 
     def __call__(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:
-        """Return a context that names what is done, of which step or end, and to which slices."""
+        """Return a context for an activity on slices of a step or end."""
         if name is None:
             name = ("reading " if kind == "read" else "") + self.program.steps[i].name
         where = f"{name}, slices {z[0]} to {z[1] - 1}"
@@ -38,7 +38,7 @@ class ActivityContext:
 
 @contextmanager
 def error_context(where: str) -> Iterator[None]:
-    """Put a place before the message of whatever is raised inside.
+    """Prepend a location to the message of errors raised inside.
 
     >>> with error_context("slab 3"), error_context("median_filter"):
     ...     1 / 0
@@ -52,10 +52,10 @@ def error_context(where: str) -> Iterator[None]:
 
 
 def placed(error: Exception, where: str) -> Exception:
-    """The exception with a place before its message.
+    """Return an exception with a location before its message.
 
-    Of its own type where that is made of a message; else of the nearest type that is, and the message
-    names its own.
+    The type is kept if it can be made from a message. Otherwise it is the nearest base type that
+    can, and the message includes the original type.
 
     >>> placed(FileNotFoundError("no such file"), "slab 3")
     FileNotFoundError('slab 3: no such file')
@@ -75,7 +75,7 @@ def placed(error: Exception, where: str) -> Exception:
 
 
 def _made_of_a_message(kind: type) -> bool:
-    """Whether nothing but Python's own constructors, or one of this package, makes it."""
+    """Whether an exception type only uses constructors of Python or of this package."""
     if issubclass(kind, UnicodeError | LookupError) and kind is not IndexError:
         return False
     makers = (k for k in kind.__mro__ if {"__init__", "__new__", "__str__"} & set(vars(k)))
@@ -84,18 +84,18 @@ def _made_of_a_message(kind: type) -> bool:
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that a sweep does."""
+    """One activity of a sweep."""
 
-    #: {"read", "stage", "fold", "survey", "pad", "check", "write"}. ``pad`` fills in what lies
-    #: beyond the volume's edges, ``check`` takes the checksums of what is written.
+    #: {"read", "stage", "fold", "survey", "pad", "check", "write"}. ``pad`` fills voxels outside
+    #: the volume, ``check`` computes checksums of written units.
     kind: str
-    index: int  #: Of the step, or among the program's folds, surveys or outputs.
+    index: int  #: Index of the step, or of the program's fold, survey or output.
     name: str
 
 
 @dataclass
 class Spent:
-    """Seconds by the clock, in which the sweep did this and nothing else, and of processors."""
+    """Wall seconds of an activity, and processor seconds."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -104,8 +104,8 @@ class Spent:
 class Meter:
     """Adds up seconds by activity.
 
-    Those of processors are the whole process's: they are an activity's own where sweeps follow one
-    another and, as a meter with ``unoverlapped`` asks them to, neither read ahead nor write behind.
+    Processor seconds are of the whole process. They belong to the activity only if sweeps run
+    one after the other and, with ``unoverlapped``, do not read ahead or write behind.
 
     >>> meter = Meter()
     >>> with meter.timed(Activity("stage", 1, "exp")):
@@ -121,7 +121,6 @@ class Meter:
 
     @contextmanager
     def timed(self, activity: Activity) -> Iterator[None]:
-        """Count what passes meanwhile."""
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield

@@ -1,10 +1,11 @@
-"""The streaming executor: one slab of a program, window by window along z.
+"""The streaming executor: runs a program over one slab, window by window along z.
 
-Every step has a ring buffer of slices (`rings`). A window reads the slices its sources still lack (they are
-on their way as soon as rings have room for them), runs each stage once over the new slices its users need,
-folds the finished ones, and writes a unit as soon as its last slice is there (`writing`). The edges of the
-volume are padded per step: rows and columns by rims in the ring, slices by repeating slots. Results that stay
-in memory are where the last stage puts its slices, if it can: their slab is its ring.
+Every step has a ring buffer of slices (`rings`). For each window, the executor waits for missing
+slices of the sources (reads are started as soon as rings have room), runs each stage once on the
+new slices that its users need, and folds finished slices. It writes a unit as soon as its last
+slice is complete (`writing`). Voxels outside the volume are filled in per step: rows and columns in
+the ring, slices by repeated slots. If possible, the last stage writes results that stay in memory
+directly into the output array, which then is its ring.
 """
 
 from __future__ import annotations
@@ -52,20 +53,21 @@ def sweep(
     """Run a program over one slab of its domain.
 
     ``grid``: the slabs, aligned to the write units of the outputs.
-    ``answers``: by barrier, what its completions take for this slab.
-    ``check_ownership``: called before units are written; raises if they must not be.
-    ``on_progress``: told after each window what part of the slab is done; raises to stop the sweep.
-    ``meter``: what is to add up where the time goes.
-    Raises Exception: What a stage, a read or a write raised, with the stage and its slices in the
+    ``answers``: the slab's answers for completions, by barrier.
+    ``check_ownership``: called before units are written; raises an error if they must not be.
+    ``on_progress``: called after each window with the finished share of the slab; may raise to
+    stop.
+    ``meter``: collects timings.
+    Raises Exception: any error of a stage, a read or a write, with the stage and its slices in the
     message.
     """
     release_unused(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
     run.writes.check_ownership, run.on_progress = check_ownership, on_progress
     limits = program.survey_limits(grid.step, windows_of(grid.step, window), limit_bytes)
-    for seen, limit in zip(program.surveys, limits, strict=True):
-        own = tuple(values[t] for t in seen.values)
-        run.surveyors.append(seen.survey.begin(grid, index, own, limit))
+    for surveyed, limit in zip(program.surveys, limits, strict=True):
+        own = tuple(values[t] for t in surveyed.values)
+        run.surveyors.append(surveyed.survey.begin(grid, index, own, limit))
     for i, step in enumerate(program.steps):
         if step.completion is not None:
             answer = (answers or {})[step.barrier]
@@ -95,7 +97,7 @@ class _Sweep:
         self.plan = schedule(program, box.ranges, window, overlap)
         self.y, self.x = (program.regions(a, box.ranges) for a in (1, 2))
         self.padded_y, self.padded_x = program.extents(1, self.y), program.extents(2, self.x)
-        # Arrays of this process are copied from and to as they lie; TensorStore does the rest.
+        # Arrays of this process are copied directly; TensorStore handles all others.
         self.sinks: list[Any] = [
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
             for o in program.outputs
@@ -119,7 +121,7 @@ class _Sweep:
             for i, s in enumerate(program.steps)
             if s.source is not None
         }
-        # Sources that are decoded together have the same course.
+        # Sources that are decoded together have the same schedule.
         self.stacks = {i: stack for stack in program.stacks for i in stack}
         self.result = SlabResult.of(program)
         self.result.bytes_read = sum(map(self._bytes_of, program.decoded))
@@ -136,7 +138,7 @@ class _Sweep:
         )
 
     def _in_place(self) -> dict[int, int]:
-        """Outputs whose slab can be the ring of their step, which thus has nothing else in it."""
+        """Outputs in memory that can serve as the ring of their step."""
         found: dict[int, int] = {}
         for k, (output, sink) in enumerate(zip(self.program.outputs, self.sinks, strict=True)):
             i = output.edge.step
@@ -153,7 +155,7 @@ class _Sweep:
         return found
 
     def _box(self, k: int) -> Box:
-        """What the slab has of an end."""
+        """The slab's part of an end."""
         z, y, x = self.shares[k]
         return Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
 
@@ -193,8 +195,8 @@ class _Sweep:
                 self.writes.write(window)
                 if self.on_progress is not None:
                     self.on_progress((k + 1) / len(self.plan.windows))
-            for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
-                self.result.summaries[seen.token] = surveyor.finish()
+            for surveyed, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
+                self.result.summaries[surveyed.token] = surveyor.finish()
             self.writes.finish()
         finally:
             self._drain()
@@ -204,27 +206,27 @@ class _Sweep:
     # -- reading ---------------------------------------------------------------------------------
 
     def _read(self, window: Window) -> None:
-        """Start reading what a window needs of all sources."""
+        """Start reading everything that a window needs."""
         for i in self.handles:
             self._issue(i, window.tops[i], window)
             if self.unoverlapped:
-                self._await(i, (self.tops[i], window.tops[i]))  # so that it is known what it takes
+                self._await(i, (self.tops[i], window.tops[i]))  # to be counted as waiting time
 
     def _read_ahead(self, k: int) -> None:
-        """Start reading what the windows after ``k`` need, in their order, as far as there is room."""
+        """Start reading for the windows after ``k``, in order, as far as there is room."""
         windows, ends = self.plan.windows, [hi for _, hi in self.plan.regions]
         stored = [i for i, handle in self.handles.items() if not isinstance(handle, np.ndarray)]
         for later in range(k + 1, len(windows)):
             tops = windows[later].tops
             for i in stored:
                 self._issue(i, tops[i], windows[k])
-            # Those that have given all, and those whose rings are full, are asked no more.
+            # Skip sources that are complete, or have full rings.
             stored = [i for i in stored if tops[i] <= self.issued[i] < ends[i]]
             if not stored:
                 break
 
     def _issue(self, i: int, top: int, window: Window) -> None:
-        """Start reading up to slice ``top``, as far as the ring has room, layer by whole layer."""
+        """Start reading up to slice ``top``, in whole layers, as far as the ring has room."""
         ring, (depth, origin) = self.rings[i], layer_of(self.program, i)
         room = (
             window.keeps[i]
@@ -241,7 +243,7 @@ class _Sweep:
             for j in stack:
                 box = Box((at, self.y[j][0], self.x[j][0]), (stop, self.y[j][1], self.x[j][1]))
                 view = self.rings[j].view(at, stop, self.y[j], self.x[j])
-                if view.size:  # or else what it is for lies in other tiles
+                if view.size:  # empty if it is only needed in other tiles
                     parts.append((j, box, view))
             if not parts:
                 pass
@@ -275,7 +277,7 @@ class _Sweep:
         self.tops[i] = new[1]
 
     def _await(self, i: int, new: Range) -> None:
-        """Wait for the slices of a source."""
+        """Wait for slices of a source."""
         while self.reads[i] and self.reads[i][0][0] < new[1]:
             _, read = self.reads[i].popleft()
             with self._activity("read", i, new):
@@ -298,7 +300,7 @@ class _Sweep:
 
     @staticmethod
     def _windows(new: Range, end: int) -> list[Range]:
-        """Surveys and completions have the plane beyond the slab's end by itself."""
+        """Split off the plane above the slab, a separate window of surveys and completions."""
         return [
             (a, b) for a, b in ((new[0], min(new[1], end)), (max(new[0], end), new[1])) if a < b
         ]
@@ -309,25 +311,25 @@ class _Sweep:
             self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
     def _survey(self, domain: Range) -> None:
-        """Feed the surveys what the window has finished."""
-        for k, (seen, surveyor) in enumerate(
+        """Feed finished slices to the surveys."""
+        for k, (surveyed, surveyor) in enumerate(
             zip(self.program.surveys, self.surveyors, strict=True)
         ):
             z, y, x = (
-                self.program.reach(seen.survey.upper, a, (self.box.start[a], self.box.stop[a]))
+                self.program.reach(surveyed.survey.upper, a, (self.box.start[a], self.box.stop[a]))
                 for a in range(3)
             )
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
-                arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
-                with self._activity("survey", k, part, seen.survey.name):
+                arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in surveyed.edges)
+                with self._activity("survey", k, part, surveyed.survey.name):
                     surveyor.feed(arrays, self._inside(part), self.threads)
 
     def _inside(self, z: Range) -> Range:
         return z[0] - self.box.start[0], z[1] - self.box.start[0]
 
     def _out(self, i: int, z: Range) -> Block:
-        """Where slices of a step are put."""
+        """The block of a step's new slices."""
         ring, y, x = self.rings[i], self.y[i], self.x[i]
         slots = ring.slots(np.arange(*z, dtype=np.int64))
         rows, cols = y[1] - y[0], x[1] - x[0]
@@ -335,7 +337,7 @@ class _Sweep:
         return Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, rows, cols, start)
 
     def _block(self, edge: Edge, z: Range, y: Range, x: Range, halo: Halo) -> Block:
-        """What a user of slices ``z``, rows ``y`` and columns ``x`` sees through an edge."""
+        """The block of a user's slices, rows and columns, read through an edge."""
         if edge.regrid is not None:
             z, y, x = (edge.regrid.needs(axis, (z, y, x)) for axis in range(3))
         ring, size = self.rings[edge.step], self.program.steps[edge.step].shape[0]
@@ -422,7 +424,7 @@ class _Sweep:
         return units * math.prod(source.read_unit) * source.dtype.itemsize
 
     def _drain(self) -> None:
-        """Let nothing touch the rings after the sweep, however it ends."""
+        """Wait until no thread uses the rings."""
         transfers = [t for reads in self.reads for _, t in reads]
         for transfer in transfers + [w[-1] for w in self.writes.under_way]:
             with contextlib.suppress(Exception):

@@ -1,14 +1,14 @@
-"""A program: the steps of one sweep, and where in each of them a box of the result comes from.
+"""Programs: the steps of one sweep, and the boxes that each of them needs for a box of the result.
 
-A program is a graph of steps in topological order. Each step yields one array; each edge between two
-steps has an offset (of a crop), a halo and a padding. Questions are asked per axis, because boxes
-are products: which range of each step does a box of the output need (`regions`), what does its ring
-buffer have to hold along y and x (`extents`). Along z, `schedule` moves a window through the slab. What is
-needed along an axis rests on the box's range of that axis alone, but for axes that a stage with a grid of
-its own has `coupled`, such as those of a plane that it turns.
+A program is a graph of steps in topological order. Each step yields one array. Each edge between
+two steps has an offset (of a crop), a halo and a padding. Boxes are products, so ranges are
+computed per axis: `regions` returns the range of each step for a box of the output, `extents` the
+range in its ring along y and x. Along z, `schedule` moves a window through the slab. The range
+along an axis only depends on the box's range along that axis, except for `coupled` axes of stages
+that change the grid, such as the axes of a rotated plane.
 
-What leaves the sweep does so at ends, which lie in its domain as their `Lattice` says: they may be crops
-of it, or levels of a pyramid. A slab has of each end what lies in it, in whole units.
+Results leave the sweep at ends. The `Lattice` of an end is its position in the domain: it may be a
+crop, or a level of a pyramid. A slab has the units of an end that begin in it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey
 
 REFLECTED = Padding()
-#: Answers of `Program.regions` that are kept.
+#: Cached results of `Program.regions`.
 _KNOWN = 256
 
 
@@ -35,7 +35,7 @@ _KNOWN = 256
 class Edge:
     """One use of a step's array: voxel v of the user reads around voxel ``v + offset`` of ``step``.
 
-    A user with a grid of its own (``regrid``) says itself which voxels it reads, before the offset.
+    A user that changes the grid (``regrid``) maps its voxels before the offset.
     """
 
     step: int
@@ -45,12 +45,12 @@ class Edge:
     regrid: Regrid | None = None
 
     def needs(self, axis: int, boxes: Sequence[Ranges], size: int) -> list[Range]:
-        """What each of several boxes of the user needs of the step along an axis."""
+        """The range of the step that a box of the user needs along an axis."""
         own = [b[axis] if self.regrid is None else self.regrid.needs(axis, b) for b in boxes]
         return self.along(axis, own, size)
 
     def along(self, axis: int, wanted: Sequence[Range], size: int) -> list[Range]:
-        """The same for ranges of voxels that the user, or its regrid, takes."""
+        """As `needs`, for a range of voxels of the user or its regrid."""
         by = self.offset[axis]
         spans = [(a + by, b + by) for a, b in wanted]
         return source_ranges(spans, self.halo[axis], size, self.padding.modes[axis])
@@ -60,8 +60,8 @@ class Edge:
 class Step:
     """One array of a sweep.
 
-    It is read from ``source``, or computed from other steps by ``stage``, or by ``completion`` with the
-    slab's answer from ``barrier``.
+    It is read from ``source``, or computed from other steps by ``stage``, or by ``completion`` with
+    the slab's answer from ``barrier``.
     """
 
     name: str
@@ -76,9 +76,9 @@ class Step:
 
 
 class End:
-    """By which results leave a sweep.
+    """A result of a sweep.
 
-    ``unit``: voxels of it that a slab takes together: it has those units that begin in it.
+    ``unit``: a slab has the units that begin in it.
     """
 
     lattice: Lattice
@@ -92,11 +92,11 @@ class End:
         raise NotImplementedError
 
     def share(self, axis: int, span: Range) -> Range:
-        """What a slab that has a range of the domain has of it; may be nothing."""
+        """The range that a slab has of it; may be empty."""
         return self.lattice.within(axis, span, self.unit[axis])
 
     def during(self, windows: Sequence[Range], share: Range) -> list[Range]:
-        """What each window of the domain finishes of a share along z."""
+        """The range of a share that a window finishes along z."""
         lo, hi = share
         places = [at for window in windows for at in window]
         found = [min(max(at, lo), hi) for at in self.lattice.firsts(0, places)]
@@ -121,7 +121,7 @@ class Output(End):
 
 
 class FedEdges(NamedTuple):
-    """A step that a reduction is fed (where another is true), and further ones."""
+    """The input of a reduction, its mask, and further inputs."""
 
     voxels: Edge
     mask: Edge | None = None
@@ -130,7 +130,7 @@ class FedEdges(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FoldEdge(End):
-    """A reduction of steps; its result is known under ``token``."""
+    """A reduction of steps; its result has the token ``token``."""
 
     token: str
     reduction: Reduction
@@ -150,9 +150,9 @@ class FoldEdge(End):
 
 @dataclass(frozen=True, eq=False)
 class Surveyed:
-    """A survey that is fed steps; its summary is that of the barrier ``token``.
+    """A survey of steps; its summary has the token of the barrier.
 
-    What it is fed has the shape of the domain: its merge knows slabs of that.
+    The steps must have the shape of the domain, because the merge uses its slabs.
     """
 
     token: str
@@ -163,10 +163,10 @@ class Surveyed:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The steps of one sweep over a domain of ``shape``, and what it yields.
+    """The steps of one sweep over a domain of ``shape``, and its results.
 
-    ``stacks`` are the sources that are decoded from the same units, where there are several. ``coupled``
-    are axes along which a slab's needs rest on its ranges of others of these.
+    ``stacks``: groups of sources that are decoded from the same units. ``coupled``: axes that
+    slabs' ranges along other axes depend on.
     """
 
     shape: Triple
@@ -179,7 +179,7 @@ class Program:
     coupled: frozenset[int] = field(init=False)
     #: By which results leave the sweep, surveys apart.
     ends: tuple[End, ...] = field(init=False)
-    #: What `regions` gave lately: planning asks for the same ranges many times, and so do tiles of one row.
+    #: Recent results of `regions`: planning, and tiles of one row, repeat the same ranges.
     _known: dict[Any, list[Range]] = field(init=False, repr=False, default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -203,25 +203,25 @@ class Program:
 
     @property
     def barriers(self) -> tuple[str, ...]:
-        """The barriers whose answers its slabs take."""
+        """The barriers that its slabs need answers of."""
         return tuple(dict.fromkeys(s.barrier for s in self.steps if s.completion is not None))
 
     @property
     def spans(self) -> frozenset[int]:
-        """The axes along which a slab has to be as wide as the volume."""
+        """The axes along which a slab must be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)
 
     @property
     def regrids(self) -> list[Regrid]:
-        """The stages whose grids are their own."""
+        """The stages that change the grid."""
         return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
 
     def grains(self, axis: int) -> set[int]:
-        """The extents along an axis of the cells that stages compute at once."""
+        """The extents of the cells that stages compute at a time, along an axis."""
         return {s.stage.grain[axis] for s in self.steps if s.stage is not None} - {1}
 
     def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
-        """What a survey or a completion has to do with of a slab's range along an axis."""
+        """The range of a slab for a survey or completion."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])
 
     def surveyed_shape(self, upper: bool, slab: Triple) -> Triple:
@@ -245,18 +245,18 @@ class Program:
 
     @property
     def decoded(self) -> list[tuple[int, ...]]:
-        """The sources, those together that are decoded together."""
-        alone = [
+        """The sources, in groups that are decoded together."""
+        separate = [
             (i,)
             for i, s in enumerate(self.steps)
             if s.source is not None and not any(i in stack for stack in self.stacks)
         ]
-        return sorted([*alone, *self.stacks])
+        return sorted([*separate, *self.stacks])
 
     def regions(self, axis: int, wanted: Ranges) -> list[Range]:
-        """Per step the range along an axis that a box of the domain needs; empty if it needs nothing.
+        """For each step the range along an axis that a box of the domain needs; may be empty.
 
-        Of the box, the ranges of other axes count only if ``axis`` is `coupled`.
+        The box's ranges along other axes are only used if ``axis`` is `coupled`.
         """
         together = axis in self.coupled
         key = axis, tuple(wanted) if together else tuple(wanted[axis])
@@ -270,7 +270,7 @@ class Program:
         return list(known)
 
     def _regions(self, axes: Sequence[int], wanted: Ranges) -> dict[int, list[Range | None]]:
-        """The ranges along axes that rest on no other axis; None where nothing is needed."""
+        """The ranges along independent axes; None for unused steps."""
         found: dict[int, list[Range | None]] = {a: [None] * len(self.steps) for a in axes}
 
         def widen(edge: Edge, axis: int, by: Range | None) -> None:
@@ -281,12 +281,12 @@ class Program:
             found[axis][edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
 
         def taken(edge: Edge, user: int, axis: int) -> Range | None:
-            """What a step takes through an edge, before its offset and halo."""
+            """The range through an edge, before its offset and halo."""
             own = found[axis][user]
             if edge.regrid is None or own is None:
                 return own
             ranges = [found[a][user] if a in found else (0, 1) for a in range(3)]
-            if None in ranges:  # nothing of it along an axis that is coupled to this one
+            if None in ranges:  # unused along a coupled axis
                 return None
             return edge.regrid.needs(axis, tuple(ranges))  # type: ignore[arg-type]
 
@@ -296,16 +296,17 @@ class Program:
                 if share[0] < share[1]:
                     for edge in end.edges:
                         widen(edge, axis, share)
-            for seen in self.surveys:
-                for edge in seen.edges:
-                    widen(edge, axis, self.reach(seen.survey.upper, axis, wanted[axis]))
+            for surveyed in self.surveys:
+                for edge in surveyed.edges:
+                    widen(edge, axis, self.reach(surveyed.survey.upper, axis, wanted[axis]))
         for i in range(len(self.steps) - 1, -1, -1):
             step = self.steps[i]
             for axis in axes:
                 if step.completion is not None:
-                    # Whatever is used of it, it has to see what its survey saw.
+                    # It always needs the same voxels as its survey.
                     found[axis][i] = self.reach(step.completion.upper, axis, wanted[axis])
-                # Slabs are as deep as the volume where a stage spans z: it begins with the first slice.
+                # If a stage spans z, slabs are as deep as the volume, and begin with the first
+                # slice.
                 spans = step.stage.spans if step.stage is not None and axis else ()
                 if found[axis][i] is not None and axis in spans:
                     found[axis][i] = (0, step.shape[axis])
@@ -313,7 +314,7 @@ class Program:
                 for edge in step.edges:
                     widen(edge, axis, taken(edge, i, axis))
         for stack in self.stacks if 0 in axes else ():
-            # What is decoded together is read together.
+            # Sources that are decoded together are read together.
             ranges = [r for r in (found[0][i] for i in stack) if r is not None]
             if not ranges:
                 continue
@@ -323,7 +324,7 @@ class Program:
         return found
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:
-        """Per step what its ring covers along y or x: the region, and rims where users pad it."""
+        """For each step the range of its ring along y or x: the region and the padding."""
         extents = list(regions)
         for i, users in enumerate(self.users):
             lo, hi = regions[i]
@@ -333,7 +334,7 @@ class Program:
                 a, b = (w + edge.offset[axis] for w in regions[user])
                 lo, hi = min(lo, a - edge.halo[axis][0]), max(hi, b + edge.halo[axis][1])
             size = self.steps[i].shape[axis]
-            # A ring never reaches into the inside of the volume beyond its region.
+            # Padding is outside the volume only.
             inside = regions[i]
             extents[i] = (
                 lo if lo < 0 else inside[0],
@@ -342,11 +343,11 @@ class Program:
         return extents
 
     def padding(self, step: int) -> Padding:
-        """The one padding that all padded users of a step share (`compile` sees to it)."""
+        """The padding of a step, which all its padded users share by compilation."""
         return next((e.padding for _, e in self.users[step] if e.halo != NO_HALO), Padding())
 
     def constant_slice(self, step: int) -> bool:
-        """Whether the step's ring needs a slice of the constant beyond the volume's z edges."""
+        """Whether the step's ring needs a slice of the constant outside the volume along z."""
         return any(
             e.halo[0] != (0, 0) and e.padding.modes[0] in ("constant", "grid-constant")
             for _, e in self.users[step]

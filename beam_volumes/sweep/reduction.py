@@ -1,4 +1,4 @@
-"""What the sweep knows of a whole-volume reduction: a mergeable state."""
+"""The interface of reductions over the whole volume: a mergeable state."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from beam_volumes.sweep.stage import PlainData
 class Reduction(PlainData):
     """Folds all voxels into a small state that merges exactly, in any order and grouping.
 
-    A subclass is a frozen dataclass of plain data beside the functions below. The state is a small
+    Subclasses are frozen dataclasses of plain data with the methods below. The state is a small
     picklable object; ``merge`` must be associative and commutative to the bit.
     """
 
-    name: str  #: What messages and plans call it, e.g. ``"min"``.
-    dtype: np.dtype  #: Of the result.
-    shape: tuple[int, ...]  #: Of the result; ``()`` for a scalar.
+    name: str  #: Name in messages and plans, e.g. ``"min"``.
+    dtype: np.dtype  #: Dtype of the result.
+    shape: tuple[int, ...]  #: Shape of the result; ``()`` for a scalar.
 
     @property
     def cost(self) -> float:
-        """Rough nanoseconds per voxel on one core."""
+        """Approximate nanoseconds per voxel on one core."""
         return 1.0
 
     @property
     def state_bytes(self) -> int:
-        """Rough size of a state."""
+        """Approximate size of a state."""
         return 64
 
     def peak_bytes(self, threads: int) -> int:
-        """The most bytes that states of a slab take together, folded in strips by so many threads."""
+        """Maximum bytes of the states of a slab, folded in strips by ``threads`` threads."""
         return (threads + 2) * 2 * self.state_bytes
 
     def zero(self) -> Any:
-        """The state of no voxels."""
+        """The state without voxels."""
         raise NotImplementedError
 
     def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> Any:
-        """The state of a 2-D view of voxels (those where the bool ``mask`` is true, if given).
+        """The state of a 2-D view of voxels (only where the bool ``mask`` is true, if given).
 
-        ``values`` are the evaluated lazy scalars the reduction was built with.
+        ``values`` are the evaluated lazy scalars of the reduction.
         """
         raise NotImplementedError
 
@@ -57,10 +57,10 @@ class Reduction(PlainData):
         others: tuple[np.ndarray, ...],
         start: Triple,
     ) -> Any:
-        """`fold` for a reduction of several volumes, or one that depends on where voxels lie.
+        """`fold` for a reduction of several volumes, or one that depends on positions.
 
-        ``others`` are the same view of the further volumes, and ``start`` is the z, y, x of the
-        view's first voxel in the volume that is reduced (of a crop: in the crop).
+        ``others`` are the same view of the further volumes. ``start`` is the z, y, x of the view's
+        first voxel in the reduced volume (for a crop: in the crop).
         """
         return self.fold(voxels, mask, values)
 
@@ -72,9 +72,9 @@ class Reduction(PlainData):
         others: tuple[Sequence[np.ndarray], ...],
         start: Triple,
     ) -> Any:
-        """The state of consecutive slices, the first at ``start``: `fold_at` of each, merged.
+        """The state of consecutive slices, the first at ``start``: merges `fold_at` of each.
 
-        What the sweep calls. A reduction with a large state does better to fill one for them all.
+        The sweep calls this. Reductions with a large state should fill one for all slices.
         """
         z, y, x = start
         state = self.zero()
@@ -85,11 +85,11 @@ class Reduction(PlainData):
         return state
 
     def pieces(self, state: Any) -> Iterable[tuple[int, Any]]:
-        """A state as numbered pieces of few megabytes each; those of one number `merge`."""
+        """Split a state into numbered pieces of a few megabytes; equal numbers `merge`."""
         return [(0, state)]
 
     def put_together(self, pieces: Mapping[int, Any]) -> Any:
-        """The state that `pieces` made pieces of, merged by number."""
+        """Join the merged pieces of `pieces`, by number."""
         return pieces[0]
 
     def merge(self, a: Any, b: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the sweeps of one process share: threads, memory for a fixed number of sweeps, and what they hold."""
+"""Resources that all sweeps of a process share: threads, arenas, and cached objects."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _WORTHWHILE = 16384
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
-#: What a process holds from sweep to sweep, such as a network, and how to drop it.
-_held: dict[str, Callable[[], None]] = {}
+#: Objects that are cached between sweeps, such as networks, and functions that drop them.
+_cached: dict[str, Callable[[], None]] = {}
 
 
 class Arena:
-    """One piece of memory from which the rings of a sweep are cut, kept from slab to slab.
+    """One piece of memory for the rings of a sweep, kept from slab to slab.
 
-    Memory that was touched before is up to twice as fast to read into, and one piece leaves no
-    fragments behind.
+    Reading into memory that was used before is up to twice as fast, and one piece causes no
+    fragmentation.
     """
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
 
     def cut(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
-        """Arrays of the given shapes and dtypes, uninitialised, valid until the next cut."""
+        """Arrays of the given shapes and dtypes, uninitialised, valid until the next call."""
         sizes = [int(np.prod(s, dtype=np.int64)) * d.itemsize for s, d in shapes]
         room = sum(aligned(n) for n in sizes) + _ALIGN
         if room > self._bytes.size:
-            self._bytes = np.empty(0, np.uint8)  # free the old piece before taking the new one
+            self._bytes = np.empty(0, np.uint8)  # free the old piece first
             self._bytes = np.empty(room, np.uint8)
         at = -self._bytes.ctypes.data % _ALIGN
         arrays = []
@@ -57,7 +57,7 @@ def aligned(n: int) -> int:
 
 
 class Gate:
-    """Admits sweeps in the order in which they come, each with an arena of its own."""
+    """Admits sweeps in the order in which they arrive, each with an arena."""
 
     def __init__(self) -> None:
         self._idle: list[Arena] = []
@@ -67,10 +67,7 @@ class Gate:
 
     @contextmanager
     def admitted(self, width: int) -> Iterator[Arena]:
-        """Wait until it is this sweep's turn and fewer than ``width`` are running, of whatever plan.
-
-        ``width``: how many sweeps there may be at a time by the plan of this one.
-        """
+        """Wait for this sweep's turn, and until fewer than ``width`` sweeps are running."""
         check_not_nested()
         turn = object()
         with self._changed:
@@ -79,7 +76,7 @@ class Gate:
                 while self._waiting[0] is not turn or self._running >= width:
                     self._changed.wait()
                 self._running += 1
-            finally:  # also where waiting is interrupted
+            finally:  # also if waiting is interrupted
                 self._waiting.remove(turn)
                 self._changed.notify_all()
             arena = self._idle.pop() if self._idle else Arena()
@@ -92,14 +89,14 @@ class Gate:
                 self._changed.notify_all()
 
     def release(self) -> bool:
-        """Give back the memory of arenas that no sweep is using; return whether there were any."""
+        """Free the memory of unused arenas; return whether there were any."""
         with self._changed:
             found = bool(self._idle)
             self._idle.clear()
         return found
 
 
-#: This process's, however many threads a runner starts and however many runs they are of.
+#: One for the process, for all threads and runs.
 gate = Gate()
 
 
@@ -120,9 +117,9 @@ def trim_heap() -> None:
 def in_strips(
     rows: int, voxels: int, threads: int, work: Callable[[int, int], Result]
 ) -> list[Result]:
-    """Call ``work(y0, y1)`` for strips of rows on the process's threads; results in order.
+    """Call ``work(y0, y1)`` for strips of rows in threads; return results in order.
 
-    Small work is not worth a thread.
+    Small work runs in the calling thread.
     """
     strips = max(1, min(threads, rows, voxels // _WORTHWHILE))
     if strips == 1:
@@ -133,7 +130,7 @@ def in_strips(
     try:
         first = work(*strip[0])
     finally:
-        # Nothing may still write into the rings when an error leaves this function.
+        # No thread may still write into the rings when an error is raised.
         for f in futures:
             f.exception()
     return [first, *(f.result() for f in futures)]
@@ -149,15 +146,13 @@ def _threads(threads: int) -> ThreadPoolExecutor:
 
 
 def hold(token: str, drop: Callable[[], None]) -> None:
-    """Have ``drop`` called once a sweep begins none of whose stages names ``token`` as its `Stage.holds`."""
+    """Call ``drop`` when a sweep begins that has no stage with ``token`` as its `Stage.holds`."""
     with _lock:
-        _held[token] = drop
+        _cached[token] = drop
 
 
 def release_unused(used: Iterable[str]) -> None:
-    """Drop all that is not used.
-
-    Whoever still computes with it has a reference of its own.
+    """Drop all cached objects that are not used; running computations keep their own references.
 
     >>> hold("network", lambda: print("gone"))
     >>> release_unused({"network"})
@@ -166,6 +161,6 @@ def release_unused(used: Iterable[str]) -> None:
     """
     kept = set(used)
     with _lock:
-        gone = [_held.pop(token) for token in list(_held) if token not in kept]
+        gone = [_cached.pop(token) for token in list(_cached) if token not in kept]
     for drop in gone:
         drop()

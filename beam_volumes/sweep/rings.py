@@ -1,4 +1,4 @@
-"""The ring buffers of a sweep: how large they are, and where a slice lies."""
+"""The ring buffers of a sweep: their sizes, and the positions of slices."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def ring_shapes(
 
 
 class Ring:
-    """A step's slices: slice z lies in slot ``(z - base) % capacity``."""
+    """A step's slices: slice z is in slot ``(z - base) % capacity``."""
 
     def __init__(self, array: np.ndarray, capacity: int, base: int, y: int, x: int):
         self.array, self.capacity, self.base, self.y, self.x = array, capacity, base, y, x
 
     def slots(self, z: np.ndarray) -> np.ndarray:
-        """Slots of slices; -1 stands for the slice of the constant, which is the last."""
+        """Slots of slices; -1 is the slice of the constant, which is the last."""
         return np.where(z >= 0, (z - self.base) % self.capacity, self.capacity).astype(np.int64)
 
     def view(self, z0: int, z1: int, y: Range, x: Range) -> np.ndarray:
@@ -44,18 +44,18 @@ class Ring:
 
 def copy(to: np.ndarray, voxels: np.ndarray, threads: int) -> None:
     """Copy slices from or to an array of this process."""
-    # By slices if it can: threads that first touch the same page wait for each other.
+    # Divided by slices if possible: threads that first touch the same page wait for each other.
     axis = 0 if len(to) >= threads else 1
     to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
     in_strips(len(to), to.size, threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv"))
 
 
 def whole_layer(depth: int, ring: Ring) -> int:
-    """The depth of a layer, unless the ring holds the whole region and nothing is ever dropped."""
+    """The depth of a layer, unless the ring contains the whole region and keeps all slices."""
     return depth if ring.capacity % depth == 0 else 1
 
 
 def as_dtype(number: float, dtype: np.dtype) -> Any:
-    """A number as a ring of a dtype holds it."""
+    """A number converted to the dtype of a ring."""
     with np.errstate(all="ignore"):
         return np.asarray(number).astype(dtype)[()]

@@ -1,6 +1,6 @@
-"""The course of a window through a slab along z: what each step holds and computes, and when.
+"""The schedule of a sweep: windows along z, and the slices that steps keep and compute.
 
-The executor follows a schedule and the planner measures it, so that what is predicted is what happens.
+The executor follows the schedule and the planner measures it, so predictions are exact.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ _NO_PLANE: tuple[Range, Range] = ((0, 1), (0, 1))
 
 
 class Overlap(NamedTuple):
-    """What rings have room for beside what a window needs."""
+    """The room in rings in addition to a window's needs."""
 
-    #: What each source has to give next: it is read while a window is computed. Without, as much of
-    #: it is as slices no longer needed leave room for.
-    ahead: bool = True
-    behind: bool = True  #: Another unit of each output, to be computed while one is written.
+    #: For the next slices of each source, to read while a window is computed. Otherwise only slots
+    #: of unneeded slices are used.
+    read_ahead: bool = True
+    write_behind: bool = True  #: For another unit of each output, to be computed during a write.
 
 
-#: From the most memory to the least.
-OVERLAPS = (Overlap(), Overlap(ahead=False), Overlap(ahead=False, behind=False))
+#: In order of decreasing memory.
+OVERLAPS = (Overlap(), Overlap(read_ahead=False), Overlap(read_ahead=False, write_behind=False))
 
 
 @dataclass(frozen=True)
 class Window:
-    """One step of the sweep."""
+    """One window of the sweep."""
 
-    domain: Range  #: Slices of the domain that this window finishes.
-    ends: list[Range]  #: What it finishes of each of the program's ends.
-    tops: list[int]  #: Per step, the slice up to which it is filled when the window is done.
-    #: Per step, the first slice that must still be held while the window is computed.
+    domain: Range  #: Slices of the domain that it finishes.
+    ends: list[Range]  #: Slices that it finishes of each end.
+    tops: list[int]  #: For each step, the slice up to which it is filled after the window.
+    #: For each step, the first slice that must be kept during the window.
     keeps: list[int]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All windows of a slab, and the ring buffers they need."""
+    """All windows of a slab, and the sizes of ring buffers."""
 
     slab: Range  #: Slices of the domain.
-    regions: list[Range]  #: Per step, the slices it yields in this slab.
+    regions: list[Range]  #: For each step, its slices in this slab.
     windows: list[Window]
-    capacity: list[int]  #: Per step, slices its ring holds.
-    #: Per step, a slice that lies in slot 0: slice z is in slot ``(z - base) % capacity``.
+    capacity: list[int]  #: For each step, the slices in its ring.
+    #: For each step, a slice in slot 0: slice z is in slot ``(z - base) % capacity``.
     base: list[int]
 
 
 def layer_of(program: Program, step: int) -> tuple[int, int]:
-    """Depth and origin of the units along z in which a step is read or written; 1 if it is neither."""
+    """Depth and origin of the units along z in which a step is read or written; otherwise 1."""
     source = program.steps[step].source
     if source is not None:
         return source.chunk[0], source.chunk_origin[0]
@@ -65,7 +65,7 @@ def layer_of(program: Program, step: int) -> tuple[int, int]:
 def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> Schedule:
     """Move a window of ``window`` slices over a slab, with room for an overlap.
 
-    Of the slab, the ranges along y and x count only where z is one of the program's coupled axes.
+    The slab's ranges along y and x are only used if z is one of the program's coupled axes.
     """
     course = _Course(program, slab, window)
     tops = course.tops()
@@ -102,35 +102,35 @@ class _Course:
 
     def _domains(self, window: int) -> list[Range]:
         begin, end = self.z
-        # Units that begin in the slab may end beyond it.
+        # Units that begin in the slab may end outside it.
         shares = zip(self.program.ends, self.shares, strict=True)
         stop = max([end, *(e.lattice.until(0, b) for e, (a, b) in shares if a < b)])
         stops = [*range(begin + window, end, window), *range(end, stop, window), stop]
         return list(pairwise([begin, *stops])) if begin < stop else []
 
     def tops(self) -> list[list[int]]:
-        """Per step, up to where each window fills it."""
+        """For each step, the slice up to which each window fills it."""
         steps = self.program.steps
         tops = [[lo] * len(self.domains) for lo, _ in self.regions]
 
         def raise_(edge: Edge, boxes: Sequence[Ranges]) -> None:
-            """Let a step have what boxes of a user need, of which the first ones may be empty."""
+            """Extend a step to the needs of a user's boxes; the first ones may be empty."""
             some = [box for box in boxes if box[0][0] < box[0][1]]
             needed = [b for _, b in edge.needs(0, some, steps[edge.step].shape[0])]
             later = len(boxes) - len(some)
             tops[edge.step][later:] = map(max, tops[edge.step][later:], needed)
 
         def through(upper: bool) -> list[int]:
-            """Up to where surveys and completions are: the plane beyond the slab is with its last window."""
+            """The end of surveys and completions: the plane above the slab is in its last window."""
             last = self.program.reach(upper, 0, self.z)[1]
             return [upto if upto < self.z[1] else last for _, upto in self.domains]
 
         for end, ranges, (start, _) in zip(self.program.ends, self.ends, self.shares, strict=True):
             for edge in end.edges:
                 raise_(edge, [((start, stop), *_NO_PLANE) for _, stop in ranges])
-        for seen in self.program.surveys:
-            for edge in seen.edges:
-                stops = [stop + edge.offset[0] for stop in through(seen.survey.upper)]
+        for surveyed in self.program.surveys:
+            for edge in surveyed.edges:
+                stops = [stop + edge.offset[0] for stop in through(surveyed.survey.upper)]
                 tops[edge.step] = list(map(max, tops[edge.step], stops))
         for i in range(len(steps) - 1, -1, -1):
             step, (low, high) = steps[i], self.regions[i]
@@ -165,13 +165,13 @@ class _Course:
         for end, ranges, (_, stop) in zip(self.program.ends, self.ends, self.shares, strict=True):
             for edge in end.edges:
                 keep(edge, [((start, stop), *_NO_PLANE) for start, _ in ranges])
-        for seen in self.program.surveys:
-            for edge in seen.edges:
+        for surveyed in self.program.surveys:
+            for edge in surveyed.edges:
                 lower(edge.step, (done + edge.offset[0] for done, _ in self.domains))
         for output, ranges, (start, stop) in zip(
             self.program.outputs, self.ends, self.shares, strict=False
         ):
-            # What of a unit is done stays until all of it is.
+            # Finished slices of a unit are kept until it is complete.
             depth, origin = self.layers[output.edge.step]
             if start < stop:
                 begun = (at // depth * depth if at < stop else stop for at, _ in ranges)
@@ -200,18 +200,18 @@ def _ring(
     layer: tuple[int, int],
     overlap: Overlap,
 ) -> tuple[int, int]:
-    """Capacity and base of a step's ring: layers are whole and never wrap around."""
+    """Capacity and base of a step's ring; layers never wrap around."""
     depth, origin = layer
 
     def floor(at: int) -> int:
         return origin + (at - origin) // depth * depth
 
     source = program.steps[step].source
-    if overlap.ahead and source is not None and not source.in_memory:
+    if overlap.read_ahead and source is not None and not source.in_memory:
         tops = _next(tops)
-    held = max((top - floor(keep) for top, keep in zip(tops, keeps, strict=True)), default=0)
-    capacity = -(-held // depth) * depth
-    if overlap.behind and program.sinks_of(step):
+    kept = max((top - floor(keep) for top, keep in zip(tops, keeps, strict=True)), default=0)
+    capacity = -(-kept // depth) * depth
+    if overlap.write_behind and program.sinks_of(step):
         capacity += depth
     whole = region[1] - region[0]
     if capacity >= whole:
@@ -220,7 +220,7 @@ def _ring(
 
 
 def gathered(program: Program, plan: Schedule) -> list[int]:
-    """Per step, the most slices at a time that surveys and completions cannot be given as they lie."""
+    """For each step, the maximum number of slices that are copied for surveys and completions."""
     copies = [0] * len(program.steps)
 
     def give(edge: Edge, z: Range) -> None:
@@ -231,8 +231,8 @@ def gathered(program: Program, plan: Schedule) -> list[int]:
 
     tops = [lo for lo, _ in plan.regions]
     for window in plan.windows:
-        for seen in program.surveys:
-            for edge in seen.edges if window.domain[0] < plan.slab[1] else ():
+        for surveyed in program.surveys:
+            for edge in surveyed.edges if window.domain[0] < plan.slab[1] else ():
                 give(edge, window.domain)
         for i, step in enumerate(program.steps):
             if step.completion is not None:
@@ -243,7 +243,7 @@ def gathered(program: Program, plan: Schedule) -> list[int]:
 
 
 def _next(tops: list[int]) -> list[int]:
-    """For each window, up to where the next one that needs more than it will need it."""
+    """For each window, the top of the next window that needs more."""
     found = list(tops)
     for k in range(len(tops) - 2, -1, -1):
         found[k] = tops[k + 1] if tops[k + 1] > tops[k] else found[k + 1]

@@ -1,4 +1,4 @@
-"""What the sweep knows of an operation: what it needs and how to run it, never what it is."""
+"""The interface between the executor and operations on voxels."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from beam_volumes.sweep.resources import in_strips
 
 @dataclass(frozen=True, eq=False)
 class Padding:
-    """What a stage sees beyond the edges of the volume: a boundary mode per axis and a constant.
+    """The voxels outside the volume for a stage: a boundary mode per axis and a constant.
 
-    The constant is a float, or an int where a float would round it.
+    The constant is a float, or an int if a float would round it.
     """
 
     modes: tuple[str, str, str] = ("reflect", "reflect", "reflect")
@@ -32,7 +32,7 @@ class Padding:
 
     @property
     def key(self) -> tuple[tuple[str, str, str], str]:
-        """What tells it from another: zeros have signs, and NaN is itself."""
+        """A key for comparison: zeros have signs, and NaN equals itself."""
         exact = isinstance(self.cval, int) and float(self.cval) != self.cval
         return self.modes, repr(self.cval if exact else float(self.cval))
 
@@ -45,11 +45,11 @@ class Padding:
 
 @dataclass(frozen=True)
 class Block:
-    """Some slices of one array, where they lie in its ring buffer.
+    """Some slices of one array in its ring buffer.
 
     Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
-    ``x`` there. ``rows`` and ``cols`` count the halo in, for an input. The ring is C-contiguous.
-    ``start`` is the position in the volume of its first voxel.
+    ``x`` there. For an input, ``rows`` and ``cols`` include the halo. The ring is C-contiguous.
+    ``start`` is the position in the volume of the first voxel.
     """
 
     ring: np.ndarray
@@ -66,7 +66,7 @@ class Block:
 
     @cached_property
     def as_rows(self) -> Rows:
-        """What a kernel is given."""
+        """The rows for a kernel."""
         return rows_of(self.ring, self.slots, self.y, self.x)
 
     def slice(self, k: int, y0: int = 0, y1: int | None = None) -> np.ndarray:
@@ -75,7 +75,7 @@ class Block:
         return self.ring[self.slots[k], self.y + y0 : self.y + y1, self.x : self.x + self.cols]
 
     def array(self, y0: int = 0, y1: int | None = None) -> np.ndarray:
-        """Rows ``y0:y1`` of all slices as one array: a view if the slots are consecutive, else a copy."""
+        """Rows ``y0:y1`` of all slices as an array: a view if the slots are consecutive."""
         y1 = self.rows if y1 is None else y1
         first, n = int(self.slots[0]), len(self.slots)
         consecutive = np.array_equal(self.slots, np.arange(first, first + n))
@@ -83,10 +83,11 @@ class Block:
         if consecutive:
             result = rows[first : first + n]
         else:
-            # A kernel is compiled for parts of arrays or for whole ones: this is what a view would be.
+            # Kernels are compiled for contiguous or strided arrays: the copy has the layout that a
+            # view would have.
             cols = rows.shape[2]
-            beside = not rows.flags.c_contiguous
-            result = np.empty((n, rows.shape[1], cols + beside), rows.dtype)[:, :, :cols]
+            is_strided = not rows.flags.c_contiguous
+            result = np.empty((n, rows.shape[1], cols + is_strided), rows.dtype)[:, :, :cols]
             for k, slot in enumerate(self.slots):
                 result[k] = rows[slot]
         result.flags.writeable = False  # other stages read the same ring
@@ -103,23 +104,23 @@ class PlainData:
 
 @dataclass(frozen=True, eq=False)
 class Stage(PlainData):
-    """One operation on voxels: a kernel together with what the planner must know of it.
+    """One operation on voxels: a kernel with the properties that the planner needs.
 
-    Subclasses are frozen dataclasses whose fields are plain data (numbers, strings, tuples, arrays,
-    dtypes), so that a stage pickles and has the same `token` in every process.
+    Subclasses are frozen dataclasses of plain data (numbers, strings, tuples, arrays, dtypes), so a
+    stage can be pickled and has the same `token` in every process.
     """
 
-    name: str  #: What messages and plans call it, e.g. ``"gaussian_filter"``.
-    dtype: np.dtype  #: Of the result.
+    name: str  #: Name in messages and plans, e.g. ``"gaussian_filter"``.
+    dtype: np.dtype  #: Dtype of the result.
 
-    #: Whether what it yields are labels, whatever it is given.
+    #: Whether the result is always labels.
     yields_labels: ClassVar[bool] = False
-    #: Whether it runs a kernel that is compiled for the dtypes it meets.
+    #: Whether it runs a kernel that is compiled for its dtypes.
     compiled: ClassVar[bool] = False
 
     @property
     def halos(self) -> tuple[Halo, ...]:
-        """Voxels needed around an output voxel, one entry per input; shorter means no halo."""
+        """Voxels needed around an output voxel, one entry per input, or none without halos."""
         return ()
 
     @property
@@ -128,86 +129,87 @@ class Stage(PlainData):
 
     @property
     def cost(self) -> float:
-        """Rough nanoseconds per voxel on one core, for choosing between plans."""
+        """Approximate nanoseconds per voxel on one core, to choose between plans."""
         return 1.0
 
     @property
     def deterministic(self) -> bool:
-        """Whether a second run gives the same bits (else its result is materialised, never redone)."""
+        """Whether runs give the same bits; otherwise the result is stored, never recomputed."""
         return True
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where what it was given besides its inputs was read from, if that is stored."""
+        """The locations of stored parameters, such as tables."""
         return ()
 
     @property
     def preferred_slices(self) -> int:
-        """Slices that it is best asked for at a time, for it shares work among them."""
+        """The best number of slices per call, if it shares work among them."""
         return 1
 
     @property
     def spans(self) -> tuple[int, ...]:
-        """Axes of which it needs the whole extent: y (1) or x (2) at once, z (0) slice by slice.
+        """Axes that it needs as a whole: y (1) or x (2) in each call, z (0) slice by slice.
 
-        With y among them `run` is given columns instead of rows: ``y0:y1`` are those to compute.
-        With z, slices come in order from the volume's first.
+        With y, `run` computes columns instead of rows: ``y0:y1`` are columns. With z, slices are
+        computed in order from the volume's first.
         """
         return ()
 
     @property
     def grain(self) -> Triple:
-        """The cells of the volume's grid that it computes at once.
+        """The cells of the volume's grid that it computes at a time.
 
-        Slices come in whole cells, so that each cell is computed once in a slab. A slab that cuts
-        cells computes them too, and leaves out what is not its own.
+        Slices are computed in whole cells, so each cell is computed once in a slab. Slabs that
+        divide cells compute them several times, and drop the parts outside.
         """
         return (1, 1, 1)
 
-    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.resources`.
+    #: Token of an object that the process caches between sweeps: see
+    #: `beam_volumes.sweep.resources`.
     holds: ClassVar[str] = ""
-    #: Whether it computes on an accelerator where there is one.
+    #: Whether it uses an accelerator if there is one.
     accelerated: ClassVar[bool] = False
-    #: What the cells are in words, for plans, if they are worth a word; and the voxels each is given.
+    #: Name of the cells in plans, if they are listed; and the input voxels of each.
     piece: ClassVar[str] = ""
     piece_voxels: ClassVar[int] = 1
 
     def pieces(self, axis: int, wanted: tuple[int, int]) -> int:
-        """How many of these lie along an axis in a range of it."""
+        """The number of cells in a range along an axis."""
         return 1
 
     def seconds(self, threads: int) -> float | None:
-        """What one takes, tried now; None if that cannot be tried without voxels."""
+        """The measured time of one cell; None if it cannot be measured without voxels."""
         return None
 
     @property
     def alternatives(self) -> tuple[Stage, ...]:
-        """Stages that give the same voxels, and take other memory or time: a plan may have one instead.
+        """Stages with the same voxels, but other memory or time, that a plan may choose instead.
 
-        What they declare is expected; `confirmed` says what is so.
+        Their costs are estimates; `confirmed` measures them.
         """
         return ()
 
     def confirmed(self) -> Stage | None:
-        """Itself with what it was found to take when it was tried; None if it cannot stand in."""
+        """Return the stage with measured costs; None if it does not work."""
         return self
 
     def begin(self, box: Box) -> Work:
-        """What computes the box of a slab, window by window: it may keep what it needs of earlier ones."""
+        """Begin the computation of a slab's box, window by window, with state between windows."""
         return InStrips(self)
 
     def kept_bytes(self, rows: int, cols: int) -> int:
-        """Bytes that it keeps from window to window, for so many rows and columns."""
+        """Bytes kept between windows."""
         return 0
 
     def working_bytes(self, shape: Triple, threads: int) -> int:
-        """Bytes that it allocates while it computes so many slices, rows and columns."""
+        """Bytes allocated during a call for an output of this shape."""
         depth, rows, cols = shape
         strips = max(1, min(threads, rows))
         return strips * self.scratch(-(-rows // strips), cols, depth)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        """Bytes one call allocates for itself, for an output of this many slices, rows and columns."""
+        """Bytes that one call allocates for an output of this shape."""
         return 0
 
     def run(
@@ -216,9 +218,9 @@ class Stage(PlainData):
         """Compute rows ``y0:y1`` of every slice of ``out``.
 
         ``inputs[i]`` covers the output's slices, rows and columns plus the halo of input ``i``:
-        output voxel ``(k, y, x)`` sits at ``(k + before_z, y + before_y, x + before_x)`` there.
-        ``values`` are the evaluated lazy scalars the stage was built with. Runs without the GIL where
-        it can, on several strips of rows at a time, and must give the same bits however it is cut.
+        output voxel ``(k, y, x)`` is at ``(k + before_z, y + before_y, x + before_x)`` there.
+        ``values`` are the evaluated lazy scalars of the stage. It should release the GIL, runs on
+        several strips of rows concurrently, and must give the same bits for any division.
         """
         raise NotImplementedError
 
@@ -228,9 +230,9 @@ class Stage(PlainData):
 
 @dataclass(frozen=True, eq=False)
 class Regrid(Stage):
-    """A stage whose result has a grid of its own: of another shape, or elsewhere.
+    """A stage that changes the grid: its result has another shape, or other positions.
 
-    `run` is given blocks that hold what `needs` says, and finds by their ``start`` what is where.
+    The blocks of `run` contain the voxels of `needs`; their ``start`` is the position.
     """
 
     of: Triple  #: Shape of the input.
@@ -238,26 +240,26 @@ class Regrid(Stage):
 
     @property
     def stride(self) -> Triple | None:
-        """How many voxels of the input each voxel of the result stands for, if it takes no others.
+        """The number of input voxels for each voxel of the result, if it uses no others.
 
-        Voxel v takes some of those from ``v * stride`` to ``(v + 1) * stride``.
+        Voxel v uses some of the voxels from ``v * stride`` to ``(v + 1) * stride``.
         """
         return None
 
     @property
     def coupled(self) -> frozenset[int]:
-        """The axes along which `needs` looks at others of these; along all other axes at none."""
+        """The axes along which `needs` depends on the ranges along other ones of these axes."""
         return frozenset()
 
     def needs(self, axis: int, wanted: Ranges) -> Range:
-        """The range of the input's axis that a box of the result takes.
+        """The range of the input along an axis that a box of the result needs.
 
-        Never empty, and inside that of any larger box.
+        Never empty, and contained in the range of any larger box.
         """
         raise NotImplementedError
 
     def inner(self, axis: int) -> tuple[int, int]:
-        """The range of the result's axis whose voxels all lie in the input; beyond it, it is padded."""
+        """The range of the result along an axis without padding."""
         return 0, self.grid[axis]
 
 
@@ -287,22 +289,22 @@ def _feed(h: Any, part: Any) -> None:
     elif hasattr(part, "token"):
         h.update(part.token().encode())
     else:
-        raise TypeError(f"{type(part).__name__} {part!r} is not plain data; a stage cannot hold it")
+        raise TypeError(f"{type(part).__name__} {part!r} is not plain data; stages need plain data")
 
 
 class Work(Protocol):
-    """What `Stage.begin` gives: it is called window by window, in the order of slices."""
+    """The state of `Stage.begin`: called window by window, in the order of slices."""
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
     ) -> None:
-        """Compute all of ``out``, with as many threads as are given."""
+        """Compute all of ``out``, in ``threads`` threads."""
 
 
 class InStrips:
-    """The work of a stage that computes strips of rows by themselves, or of columns if it spans y.
+    """The work of a stage that computes strips of rows independently, or of columns if it spans y.
 
-    ``kept`` are planes that stay from window to window: the stage finds them after its values.
+    ``kept`` are planes that are kept between windows; the stage receives them after its values.
     """
 
     def __init__(self, stage: Stage, kept: tuple[np.ndarray, ...] = ()):
@@ -324,7 +326,7 @@ _repeated: ContextVar[Iterator[str] | None] = ContextVar("beam_volumes_repeated"
 
 
 def identity(name: str | None, version: Any) -> str:
-    """By what the results of a user's function are known again: without a name, by nobody.
+    """The identity of a user's function by name and version; unique without a name.
 
     >>> identity("clip", 1) == identity("clip", 1), identity("clip", 1) == identity("clip", 2)
     (True, False)
@@ -339,7 +341,7 @@ def identity(name: str | None, version: Any) -> str:
 
 @contextmanager
 def repeating(*call: Any) -> Iterator[None]:
-    """For a call that may be made again: its functions without a name are the same ones then, in order.
+    """Give functions without a name the same identities, in order, in repetitions of a call.
 
     >>> found = []
     >>> for _ in range(2):

@@ -1,13 +1,13 @@
-"""What the sweep knows of an operation that needs the whole volume before it can yield voxels.
+"""The interface of operations that need the whole volume before they can yield voxels.
 
-Such an operation has two halves. In a first sweep its `Survey` is fed a slab, window by window, and
-leaves a summary of it. Summaries of all slabs are merged by the survey's flow of keyed rounds, and
-an answer comes back to each slab. In a later sweep its `Completion` turns the same windows of the
-same slab, and the answer, into voxels. Slabs and windows of both sweeps are the same.
+They have two halves. In a first sweep, a `Survey` is fed a slab, window by window, and returns a
+summary. The survey's flow of keyed rounds merges the summaries of all slabs, and returns an answer
+to each slab. In a later sweep, a `Completion` computes voxels from the same windows of the same
+slab, and the answer. Both sweeps have the same slabs and windows.
 
-A slab's *region* is its core and, on the upper side of each axis where it has a neighbour, one plane
-more. Windows have the region's full width and height; along z the plane beyond the core is a window
-by itself, the last one.
+A slab's *region* is its core and one more plane on the upper side of each axis with a neighbour.
+Windows have the region's full width and height. Along z the plane above the core is a separate
+window, the last one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, PlainData
 
-#: Voxels of a label, for what is set aside at the least: of smaller ones a slab may run out of room, which
+#: Voxels per label for the minimum reserved memory. With smaller labels a slab may exceed it, which
 #: is an error.
 VOXELS_PER_LABEL = 2_000
 
@@ -36,109 +36,109 @@ def windows_of(slab: Triple, window: int) -> int:
 
 
 class Surveyor:
-    """A survey of one slab under way."""
+    """The survey of one slab."""
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
-        """Take slices ``z``, counted from the slab's first: one array (slices, rows, columns) per input.
+        """Process slices ``z``, counted from the slab's first, as one array per input.
 
-        They may be views of memory that is used again: not to be kept, nor changed. So many ``threads``
-        of the process may share the work.
+        The arrays may be views of memory that is reused: do not keep or change them. Work may be
+        shared by ``threads`` threads.
         """
         raise NotImplementedError
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps by now, as the limit that it began with counts it."""
+        """Bytes that it keeps now, to be compared with its limit."""
         return 0
 
     def finish(self) -> Any:
-        """The summary, picklable; once all slices of the region were fed."""
+        """The picklable summary, after all slices of the region."""
         raise NotImplementedError
 
 
 class StoredOperand(Protocol):
-    """A table that is there already, as runs that are resumed look at it."""
+    """A stored table, as resumed runs check it."""
 
     @property
     def operand(self) -> str:
-        """What it is called: its place, if it has one."""
+        """Its name in messages: its place, if it has one."""
         ...
 
     def token(self) -> str:
-        """A digest of what it holds, the same in every process."""
+        """A digest of its content, the same in every process."""
         ...
 
     def token_now(self) -> str:
-        """The same of what lies at its place now."""
+        """The digest of the current content of its place."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Half(PlainData):
-    """What both halves have: frozen dataclasses of plain data beside the functions below."""
+    """The common part of both halves: a frozen dataclass of plain data."""
 
-    #: The share of its cost that the threads of a process cannot share.
+    #: The share of its cost that runs in one thread.
     serial: ClassVar[float] = 0.0
 
-    name: str  #: What messages and plans call it, e.g. ``"label"``.
+    name: str  #: Name in messages and plans, e.g. ``"label"``.
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        """The most bytes that it allocates and gives back for a window of a shape."""
+        """Maximum bytes allocated during a window of this shape."""
         return 0
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes that it keeps for a slab of a shape: of a survey, what to set aside at the least."""
+        """Bytes kept for a slab of this shape; for a survey, the minimum to reserve."""
         return 0
 
     def likely_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes that it may well keep, by what its inputs are made of.
+        """Bytes that it may well need, estimated from its inputs.
 
-        The plan predicts them as far as memory goes, but needs no more than `state_bytes`.
+        The plan reserves them if the memory suffices, but only `state_bytes` are required.
         """
         return self.state_bytes(shape, windows)
 
 
 @dataclass(frozen=True, eq=False)
 class Survey(Half):
-    """The first half."""
+    """The first half: a frozen dataclass of plain data with the methods below."""
 
     @property
     def upper(self) -> bool:
-        """Whether it is fed the region, or else the core alone."""
+        """Whether it is fed the region; otherwise only the core."""
         return True
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        """Where what it reads besides its inputs is stored."""
+        """The locations of everything that it reads in addition to its inputs."""
         return ()
 
     @property
     def tables(self) -> tuple[StoredOperand, ...]:
-        """The tables that it reads besides its inputs."""
+        """The tables that it reads in addition to its inputs."""
         return ()
 
     @property
     def cost(self) -> float:
-        """Rough nanoseconds per voxel on one core."""
+        """Approximate nanoseconds per voxel on one core."""
         return 5.0
 
     def merge_bytes(self, grid: Grid) -> int:
-        """Bytes to set aside at the least for a step of the merge, which begins when sweeps have ended."""
+        """Minimum bytes to reserve for a step of the merge, which begins after the sweeps."""
         return 0
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
-        """A survey of slab ``index``; one that would keep more than ``limit_bytes`` raises ValueError."""
+        """Begin the survey of a slab; ValueError if it needs more than ``limit_bytes``."""
         raise NotImplementedError
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Any:
-        """The `beam_volumes.across.rounds.flow.Flow` that merges summaries, given under keys ``(index,)``.
+        """The `beam_volumes.across.rounds.flow.Flow` that merges summaries under keys ``(index,)``.
 
-        Of what a step would hold more than ``limit_bytes`` bytes of, it is cut finer, or raises ValueError.
+        Steps that would need more than ``limit_bytes`` are divided, or raise ValueError.
         """
         raise NotImplementedError
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
-        """The columns, without rows, of the table that comes out at the port ``"rows"``."""
+        """The columns of its table without rows, for the port ``"rows"``."""
         raise NotImplementedError
 
     def empty_numbers(self) -> dict[str, Any]:
@@ -146,54 +146,54 @@ class Survey(Half):
         return {}
 
     def most_rows(self, voxels: int) -> int:
-        """Rows of its table at the very most, of a volume of so many voxels."""
+        """Maximum rows of its table."""
         return voxels
 
     def most_load(self, grid: Grid) -> int:
-        """Bytes that a step of the merge holds at the very most, whatever the voxels."""
+        """Maximum bytes of a step of the merge, for any voxels."""
         return 0
 
     def load(
         self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
     ) -> Reduction | None:
-        """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much.
+        """A reduction of `load_of` all slabs that raises in `finish` if the merge does not fit.
 
-        The error says what would do with one slab in flight instead of ``workers``. A slab may keep
+        The error suggests memory with one slab in flight instead of ``workers``. A slab may keep
         ``slab_limit_bytes``.
         """
         return None
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        """The state, of the reduction `load`, of one slab."""
+        """The state of one slab for the reduction `load`."""
         raise NotImplementedError
 
 
 class Completer:
-    """The second half for one slab, under way."""
+    """The second half for one slab."""
 
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
-        """Compute slices ``z``, counted from the slab's first, from those of the inputs; in order."""
+        """Compute slices ``z``, counted from the slab's first, in order."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Completion(Half):
-    """The second half."""
+    """The second half: a frozen dataclass of plain data with the methods below."""
 
-    dtype: np.dtype  #: Of the voxels it yields.
+    dtype: np.dtype  #: Dtype of the result.
 
-    #: Whether what it yields are labels.
+    #: Whether the result is labels.
     yields_labels: ClassVar[bool] = False
-    #: Whether it yields the region, or else the core alone: as what its survey was fed.
+    #: Whether it computes the region; otherwise only the core: the same as its survey.
     upper: ClassVar[bool] = True
-    #: Rough nanoseconds per voxel on one core.
+    #: Approximate nanoseconds per voxel on one core.
     cost: ClassVar[float] = 5.0
 
     @property
     def voxels_per_label(self) -> int:
-        """Of labels that it yields: for how many voxels there may well be one."""
+        """Expected voxels per label of the result."""
         return VOXELS_PER_LABEL
 
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
@@ -203,9 +203,9 @@ class Completion(Half):
 def digested(
     voxels: np.ndarray, threads: int, strip: Callable[[int, int], object], share: int = 1
 ) -> int:
-    """Do work on strips of a window's rows; the digest of its voxels, which each is taken into before.
+    """Process strips of a window's rows; return the digest of its voxels.
 
-    ``share`` voxels are as much work as one is, mostly.
+    ``share``: voxels that are as much work as one voxel of a strip.
     """
 
     def both(y0: int, y1: int) -> int:
@@ -217,9 +217,9 @@ def digested(
 
 
 def check_same(found: int, first: int) -> None:
-    """Raise an error if a window's digest is not that of the first sweep."""
+    """Raise an error if a window's digest differs from the first sweep."""
     if found != first:
         raise ValueError(
-            "its voxels differ from those of the first sweep: the input has changed, or an operation "
-            "before gives other voxels when run again; materialise it (deterministic=False)"
+            "its voxels differ from the first sweep: the input has changed, or an operation "
+            "before returns different voxels when run again; materialise it (deterministic=False)"
         )

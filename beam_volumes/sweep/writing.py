@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: its outputs, written unit by unit as soon as their slices are there."""
+"""The outputs of a sweep, written unit by unit as soon as their slices are complete."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.rings import Ring, copy
 from beam_volumes.sweep.schedule import Window
 
-#: Bytes of voxels that are looked at together for anything but the fill value.
-_TOLD = 1 << 16
+#: Bytes of voxels that are compared with the fill value at a time.
+_COMPARED = 1 << 16
 
 
 @dataclass
 class SlabResult:
-    """What a sweep over one slab leaves behind, its voxels apart."""
+    """The result of a sweep over one slab, without its voxels."""
 
     states: dict[str, Any] = field(default_factory=dict)  #: States of the folds by token.
-    summaries: dict[str, Any] = field(default_factory=dict)  #: What surveys found, by barrier.
+    summaries: dict[str, Any] = field(default_factory=dict)  #: Summaries of surveys, by barrier.
     seconds: float = 0.0
-    #: `bytes_read`, `bytes_written`: Of whole chunks, and of voxels, before compression.
+    #: Bytes of whole chunks read, and of voxels written before compression.
     bytes_read: int = 0
     bytes_written: int = 0
-    #: `written`, `empty`: By output, indices of the write units that were stored, and of those left
-    #: out because they hold nothing but the fill value.
+    #: By output, indices of the stored write units, and in ``empty`` of units with only the fill
+    #: value, which are not stored.
     written: dict[str, list[int]] = field(default_factory=dict)
     empty: dict[str, list[int]] = field(default_factory=dict)
-    #: By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
+    #: By output, the checksum of each written unit, from `storage.checksums.checksum`.
     sums: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> SlabResult:
-        """The result of a sweep that begins."""
+        """An empty result."""
         names = [o.sink.name for o in program.outputs]
         units: list[dict[str, list[int]]] = [{name: [] for name in names} for _ in range(3)]
         states = {f.token: f.reduction.zero() for f in program.folds}
@@ -51,17 +51,15 @@ class SlabResult:
 
 @dataclass(eq=False)
 class Writes:
-    """The outputs of a slab on their way to their sinks."""
+    """The writes of a slab."""
 
     program: Program
     rings: Sequence[Ring]
-    sinks: Sequence[
-        Any
-    ]  #: What was opened of each output: an array of this process, or TensorStore's.
-    shares: Sequence[Box]  #: What the slab has of each output.
-    in_place: Mapping[int, int]  #: Outputs whose slab is the ring of a step: nothing is written.
+    sinks: Sequence[Any]  #: The opened outputs: arrays of this process, or TensorStore's.
+    shares: Sequence[Box]  #: The slab's part of each output.
+    in_place: Mapping[int, int]  #: Outputs that are the ring of a step and need no write.
     threads: int
-    unoverlapped: bool  #: Whether each write is waited for before anything else is done.
+    unoverlapped: bool  #: Whether to wait for each write immediately.
     activity: ActivityContext
     result: SlabResult
     check_ownership: Callable[[], None] | None = None
@@ -71,7 +69,7 @@ class Writes:
         self.written = [share.start[0] for share in self.shares]
 
     def write(self, window: Window) -> None:
-        """Start writing the units that are complete when a window is done."""
+        """Start writing the units that a window completes."""
         for k, output in enumerate(self.program.outputs):
             depth, share, (_, done) = output.sink.unit[0], self.shares[k], window.ends[k]
             whole = done if done == share.stop[0] else done // depth * depth
@@ -97,7 +95,7 @@ class Writes:
                     with self.activity("write", k, z, doing):
                         copy(array, view.view(array.dtype), self.threads)
                     continue
-                if view.dtype.names:  # several channels of each voxel
+                if view.dtype.names:  # interleaved channels
                     view = view.view(output.sink.dtype).reshape(*view.shape, -1)
                 with self.activity("check", k, z, doing):
                     self._note_units(output.sink, box, view)
@@ -110,26 +108,26 @@ class Writes:
                     self.finish_one()
 
     def make_room(self, i: int, top: int) -> None:
-        """Wait for writes from slots that slices up to ``top`` will take."""
+        """Wait for writes from slots that slices up to ``top`` will use."""
         free = top - self.rings[i].capacity
         outputs = self.program.outputs
         while any(outputs[k].edge.step == i and z0 < free for z0, _, k, _ in self.under_way):
             self.finish_one()
 
     def finish(self) -> None:
-        """Wait until all is written."""
+        """Wait for all writes."""
         while self.under_way:
             self.finish_one()
 
     def finish_one(self) -> None:
-        """Wait for the write that was begun first."""
+        """Wait for the oldest write."""
         z0, z1, k, transfer = self.under_way[0]
         with self.activity("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
             transfer.result()
         self.under_way.popleft()
 
     def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
-        """List the write units of a layer, and their checksums; an output's zeros are not stored."""
+        """List the write units of a layer with their checksums; units of zeros are not stored."""
         grid, stores_empty = sink.grid, sink.stores_empty
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
@@ -140,7 +138,7 @@ class Writes:
         ]
 
         def sums(a: int, b: int) -> list[int | None]:
-            """The checksums of some units; None where there is nothing to store."""
+            """The checksums of some units; None for units that are not stored."""
             found: list[int | None] = []
             for index in units[a:b]:
                 voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
@@ -158,11 +156,11 @@ class Writes:
 
 
 def _some_rows(voxels: np.ndarray) -> Iterator[np.ndarray]:
-    """Slices in parts of as many rows as fit a cache: the first one tells, mostly."""
-    rows = max(1, _TOLD // max(1, voxels[:1, :1].nbytes))
+    """Slices in parts that fit a cache: usually the first part decides."""
+    rows = max(1, _COMPARED // max(1, voxels[:1, :1].nbytes))
     return (plane[y : y + rows] for plane in voxels for y in range(0, len(plane), rows))
 
 
 def _is_stored(plane: np.ndarray) -> bool:
-    """Whether voxels are not all the fill value: -0.0 has other bits."""
+    """Whether any voxel differs from the fill value; -0.0 does."""
     return bool(plane.any() or (plane.dtype.kind == "f" and np.signbit(plane).any()))

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def _unsaid(text):
-    """Keep root's logger, and what handlers it has, from a message of a module that is imported."""
+def _without_message(text):
+    """Suppress a log message of an imported module, and undo its changes to the root logger."""
     root = logging.getLogger()
     handlers = root.handlers[:]
 
@@ -20,11 +20,11 @@ def _unsaid(text):
         root.removeFilter(other)
         for handler in root.handlers[:]:
             if handler not in handlers and type(handler) is logging.StreamHandler:
-                root.removeHandler(handler)  # which Beam has added to say so
+                root.removeHandler(handler)  # added by Beam to log the message
 
 
-# Without Google Cloud's packages, which nobody needs here, importing Beam says so on every start.
-with _unsaid("apitools not found"):
+# Without Google Cloud's packages, Beam logs a message on every import.
+with _without_message("apitools not found"):
     import apache_beam  # noqa: F401
 
 from beam_volumes.transforms.compute import Compute  # noqa: E402

@@ -1,7 +1,7 @@
-"""Whether slabs have filled an output: what no slab has written would read as the fill value.
+"""Check that slabs fill an output: voxels that no slab has written would be read as the fill value.
 
-Counted are write units, which slabs are made of: a bit each, by layers along z. No voxels are looked at,
-and what is left of a layer are the boxes that are missing.
+Slabs consist of whole write units. The check counts units, one bit each, by layers along z. It
+reads no voxels, and keeps only the boxes that are missing in a layer.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.waiting import in_global_window
 
-#: Boxes that are remembered, and named.
+#: Boxes that are kept, and listed in messages.
 _KEPT, _NAMED = 1000, 5
 
-#: Rows and columns of units: y from and to, x from and to.
+#: Range of rows and columns of units: y start and stop, x start and stop.
 Span = tuple[int, int, int, int]
-#: Of units along z, y, x: from and to.
+#: Range of units along z, y and x: start and stop of each.
 Place = tuple[int, int, int, int, int, int]
-#: How many units are missing, and where.
+#: Number of missing units, and their places.
 Missing = tuple[int, list[Place]]
 
 
 class CheckComplete(beam.PTransform):
-    """Fail if boxes are not all of an output: PCollection of boxes to one of one element, the units counted.
+    """Fail if boxes do not fill an output: PCollection of boxes to one number, of units.
 
-    ``units``: its write units; boxes are made of whole ones.
-    ``slabs``: of which the boxes are cells, if that is known: messages name those.
-    Raises ValueError: In a worker, once all boxes have come: naming what is missing.
+    ``units``: write units of the output; boxes consist of whole ones. ``slabs``: the grid of the
+    boxes, if known; messages list its slabs. Raises ValueError: in a worker, after all boxes have
+    arrived; the message lists the missing ones.
     """
 
     def __init__(self, name: str, units: Grid, slabs: Grid | None = None):
@@ -44,9 +44,9 @@ class CheckComplete(beam.PTransform):
     def expand(self, boxes: beam.PCollection[Box]) -> beam.PCollection[int]:
         layers, rows, cols = self.units.counts if len(self.units) else (0, 0, 0)
         spans = boxes | "Units" >> beam.FlatMap(_spans, self.units).with_output_types(_Spanned)
-        # In no window: a volume is complete or not.
+        # A volume is complete or not, regardless of windows.
         given = spans | "Together" >> in_global_window()
-        # Layers of which nothing is given are missing too.
+        # Layers without any box are missing, too.
         wanted = (
             boxes.pipeline
             | "Layers" >> beam.Create(slab_ranges(layers))
@@ -67,7 +67,7 @@ _Spanned: Any = Tuple[Tuple[int, ...], Tuple[int, ...]]
 
 
 def _spans(box: Box, units: Grid) -> Iterator[tuple[tuple[int], Span]]:
-    """By layer of units, what a box covers of it."""
+    """For each layer of units, the range that a box covers."""
     (z0, z1), (y0, y1), (x0, x1) = (
         (a // u, -(-b // u)) for a, b, u in zip(box.start, box.stop, units.step, strict=True)
     )
@@ -81,7 +81,7 @@ def _nothing_of(layers: tuple[int, int]) -> Iterator[tuple[tuple[int], Span]]:
 
 
 class Uncovered(beam.CombineFn):
-    """From what is covered of a layer of units to what is not: the same in any order, and if repeated."""
+    """From covered ranges of a layer of units to the missing ones, in any order."""
 
     def __init__(self, rows: int, cols: int):
         self.shape = (rows, cols)
@@ -105,7 +105,7 @@ class Uncovered(beam.CombineFn):
 
 
 def rectangles(missing: np.ndarray) -> list[Span]:
-    """Rectangles that make up what is true of a plane: runs along x, joined along y where they are alike.
+    """Rectangles that cover the true elements of a plane: runs along x, joined along y if equal.
 
     >>> rectangles(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 1]], bool))
     [(0, 2, 0, 1), (0, 3, 2, 3)]
@@ -123,7 +123,7 @@ def rectangles(missing: np.ndarray) -> list[Span]:
 
 @with_output_types(Tuple[int, Any])
 class CountMissing(beam.CombineFn):
-    """How many units are missing, and the boxes that they make, joined along z."""
+    """The number of missing units, and their boxes joined along z."""
 
     def create_accumulator(self) -> Missing:
         return 0, []
@@ -146,7 +146,7 @@ class CountMissing(beam.CombineFn):
 
 
 def _joined(places: list[Place]) -> list[Place]:
-    """Places of one rectangle that follow one another along z, as one."""
+    """Join equal rectangles that follow each other along z."""
     found: list[Place] = []
     for span, alike in groupby(sorted(places, key=lambda p: (p[2:], p)), key=lambda p: p[2:]):
         for z0, z1, *_ in alike:
@@ -168,9 +168,10 @@ def _check(missing: Missing, name: str, units: Grid, slabs: Grid | None) -> int:
     several = f"{len(boxes):,} slabs are" if len(boxes) > 1 else "a slab is"
     more = f" and {len(boxes) - _NAMED:,} more" if len(boxes) > _NAMED else ""
     raise ValueError(
-        f"{name} is not complete: {'at least ' if len(places) == _KEPT else ''}{several} missing, at "
-        f"{', '.join(map(str, boxes[:_NAMED]))}{more} ({count:,} of {total:,} write units, which read as 0); "
-        "give WriteSlabs all slabs, or partial=True to write those there are"
+        f"{name} is not complete: {'at least ' if len(places) == _KEPT else ''}{several} missing, "
+        f"at {', '.join(map(str, boxes[:_NAMED]))}{more} ({count:,} of {total:,} write units, "
+        "which read as 0); give WriteSlabs all slabs, or partial=True to write an incomplete "
+        "volume"
     )
 
 

@@ -1,4 +1,4 @@
-"""`Compute`: a whole plan as one transform, and what it gives: outputs, numbers and rows."""
+"""`Compute`: a whole plan as one transform that returns outputs, numbers and rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
@@ -43,40 +43,41 @@ from beam_volumes.transforms.waiting import beginning
 class Compute(beam.PTransform):
     """Compute volumes, tables and numbers as a step of a pipeline.
 
-    Applied to a pipeline it starts at once; applied to a PCollection it waits until that is complete.
-    It gives a dict of PCollections, one for each target. ``volume.to(path)`` and ``table.to(path)`` give
-    the output's full name (``target.sink.name``) once it is complete. A lazy number gives the number. A
-    table without a path gives its rows in no order: `apache_beam.Row` with a schema, whose fields have the
-    names of the columns, with ``_`` for ``-``.
+    Use it if a pipeline has steps before or after the computation; otherwise use
+    `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
+    it waits until that is complete. It returns a dict with one PCollection for each target: for
+    ``volume.to(path)`` and ``table.to(path)`` the output's full name (``target.sink.name``) when it
+    is complete; for a lazy number the number. For a table without a path it contains the rows in no
+    particular order: `apache_beam.Row` with a schema. Its fields have the names of the columns,
+    with ``_`` for ``-``.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path
-        are an error: pipelines carry no voxels. Those of outputs come under the output's full name,
-        numbers and tables under theirs (``"mean"``, the next one ``"mean-2"``).
+        are an error: pipelines carry no voxels. The dict has outputs under their full name,
+        and numbers and tables under their own (``"mean"``, the next one ``"mean-2"``).
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of this
         machine's RAM by default.
     workers : int, optional
-        Number of slabs in flight in one worker process; by default one for every four cores, and more
-        where one thread does much of a slab's work alone and the memory has room.
+        Number of slabs in flight in one worker process. By default one for every four cores, and
+        more if one thread does much of a slab's work and the memory suffices.
     %(machines)s
     %(slab)s
     %(window)s
     %(threads)s
     journal : str, os.PathLike or dict, optional
-        Where the journal and what lies between passes are kept, instead of beside the first
-        output.
+        Folder of the journal and of intermediate results; by default next to the first output.
     %(resume)s
     %(overwrite)s
     run_id : str, optional
-        A name for the run instead of a random one. Whatever runs under one name is the same
+        A name for the run instead of a random one. Pipelines with the same name continue the same
         run: its steps may be repeated, and slabs that have a record are not computed again.
     resource_hints : bool, optional
-        Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass, as the
-        plan predicts it. By default Dataflow is told, which hires machines by that; others may start more
-        worker processes, and gain nothing.
+        Whether to request the predicted memory of each pass by the resource hint ``min_ram``. By
+        default only for Dataflow, which provisions machines accordingly. Other runners may start
+        more worker processes without a benefit.
     %(accelerator)s
     %(max_retries)s
     **named : Target, TableTarget, Table or Scalar
@@ -86,7 +87,7 @@ class Compute(beam.PTransform):
     ------
     %(run_errors)s
     TypeError
-        If a target is none of those above, or the transform is applied to anything else.
+        If a target is of another type, or the transform is applied to anything else.
 
     See Also
     --------
@@ -95,8 +96,8 @@ class Compute(beam.PTransform):
 
     Notes
     -----
-    The plan is made when the transform is constructed, so that whatever cannot work fails there.
-    Voxels go from storage to storage; what is shuffled are ranges of slabs, and summaries.
+    The plan is made when the transform is constructed, so impossible requests fail there. Voxels go
+    from storage to storage. Only ranges of slabs and summaries are shuffled.
 
     Examples
     --------
@@ -131,22 +132,22 @@ class Compute(beam.PTransform):
     ):
         super().__init__()
         self.resource_hints, self.accelerator = resource_hints, accelerator
-        #: What targets are called by whoever asked for them, or None.
+        #: The caller's names of the targets, or None.
         self.names = (*(None for _ in targets), *named)
         targets = (*targets, *named.values())
         for name, t in zip(self.names, targets, strict=True):
-            said = repr(t) if name is None else f"{name}={t!r}"
+            given = repr(t) if name is None else f"{name}={t!r}"
             if isinstance(t, Volume):
-                raise TypeError(f"{said}: a pipeline returns no voxels; write them with .to(path)")
+                raise TypeError(f"{given}: a pipeline returns no voxels; write them with .to(path)")
             if not isinstance(t, Target | TableTarget | Table | Scalar):
                 raise TypeError(
-                    f"Compute: {said} is neither a lazy scalar, a table, nor a volume.to(path)"
-                    + ("" if name is None else ", nor is there an option of that name")
+                    f"Compute: {given} is not a lazy scalar, a table or a volume.to(path)"
+                    + ("" if name is None else ", and there is no option of that name")
                 )
         options = RunOptions.of(locals())
         planned = make_plan(targets, options)
-        hiring.check_accelerator(planned, accelerator)
-        #: By number of the target, the barrier whose rows it asks for: they are not written.
+        accelerators.check_accelerator(planned, accelerator)
+        #: The barriers of tables that are returned as rows, by number of the target.
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)
         check_portable(planned, journal)
@@ -225,22 +226,22 @@ def _number(known: States, session: Session, value: Value) -> Any:
 
 
 def check_numbers(plan: Plan, has_journal: bool) -> None:
-    """Refuse numbers that do not travel as elements."""
+    """Refuse numbers that are too large for elements."""
     for value in plan.results:
         if isinstance(value, Value) and value.nbytes > MAX_BYTES:
             raise ValueError(
                 f"{value.name} is an array of {value.shape} {value.dtype}, "
                 f"{format_bytes(value.nbytes)}, and would be one element, of at most "
                 f"{format_bytes(MAX_BYTES)}: crop the volume, or take it from "
-                "bv.compute(..., runner=...), which gives it back through the run's journal"
+                "bv.compute(..., runner=...), which returns it through the run's journal"
             )
     folds = [f.reduction for p in plan.passes for f in p.program.folds]
     total = sum(r.dtype.itemsize * math.prod(r.shape) for r in folds)
     if total > MAX_BYTES and not has_journal:
         raise ValueError(
-            f"the numbers of this run, {', '.join(r.name for r in folds)}, are {format_bytes(total)} "
-            f"together, and elements are at most {format_bytes(MAX_BYTES)}: give journal=, a place that "
-            "the workers reach, where they are kept"
+            f"the numbers of this run, {', '.join(r.name for r in folds)}, are "
+            f"{format_bytes(total)} together, and elements are at most {format_bytes(MAX_BYTES)}: "
+            "give journal=, a folder that all workers can access, to store them there"
         )
 
 
@@ -249,7 +250,7 @@ def _instead(_: Any, item: Any) -> Any:
 
 
 def _without_places(plan: Plan) -> Plan:
-    """Return a plan that writes no table that nobody named."""
+    """Return a plan that does not write tables without a path."""
     tables = {
         token: tuple(s for s in sinks if s not in plan.intermediates)
         for token, sinks in plan.tables.items()

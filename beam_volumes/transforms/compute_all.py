@@ -1,4 +1,4 @@
-"""Many volumes, each an element: computed whole by the worker that gets it, without a pipeline of its own."""
+"""`ComputeAll`: compute many volumes, each an element, as a whole in one worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
@@ -44,23 +44,24 @@ from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab
 
 _CONTINUED = RunOptions(resume=True)
 
-#: What an element may ask for, by a name of the caller's.
+#: The targets of an element, by names of the caller.
 Targets = Mapping[str, Target | TableTarget | Table | Scalar]
 
 
 @documented
 class ComputeAll(Excepting, beam.PTransform):
-    """Compute every element of a PCollection: a path, or whatever else stands for volumes.
+    """Compute every element of a PCollection: a path, or anything else from which volumes are made.
 
-    A worker computes an element whole, in its process, slab by slab within the memory there is. The
-    result is a PCollection of ``(element, results)``. Results are a dict with the names of the
-    targets: the output's full name for ``volume.to(path)`` and ``table.to(path)``, the number for a
-    lazy one, and a `pyarrow.Table` for a table without a path.
+    Use it for many volumes that each fit one machine. A worker computes an element as a whole, slab
+    by slab within its memory. The result is a PCollection of ``(element, results)``. Results are a
+    dict with the names of the targets: the output's full name for ``volume.to(path)`` and
+    ``table.to(path)``, the number for a lazy number, and a `pyarrow.Table` for a table without a
+    path.
 
     Parameters
     ----------
     function : callable
-        Takes an element and gives a dict of targets by names of your own: ``volume.to(path)``,
+        From an element to a dict of targets by your own names: ``volume.to(path)``,
         ``table.to(path)``, tables and lazy numbers. It is called in the worker.
     %(process_memory)s
     workers : int, default: 1
@@ -68,21 +69,19 @@ class ComputeAll(Excepting, beam.PTransform):
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
     run : str, optional
-        A name for the run instead of a random one. A pipeline of the same name continues the
-        elements that another one has begun, and does not compute again those that it has
-        finished.
+        A name for the run instead of a random one. A pipeline with the same name continues the
+        elements of an earlier one, and does not compute finished ones again.
     resume : bool, default: False
-        Whether to continue elements whose outputs were begun by any run that asked for the
-        same.
+        Whether to continue elements if an earlier run with the same targets began their outputs.
     journal : bool or None, default: True
-        Whether each element has a journal next to its first output: some ten small objects. Leave it out for
-        many small volumes, with None. An element that fails is then computed again from its beginning.
+        Whether each element has a journal next to its first output: about ten small objects. Use
+        None for many small volumes. A failed element is then computed again from its beginning.
     %(overwrite)s
     resource_hints : bool, optional
-        Whether to tell the runner by ``min_ram`` that a machine must have ``memory``, if it is given. By
-        default Dataflow is told, which hires machines by that.
+        Whether to request ``memory`` from the runner by the resource hint ``min_ram``, if given. By
+        default only for Dataflow, which provisions machines accordingly.
     accelerator : str, optional
-        The accelerator that machines must have, as Beam's resource hint has it, such as
+        The accelerator that machines need, as a Beam resource hint such as
         ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
     %(max_retries)s
 
@@ -91,28 +90,26 @@ class ComputeAll(Excepting, beam.PTransform):
     ValueError
         If a parameter is out of its range.
     TypeError
-        If ``function`` is not callable, or ``run`` is not a text.
+        If ``function`` is not callable, or ``run`` is not a string.
     RuntimeError
-        In a worker, with the element's name: whatever went wrong with it.
+        In a worker, if an element fails; the message has the element's name.
 
     See Also
     --------
     Compute : computes one plan with all workers.
 
-    Notes
-    -----
-    `with_exception_handling` has elements that fail come out by themselves; they are not tried again.
+    Notes ----- With `with_exception_handling`, failed elements are returned separately; they are
+    not tried again.
 
-    An element that is tried again, because a worker died or the pipeline failed elsewhere,
-    continues where it was: slabs that have a record in the journal beside its first output are not
-    computed again. Without a journal, an element is not computed again if all its results are outputs that
-    are complete.
+    An element is tried again if a worker dies or the pipeline fails elsewhere. It continues where
+    it was: slabs that have a record in the journal next to its first output are not computed again.
+    Without a journal, an element is not computed again if all its results are complete outputs.
 
     Examples
     --------
     >>> import apache_beam as beam
     >>> def measures(line):
-    ...     volume = bv.open(np.array([line], "u1"))  # from a path, where there are files
+    ...     volume = bv.open(np.array([line], "u1"))  # usually opened from a path
     ...     return {"mean": bv.mean(volume), "cells": bv.label(volume).num_labels}
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | beam.Create([[3, 0, 1]]) | bv.ComputeAll(measures) | beam.MapTuple(print)
@@ -141,19 +138,20 @@ class ComputeAll(Excepting, beam.PTransform):
             )
         if resume and overwrite:
             raise ValueError(
-                "ComputeAll: resume=True continues elements and overwrite=True replaces them; choose one"
+                "ComputeAll: resume=True continues elements and overwrite=True replaces them; "
+                "choose one"
             )
         if run is not None and not isinstance(run, str):
-            raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
+            raise TypeError(f"ComputeAll: run={run!r} is not a name; give a string")
         if journal not in (True, False, None):
             raise TypeError(
-                f"ComputeAll: journal={journal!r}: an element's journal is next to its first output; give "
-                "True, or None for no journal"
+                f"ComputeAll: journal={journal!r}: an element's journal is next to its first "
+                "output; give True, or None for no journal"
             )
         if resume and not journal:
             raise ValueError(
-                f"ComputeAll: resume=True continues elements by their journals, and journal={journal} keeps "
-                "none: leave one of them out"
+                "ComputeAll: resume=True continues elements by their journals, and "
+                f"journal={journal} keeps none: leave one of them out"
             )
         options = RunOptions.of({**locals(), "journal": None if journal else False})
         self.resource_hints = resource_hints
@@ -170,18 +168,19 @@ class ComputeAll(Excepting, beam.PTransform):
         super().type_check_inputs(elements)
         if elements.element_type in (KeyedSlab, Slab):
             raise TypeCheckError(
-                f"{self.label}: ComputeAll takes elements that stand for whole volumes, such as paths, and "
-                "was given slabs: write them with WriteSlabs, which gives the path"
+                f"{self.label}: ComputeAll takes elements that stand for whole volumes, such as "
+                "paths, and was given slabs: write them with WriteSlabs, which gives the path"
             )
 
     def expand(self, elements: beam.PCollection) -> Any:
-        # Elements that one step before makes of one of its own are spread over the workers.
+        # Distribute elements that come from a single element over the workers.
         spread = elements | "Spread" >> beam.Reshuffle()
         raises = self.threshold is None
         each = self.computing.or_named if raises else self.computing
-        options, told = self.computing.options, self.resource_hints
-        ask = hires(elements.pipeline.runner) if told is None else told
-        memory = hiring.of_process(options.memory_bytes) if ask and options.memory else None
+        options, ask = self.computing.options, self.resource_hints
+        if ask is None:
+            ask = hires(elements.pipeline.runner)
+        memory = accelerators.of_process(options.memory_bytes) if ask and options.memory else None
         hints = machine_hints(memory, options.accelerator)
         kind = Tuple[elements.element_type or Any, Dict[str, Any]]
         return self.tried(spread, "Each", each, kind, _where, hints)
@@ -222,7 +221,7 @@ class _Each:
             return element, self.computed(element)
 
     def or_named(self, element: Any) -> tuple[Any, dict[str, Any]]:
-        """Compute an element, or raise an error that names it."""
+        """Compute an element; errors have its name."""
         try:
             return self(element)
         except Exception as error:
@@ -230,14 +229,15 @@ class _Each:
             raise RuntimeError(f"ComputeAll of {_short(element)}: {text}") from error
 
     def computed(self, element: Any) -> dict[str, Any]:
-        # Tried again, it calls its functions without a name again; those of another pipeline may differ.
+        # Attempts of an element in the same pipeline share the identity of functions without a
+        # name.
         with repeating(self.pipeline, beam.coders.FastPrimitivesCoder().encode(element)):
             targets = _checked(self.function(element))
         planned = make_plan(list(targets.values()), self.options)
         for sink in planned.sinks:
             if not sink.portable:
-                raise ValueError(f"{sink.name} is memory of the worker's process; give a path")
-        # Two elements that ask for the same are one run; for one place and different voxels, two.
+                raise ValueError(f"{sink.name} is in the memory of a worker; give a path")
+        # Equal elements share a run; different voxels for the same output are two runs.
         run_id = f"{self.run}-{digest(sorted(planned.fingerprint.items()))}"
         self._check_others(planned, run_id)
         begun = self._begun(planned, run_id)
@@ -245,7 +245,8 @@ class _Each:
             return results
         if self.options.journal is False and _is_complete(planned, run_id, targets):
             return {name: target.sink.name for name, target in targets.items()}
-        # An element has one slab in flight; its neighbours in this process have the other shares.
+        # An element has one slab in flight; other elements of this process have the remaining
+        # shares.
         session = replace(
             self._session(replace(planned, workers=1), run_id, begun),
             sweeps=self.options.slabs_in_flight,
@@ -276,13 +277,13 @@ class _Each:
             other = sink.begun_run()
             if other is not None and not _is(run_id, other) and other.startswith(f"{self.run}-"):
                 raise ValueError(
-                    f"the output {sink.name} is that of another element of this run: give each element "
-                    "outputs of its own, or run= another name if it was begun with other steps or with "
-                    "a function that has no name= and version="
+                    f"the output {sink.name} belongs to another element of this run; give each "
+                    "element its own outputs, or another run= if it was begun with other steps or "
+                    "with a function that has no name= and version="
                 )
 
     def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
-        """Find the run that an element is to continue, if there is one."""
+        """Return the run to continue for an element, if there is one."""
         place = journal_place(planned, self.options.journal)
         begun = None if place is None else Journal.load(place)
         if begun is None or not (self.options.resume or _is(run_id, begun.run_id)):
@@ -290,7 +291,7 @@ class _Each:
         return begun
 
     def _session(self, planned: Plan, run_id: str, begun: Manifest | None) -> Session:
-        # Its plan is kept: another attempt goes on with it, whatever memory its machine has.
+        # Another attempt continues with the same plan on any machine.
         request = Request(beam=False)
         anew = replace(self.options, resume=False, run_id=run_id)
         if self.options.journal is False:
@@ -302,32 +303,32 @@ class _Each:
         if begun is None:
             return begin(planned, anew, request=request)
         try:
-            # It may have stopped before all its outputs were made: that goes on as it began.
+            # It may have stopped before all outputs were created.
             session = begin(planned, _CONTINUED, request=request)
             return replace(session, overwrite=self.options.overwrite)
         except ValueError:
             others = {sink.begun_run() for sink in planned.outputs} - {None, begun.run_id}
             if others or differences(begun, planned):
                 raise
-        # The same, but it cannot go on here: its slabs are too large for this machine, for one.
+        # It cannot continue on this machine, for example because its slabs are too large.
         again = f"{run_id}-{uuid.uuid4().hex[:8]}"
         return begin(planned, replace(anew, overwrite=True, run_id=again), request=request)
 
 
 def _is(run_id: str, other: str) -> bool:
-    """Whether a run is that of an element, or one that began it anew."""
+    """Whether a run belongs to an element, or restarted it."""
     return other == run_id or other.startswith(f"{run_id}-")
 
 
 def _key(target: Any) -> str:
-    """By what a result is known again, whatever its target is called, and in which order they come."""
+    """Return an identifier of a result that does not depend on names or order of targets."""
     if isinstance(target, Scalar):
         return target.value.token
     return target.barrier.token if isinstance(target, Table) else target.sink.name
 
 
 def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the results of an element that another attempt has finished, if its outputs are still there."""
+    """Return the results of an element if another attempt has finished it and its outputs exist."""
     place = journal_place(planned, None)
     assert place is not None
     journal = Journal(place, begun.run_id)
@@ -335,7 +336,7 @@ def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dic
         return None
     if any(sink.existing_run() != begun.run_id for sink in planned.outputs):
         return None
-    kept = journal.read_scalars(len(begun.passes))  # beyond those of the passes
+    kept = journal.read_scalars(len(begun.passes))  # with the numbers after the last pass
     if kept is None or any(_key(target) not in kept for target in targets.values()):
         return None
     return {name: kept[_key(target)] for name, target in targets.items()}
@@ -350,15 +351,15 @@ def _is_complete(planned: Plan, run_id: str, targets: Mapping[str, Any]) -> bool
 
 def _checked(targets: Any) -> dict[str, Any]:
     if not isinstance(targets, Mapping) or isinstance(targets, Table) or not targets:
-        raise TypeError(f"the function gave {targets!r}, not a dict of targets by name")
+        raise TypeError(f"the function returned {targets!r}, not a dict of targets by name")
     for name, target in targets.items():
         if isinstance(target, Volume):
             raise TypeError(
-                f"{name!r} is {target!r}: results hold no voxels; write them with .to(path)"
+                f"{name!r} is {target!r}: results contain no voxels; write them with .to(path)"
             )
         if not isinstance(target, Target | TableTarget | Table | Scalar):
             raise TypeError(
-                f"{name!r} is {target!r}, neither a lazy scalar, a table, nor a volume.to(path)"
+                f"{name!r} is {target!r}, not a lazy scalar, a table or a volume.to(path)"
             )
     return dict(targets)
 
@@ -369,7 +370,7 @@ def _short(element: Any, maximum: int = 300) -> str:
 
 
 def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:
-    """Return what is handed on for a target: nothing that holds voxels."""
+    """Return the element of a target's result, without voxels."""
     if isinstance(target, Scalar):
         return evaluate(result, known)
     return result.read() if isinstance(target, Table) else result.name
@@ -380,9 +381,9 @@ def _check_size(results: Mapping[str, Any]) -> None:
     if sum(sizes.values()) > MAX_BYTES:
         name = max(sizes, key=lambda n: sizes[n])
         raise ValueError(
-            f"the results are {format_bytes(sum(sizes.values()))}, and {name!r} is the largest with "
-            f"{format_bytes(sizes[name])}; elements are at most {format_bytes(MAX_BYTES)}: write it with "
-            ".to(path)"
+            f"the results are {format_bytes(sum(sizes.values()))}, and {name!r} is the largest "
+            f"with {format_bytes(sizes[name])}; elements are at most {format_bytes(MAX_BYTES)}: "
+            "write it with .to(path)"
         )
 
 
@@ -392,7 +393,7 @@ _admitting: dict[int, threading.Semaphore] = {}
 
 @contextmanager
 def _admitted(width: int) -> Iterator[None]:
-    """Wait for one of this process's places: a runner may start any number of threads."""
+    """Limit the elements that run in this process; runners start any number of threads."""
     with _lock:
         places = _admitting.setdefault(width, threading.Semaphore(width))
     with places:
@@ -400,23 +401,23 @@ def _admitted(width: int) -> Iterator[None]:
 
 
 class Report(beam.DoFn):
-    """Write what `ComputeAll` gave for a path, or its failure, to a place that the driver can read."""
+    """Write the results of `ComputeAll` for a path, or its failure, to a folder for the driver."""
 
     def __init__(self, place: str):
         self.place = place
 
     def process(self, element: tuple[str, dict[str, Any]] | Failed) -> None:
-        told: tuple[str, dict[str, Any], str | None]
+        report: tuple[str, dict[str, Any], str | None]
         if isinstance(element, Failed):
-            told = (element.volume, {}, element.message)
+            report = (element.volume, {}, element.message)
         else:
-            told = (*element, None)
-        place, name = Place.of(self.place), f"{digest(told[0])}.pickle"
-        place.write(name, pickle.dumps(told, protocol=5))
+            report = (*element, None)
+        place, name = Place.of(self.place), f"{digest(report[0])}.pickle"
+        place.write(name, pickle.dumps(report, protocol=5))
 
 
 def read_reports(place: str) -> dict[str, tuple[dict[str, Any], str | None]]:
-    """By path, an element's results and its error."""
+    """Return the results and error of each element, by path."""
     where = Place.of(place)
     found = {}
     for data in where.read_many([n for n in where.names() if n.endswith(".pickle")]):

@@ -1,4 +1,4 @@
-"""Elements that a step could not do, as rows of another PCollection: dead letters."""
+"""Failed elements as rows of a separate PCollection: dead letters."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _Row = TypeVar("_Row", bound=type)
 
 
 def row_type(kind: _Row) -> _Row:
-    """Make elements of a NamedTuple's class rows of the fields' types, as a class decorator.
+    """Register a NamedTuple as a Beam row with typed fields, as a class decorator.
 
-    Beam does not look into annotations that are texts, as all are in this package: other SDKs would see
-    fields that only Python knows.
+    Beam does not resolve annotations that are strings, as all in this package are. Without types,
+    other SDKs could not read the fields.
 
     >>> from typing import NamedTuple
     >>> @row_type
@@ -50,28 +50,30 @@ def row_type(kind: _Row) -> _Row:
 
 
 def _known(kind: Any) -> Any:
-    """``int | None`` as Beam knows it."""
+    """``int | None`` as a type that Beam supports."""
     return Union[get_args(kind)] if isinstance(kind, UnionType) else kind  # noqa: UP007
 
 
 @row_type
 class Failed(NamedTuple):
-    """What a step could not do, and why: a row, which other SDKs and Beam YAML read too.
+    """A failed element of a step: a row that other SDKs and Beam YAML can read.
+
+    Steps with `with_exception_handling` return these rows instead of raising errors.
 
     Parameters
     ----------
     step : str
-        The transform, e.g. ``"ApplyStages"``.
+        Name of the transform, e.g. ``"ApplyStages"``.
     volume : str
-        Which volume; for `ComputeAll`, the element.
+        Name of the volume; for `ComputeAll`, the element.
     box : str
-        Which voxels, as ``"[0:16, 0:512, 0:512]"``; empty if all.
+        The voxels, as ``"[0:16, 0:512, 0:512]"``; empty for all.
     stage : str
-        What was done with them: the functions that were applied.
+        The functions that were applied.
     error : str
         Name of the error's type.
     message : str
-        What the error says.
+        Message of the error.
 
     Examples
     --------
@@ -89,23 +91,23 @@ class Failed(NamedTuple):
 
 #: Elements that went well, and those that failed.
 _Counts: Any = Tuple[int, int]
-#: Of an element, where it is: volume, box and stage.
+#: From an element to its volume, box and stage.
 Where = Callable[[Any], tuple[str, str, str]]
 
 
 class Excepting:
-    """A transform that can hand on failures instead of raising them: ``(good, bad)``."""
+    """A transform that can return failures instead of raising errors: ``(good, bad)``."""
 
-    #: Share of elements that may fail, or None: errors are raised then.
+    #: Share of elements that may fail; None raises errors.
     threshold: float | None = None
 
     def with_exception_handling(self: _Step, *, threshold: float = 1) -> _Step:
-        """Give ``(good, bad)``: what went well, and a `Failed` for each element that did not.
+        """Return ``(good, bad)``: the results, and a `Failed` for each element that failed.
 
-        ``threshold``, float, default: 1: the pipeline fails at its end if a larger share of the elements is
-        bad.
-        Returns another transform, which is applied to what this one is applied to.
-        Raises ValueError: If the threshold is not between 0 and 1.
+        ``threshold``, float, default: 1: the pipeline fails at its end if a larger share of
+        elements fails.
+        Returns a transform for the same input.
+        Raises ValueError: if the threshold is not between 0 and 1.
         """
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold={threshold}: give a share of the elements, from 0 to 1")
@@ -129,9 +131,9 @@ class Excepting:
         /,
         **sides: Any,
     ) -> Any:
-        """Apply a function to each element: a PCollection, or ``(good, bad)`` if that is asked for.
+        """Apply a function to each element, to a PCollection or to ``(good, bad)``.
 
-        ``hints`` are those of the resources that the step needs.
+        ``hints``: resource hints of the step.
         """
         if self.threshold is None:
             step = beam.Map(function, **sides).with_output_types(hint).with_resource_hints(**hints)
@@ -145,7 +147,7 @@ class Excepting:
         return good, bad
 
     def check(self, good: beam.PCollection, bad: beam.PCollection, label: str) -> None:
-        """Have the pipeline fail if too many elements have failed."""
+        """Fail the pipeline if too many elements have failed."""
         if self.threshold is None or self.threshold == 1:
             return
         counts = [
@@ -163,14 +165,14 @@ class Excepting:
 
 
 def failed(step: str, where: tuple[str, str, str], error: Exception) -> Failed:
-    """Make a row of an error. One that says nothing of the element is raised: another run has its place."""
+    """Make a row of an error; errors that do not depend on the element are raised."""
     if isinstance(error, Superseded):
         raise error
     return Failed(step, *where, type(error).__name__, printable(str(error)))
 
 
 class _Trying(beam.DoFn):
-    """Applies a function, and tells of an element of which it fails."""
+    """Applies a function; returns a row for each element that fails."""
 
     def __init__(self, step: str, function: Callable[..., Any], where: Where):
         self.step, self.function, self.where = step, function, where
@@ -196,8 +198,8 @@ def _check(counts: tuple[int, int], step: str, threshold: float) -> None:
     good, bad = counts
     if bad > threshold * (good + bad):
         raise ValueError(
-            f"{step}: {bad:,} of {good + bad:,} elements have failed, more than the share of {threshold} "
-            "that threshold= allows"
+            f"{step}: {bad:,} of {good + bad:,} elements have failed, more than the share of "
+            f"{threshold} that threshold= allows"
         )
 
 
@@ -206,15 +208,15 @@ _LOG = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def cancelled_if_hopeless(job: PipelineResult, journal: Journal, launch: str) -> Iterator[None]:
-    """Cancel a job as soon as its journal says what all attempts fail of, and raise that.
+    """Cancel a job and raise the error as soon as the journal has one that all attempts share.
 
-    The runner knows nothing of it, and would try as often as it is set to.
+    Without this, the runner would retry as often as it is configured to.
     """
     ended = threading.Event()
     found: list[dict[str, Any]] = []
 
     def look() -> bool:
-        with contextlib.suppress(OSError, ValueError):  # a storage may not answer for a while
+        with contextlib.suppress(OSError, ValueError):  # storage may be unavailable for a while
             failure = journal.failure(launch)
             found.extend([] if failure is None else [failure])
         return bool(found)
@@ -224,8 +226,8 @@ def cancelled_if_hopeless(job: PipelineResult, journal: Journal, launch: str) ->
             if look():
                 try:
                     job.cancel()
-                except Exception as error:  # not every runner can
-                    _LOG.warning("the job cannot be cancelled, and is tried in vain: %s", error)
+                except Exception as error:  # not supported by every runner
+                    _LOG.warning("the job cannot be cancelled and keeps retrying: %s", error)
                 return
 
     follower = threading.Thread(target=follow, name="bv-failures", daemon=True)

@@ -1,7 +1,8 @@
-"""What steps tell a runner of the machines that they need, by Beam's resource hints.
+"""Request machines for the steps of a pipeline by Beam's resource hints.
 
-Only a runner that hires machines gains by them. Steps with different hints are of different environments, for
-each of which a runner may start worker processes of its own: FnApiRunner with processes does.
+Only runners that provision machines benefit. Steps with different hints have different
+environments, for which a runner may start separate worker processes; FnApiRunner with processes
+does.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.transforms.resources import parse_resource_hints
 
-from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import runner_name
 
-#: Runners that start machines for a job, by what its steps say they need.
+#: Runners that provision machines by the resource hints of steps.
 HIRING = {"dataflow"}
 
 
 def hires(runner: Any) -> bool:
-    """Whether a runner hires machines for a job, so that its workers are never on this machine.
+    """Whether a runner provisions machines for a job, so its workers are never on this machine.
 
     >>> hires("DataflowRunner"), hires("FlinkRunner")
     (True, False)
@@ -32,23 +33,23 @@ def hires(runner: Any) -> bool:
 def asking(
     step: beam.PTransform, plan: Plan, index: int, memory: bool, accelerator: str | None
 ) -> beam.PTransform:
-    """A pass with what its machines must have.
+    """A pass with the resource hints of its machines.
 
-    It is one for all steps of a pass: what a sweep found is as large as it is, and must not leave the
-    worker before the first round of its merge has made pieces of it.
+    All steps of a pass have the same hints: the results of a sweep may be large, and must not leave
+    the worker before the first round of their merge has split them into pieces.
 
-    ``memory``: whether it tells the memory that the plan predicts.
-    ``accelerator``: what machines must have if the pass runs a network.
+    ``memory``: whether to request the predicted memory.
+    ``accelerator``: requested if the pass runs a network.
     """
-    runs_network = hiring.is_accelerated(plan, index)
+    runs_network = accelerators.is_accelerated(plan, index)
     hints = machine_hints(
-        hiring.needed(plan, index) if memory else None, accelerator if runs_network else None
+        accelerators.needed(plan, index) if memory else None, accelerator if runs_network else None
     )
     return step.with_resource_hints(**hints) if hints else step
 
 
 def machine_hints(gib: int | None, accelerator: str | None) -> dict[str, str]:
-    """Hints of what machines must have, as Beam names them.
+    """Resource hints by Beam's names.
 
     >>> machine_hints(4, None)
     {'min_ram': '4GiB'}
@@ -58,11 +59,11 @@ def machine_hints(gib: int | None, accelerator: str | None) -> dict[str, str]:
 
 
 def bound(pipeline: beam.Pipeline, bundles: int) -> None:
-    """Have a worker take so many bundles of the passes at a time, where a runner goes by that.
+    """Limit the bundles of passes that a worker takes at a time, for runners that support it.
 
-    More would only wait at the gate, each with a thread and its side inputs. Beam adds the numbers of
-    steps that contain each other, so it is said of the innermost ones alone, and of all of them: steps
-    that ask for different things are not fused.
+    More bundles would only wait at the gate, each with a thread and its side inputs. Beam adds the
+    limits of nested steps, so only the innermost ones get it. All of them do: steps with different
+    hints are not fused.
     """
     hints = parse_resource_hints({"max_active_bundles_per_worker": str(bundles)})
 

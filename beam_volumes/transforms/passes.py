@@ -1,8 +1,8 @@
-"""The passes of a plan as Beam steps, all of them or some, one after the other in one graph.
+"""The passes of a plan as Beam steps in one graph, all or some of them.
 
-What flows between the steps is the indices of slabs, the small states of reductions and the numbers
-they give; voxels go from storage to storage inside the step that sweeps a slab. A pass waits for the
-one before by taking the numbers known so far as a side input.
+Elements are the indices of slabs, the small states of reductions, and numbers. Voxels go from
+storage to storage inside the step that sweeps a slab. A pass waits for the one before because it
+takes the known numbers as a side input.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.machines import asking
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
 
-#: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
+#: The job's description has slab indices as at most so many ranges of at least so many slabs.
 _RANGES, _RANGE = 1000, 1000
 #: Runners keep about 1 kB of each element that they spread over workers. Slabs are spread one by one up to
 #: this number, and in ranges beyond it, which runners split where workers are idle.
@@ -49,17 +49,17 @@ _Shard: Any = Tuple[Tuple[int, ...], Any]
 
 
 def input_names(plan: Plan) -> list[str]:
-    """From where a plan reads."""
+    """Names of a plan's inputs."""
     return [name for name, _ in plan.inputs]
 
 
 def end(_: Any, session: Session) -> None:
-    """End a session, where no driver waits for it."""
+    """End a session if no driver waits for it."""
     session.end()
 
 
 def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    """Return a shard's rows in elements that runners take."""
+    """Split a shard's rows into elements."""
     count = len(next(iter(columns.values())))
     size = sum(c.itemsize for c in columns.values())
     step = max(1, _BATCH // size)
@@ -69,9 +69,9 @@ def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Writes a shard wherever its table goes, in the step that made it: it is too large for an element.
+    """Writes a shard of a table in the step that makes it, because it is too large for an element.
 
-    Makes of it, under the shard's key, batches of rows if they are ``wanted``, and then None.
+    Yields, under the shard's key, batches of rows if they are ``wanted``, and then None.
     """
 
     session: Session
@@ -102,22 +102,20 @@ def build(
     accelerator: str | None = None,
     some: range | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
-    """All steps of a session, or those of some passes whose predecessors have ended.
+    """Make all steps of a session, or of some passes after earlier ones have ended.
 
-    What passes before have found is in the journal: numbers, and the summaries of slabs, which are merged
-    again where answers are wanted of them.
+    Results of earlier passes are in the journal: numbers, and summaries of slabs, which are merged
+    again if their answers are needed. The first step, which creates the outputs, is also the first
+    that needs this package in a worker: all others wait for it.
 
-    Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
-    there: no other begins from nothing.
-
-    ``resource_hints``: whether steps say what memory a machine must have.
+    ``resource_hints``: whether steps request memory.
     ``ready``: the first step waits until this is complete.
-    ``rows``: the barriers whose rows are wanted.
-    ``accelerator``: what machines must have for passes that run a network.
-    ``some``: the passes, which are all by default; others need a journal.
-    Returns ``known``: per pass of these, and before the first, the numbers known then: one dict each. An
-    element of the last entry appears when everything is done; ``rows``: by barrier, (shard, batch): some
-    of the rows of its table, or None.
+    ``rows``: barriers of tables that are returned as rows.
+    ``accelerator``: requested for passes that run a network.
+    ``some``: the passes, all by default; others need a journal.
+    Returns ``known``: the numbers known before the first and after each pass, as one dict each; the
+    last appears when everything is done. And ``rows``: by barrier, (shard, batch) with some rows or
+    None.
     """
     side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
     wait = {} if side is None else {"ready": side}
@@ -144,7 +142,7 @@ def build(
 
 
 def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
-    """Make what is not there yet, and give what the passes that are done have found."""
+    """Create missing outputs, and return the results of finished passes."""
     known: States = {}
     with errors_as_data(session.secret):
         session.prepare()
@@ -156,10 +154,7 @@ def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
 
 
 class _Again(beam.PTransform):
-    """The answers of a pass whose slabs all have records, merged once more.
-
-    ``tokens`` are those of the barriers whose answers are wanted.
-    """
+    """The answers of a pass with complete slabs, merged again for the barriers ``tokens``."""
 
     def __init__(self, session: Session, index: int, tokens: frozenset[str]):
         super().__init__()
@@ -182,7 +177,7 @@ class _Again(beam.PTransform):
 
 
 def _nothing(key: Key, value: Any) -> Iterable[Any]:
-    """Of what was written the first time."""
+    """Take nothing of values that are already written."""
     return ()
 
 
@@ -198,7 +193,7 @@ def _sweeping(
     takes: Mapping[str, Mapping[str, Take]],
     known: beam.PCollection,
 ) -> beam.PTransform:
-    """The step that sweeps slabs, or takes their records, and begins the merges of some surveys."""
+    """The step that sweeps slabs, or reads their records, and begins the merges of some surveys."""
     firsts = {token: flow.rounds[0] for token, flow in flows.items()}
     tags = [_tag(token, to) for token, r in firsts.items() for to in r.to]
     sweep = beam.ParDo(_Sweep(session, index, barriers, firsts, takes), known=AsSingleton(known))
@@ -208,8 +203,8 @@ def _sweeping(
 class _Pass(beam.PTransform):
     """One pass: from the numbers known before it to those known after it.
 
-    ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece);
-    ``wanted`` are the barriers whose rows are to come out.
+    ``answers``: of earlier barriers, as PCollections of (slab, piece).
+    ``wanted``: barriers of tables that are returned as rows.
     """
 
     def __init__(self, session: Session, index: int, answers: Collections, wanted: frozenset[str]):
@@ -237,7 +232,7 @@ class _Pass(beam.PTransform):
         numbers, written = [], []
         for n, (token, flow) in enumerate(flows.items(), 1):
             sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
-            # Only what has been found to fit is merged.
+            # Summaries are merged after the check of their size.
             came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
             if "answers" in came:
                 answers[token] = came["answers"]
@@ -259,7 +254,7 @@ class _Pass(beam.PTransform):
         return known | "Finish merge" >> finish, answers, rows
 
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:
-        """Return the slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
+        """The slabs with the pieces of their answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
         count = len(p.grid)
         if not p.program.barriers:
@@ -275,7 +270,7 @@ class _Pass(beam.PTransform):
 
 
 def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
-    """So many slabs, without answers, all over the workers."""
+    """Distribute slabs without answers over the workers."""
     begun = known.pipeline | "Begin" >> beam.Impulse()
     wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
     parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
@@ -283,7 +278,7 @@ def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
-    """Few ranges that together are all slabs; what there may be millions of is not in the job.
+    """Divide slabs into a few ranges, to keep the description of the job small.
 
     >>> slab_ranges(2500)
     [(0, 1000), (1000, 2000), (2000, 2500)]
@@ -293,7 +288,7 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
 
 
 _Span: Any = Tuple[int, int]
-#: A slab, and a piece of its answer from one of the pass's barriers; or the slab itself.
+#: A slab with a piece of an answer, by number of the barrier; or the slab itself.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 _ITSELF = (-1, b"")
 
@@ -345,7 +340,8 @@ def _of(numbers: tuple[Any, States], token: str) -> tuple[str, States]:
 class _Sweep(beam.DoFn):
     """Sweeps a slab; emits the state of each reduction under its token, in pieces.
 
-    What surveys found goes through the first round of its merge here: a summary is no element.
+    It also runs the first round of the merge of surveys, because summaries are too large for
+    elements.
     """
 
     def __init__(
@@ -366,7 +362,7 @@ class _Sweep(beam.DoFn):
             yield from self.swept(*slab, known)
 
     def count(self, slab: int, swept: list[SlabResult]) -> None:
-        """Count what a slab took; nothing if it had a record."""
+        """Count the metrics of a swept slab; slabs with a record are not counted."""
         plan = self.session.plan
         p = plan.passes[self.index]
         if not swept:
@@ -410,12 +406,12 @@ class _Sweep(beam.DoFn):
                 yield TaggedOutput(f"{token} {to}", element)
 
 
-#: A token, which piece of its state, and the piece; None before there is any.
+#: A token, the number of a piece of its state, and the piece; None initially.
 _Piece = tuple[str, int, Any] | None
 
 
 class MergeStates(beam.CombineFn):
-    """Merges the pieces of one number of states of one token; exact, so in any order."""
+    """Merges the pieces of states with one token; exact, so the order does not matter."""
 
     def __init__(self, reductions: dict[str, Reduction]):
         self.reductions = reductions
@@ -444,16 +440,16 @@ def _finish(
     known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
 ) -> States:
     with errors_as_data(session.secret):
-        # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
+        # Without any slab, merging starts from the empty state.
         joined = merging.put_together(session.plan, index, (piece for _, piece in states))
         merged = merging.merge(session.plan, index, [joined])
         after = merging.finish_pass(session, index, merged, known)
         if session.journal is not None:
-            # A step that succeeds cannot know of those before it: their counts are lost with them.
+            # Counts of failed attempts are lost, so attempts are read from the journal.
             begun = session.journal.attempts_of(index).values()
             if again := sum(begun) - len(begun):
                 pipeline_metrics.RETRIES.inc(again)
-    # For a message: what is large stays in the journal.
+    # Large values stay in the journal.
     return after if session.journal is None else by_name(known, after, index)
 
 
@@ -464,7 +460,7 @@ def _finish_merge(
     numbers: Iterable[tuple[str, States]] = (),
     written: Any = (),
 ) -> States:
-    # What is written only makes Beam wait: all rows are in their places before.
+    # The side inputs only make Beam wait until all rows are written.
     found: dict[str, States] = {}
     for token, some in numbers:
         found.setdefault(token, {}).update(some)

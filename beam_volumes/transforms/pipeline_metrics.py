@@ -1,4 +1,4 @@
-"""What a pipeline shows of itself: counters, distributions, lineage."""
+"""Metrics and lineage of pipelines: counters, distributions, sources and sinks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apache_beam.metrics.metric import Lineage
 
 from beam_volumes.plan.cost.machine import peak_memory
 
-#: Under which all metrics of this package are found.
+#: Namespace of all metrics of this package.
 NAMESPACE = "beam_volumes"
 
 SLABS = Metrics.counter(NAMESPACE, "slabs")
@@ -31,7 +31,7 @@ MERGE_INPUTS = Metrics.distribution(NAMESPACE, "merge_inputs")
 
 @contextmanager
 def timed(voxels: int) -> Iterator[None]:
-    """Count a slab of so many voxels, and the time that it takes; one that fails is not counted."""
+    """Count a slab and the duration of its sweep; failed slabs are not counted."""
     began = time.monotonic()
     yield
     VOXELS.inc(voxels)
@@ -39,7 +39,7 @@ def timed(voxels: int) -> Iterator[None]:
 
 
 def took(seconds: float) -> None:
-    """Count a slab that took so long, and the most memory that its process has had so far."""
+    """Count a slab, its duration, and the peak memory of its process."""
     SLABS.inc()
     MILLISECONDS.update(round(1000 * seconds))
     PEAK.update(peak_memory())
@@ -58,20 +58,20 @@ def wrote(count: int) -> None:
 
 
 def reads(names: Iterable[str]) -> None:
-    """Say from where a step reads."""
+    """Report the sources of a step as lineage."""
     for name in names:
         Lineage.sources().add_raw(*segments(name))
 
 
 def writes(names: Iterable[str]) -> None:
-    """Say to where a step writes."""
+    """Report the outputs of a step as lineage."""
     for name in names:
         Lineage.sinks().add_raw(*segments(name))
 
 
 @cache
 def segments(name: str) -> tuple[str, ...]:
-    """A place as lineage has it: the system, and the path segment by segment.
+    """Split a place into the parts of Beam's lineage: the system, and the path segment by segment.
 
     >>> "".join(segments("s3://bucket/a/em.zarr/")), "".join(segments("/data/em.zarr"))
     ('s3:bucket.a/em.zarr', 'filesystem:/data/em.zarr')

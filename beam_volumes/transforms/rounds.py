@@ -1,4 +1,4 @@
-"""Rounds of keyed merges as Beam steps, and messages of any size as elements of few megabytes."""
+"""Rounds of keyed merges as Beam steps, with messages of any size split into small elements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.sweep.resources import make_room
 from beam_volumes.transforms import pipeline_metrics
 
-#: Of a piece. Runners buffer elements whole, and some fail on larger ones.
+#: Bytes of a piece. Runners buffer whole elements, and some fail on larger ones.
 MAX_PIECE = 4 << 20
-#: Messages of fewer bytes are not compressed: it takes longer than to carry them.
+#: Messages of fewer bytes are not compressed: that would take longer than sending them.
 _SMALL = 1024
-_PICKLE = b"\x80"  # what a pickle begins with, and a zstd frame does not
-#: Which message a piece is of, which of how many it is.
+_PICKLE = b"\x80"  # the first byte of a pickle, but not of a zstd frame
+#: The id of a piece's message, its number, and the number of pieces.
 _HEAD = struct.Struct("<16sII")
 
 #: A key, and a piece of a message or a value.
@@ -31,7 +31,7 @@ Keyed: Any = Tuple[Tuple[int, ...], bytes]
 
 
 def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
-    """A picklable value as pieces of few megabytes, compressed.
+    """Split a picklable value into compressed pieces.
 
     >>> some = [*pieces("ab" * 1000), *pieces([1, 2], maximum=8)]
     >>> whole(some[::-1] + some)
@@ -47,9 +47,9 @@ def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
 
 
 def whole(some: Iterable[bytes]) -> list[Any]:
-    """All values that pieces are of, in no particular order; equal ones once.
+    """Join pieces to values, each once and in no particular order.
 
-    Pieces may come in any order and repeatedly.
+    Pieces may arrive in any order and repeatedly.
     """
     parts: dict[bytes, dict[int, bytes]] = {}
     counts: dict[bytes, int] = {}
@@ -60,40 +60,39 @@ def whole(some: Iterable[bytes]) -> list[Any]:
     for name in list(parts):
         of = parts.pop(name)
         if len(of) != counts[name]:
-            raise ValueError(f"{len(of)} pieces of a message came, of {counts[name]}")
+            raise ValueError(f"{len(of)} of {counts[name]} pieces of a message have arrived")
         data = b"".join(memoryview(of[i])[_HEAD.size :] for i in range(len(of)))
         is_plain = data.startswith(_PICKLE)
         values.append(pickle.loads(data if is_plain else imagecodecs.zstd_decode(data)))
     return values
 
 
-#: What a step makes of what comes out at a port: elements, each small enough.
+#: Converts a value of a port to small elements.
 Take = Callable[[Key, Any], Iterable[Any]]
 
 
 def as_it_is(key: Key, value: Any) -> Iterable[Any]:
-    """For ports of small values: ``(key, value)``."""
+    """For ports with small values: ``(key, value)``."""
     return [(key, value)]
 
 
 def taking(take: Mapping[str, Take] | None = None) -> dict[str, Take]:
-    """What is made of all ports' values, of those that are said and what is so by default."""
+    """Converters for all ports: the given ones, and defaults."""
     return {"numbers": as_it_is, **(take or {})}
 
 
 class RunFlow(beam.PTransform):
     """Run a flow of rounds: PCollection[(key, value)] to a dict of a PCollection for each port.
 
-    What is given to the first round goes to it as it is, one value for each key; before each round
-    after it messages are grouped by key, in pieces of at most 4 MiB. Given the dict of `FirstRound`
-    instead, it goes on from there.
+    The first round receives the input as it is, one value for each key. Before each further round,
+    messages are grouped by key, in pieces of at most 4 MiB. Instead of the input it accepts the
+    dict of `FirstRound`.
 
-    ``ready``: of one element: no round but the first starts before it is there, or if it never is.
-    ``take``, dict of callable: by port what is made of each key and value in the step where they come
-    out: an iterable of elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be
-    small. Those of the other ports are ``(key, piece)``: group them by key, with whatever else is wanted
-    there, and make them `whole`.
-    ``secret``: as `beam_volumes.runs.failure` has it: errors of steps leave them as data.
+    ``ready``: PCollection of one element; rounds after the first wait for it.
+    ``take``: for each port, a function that converts a key and value to an iterable of elements in
+    the step that computes them. The default for ``"numbers"`` is ``(key, value)``, which must be
+    small. For other ports it is ``(key, piece)``: group these by key, and join them by `whole`.
+    ``secret``: see `beam_volumes.runs.failure`; errors of steps are sent as data.
 
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam
@@ -139,8 +138,8 @@ class RunFlow(beam.PTransform):
             flatten = beam.Flatten().with_output_types(_hint(name, self.take))
             return all_sent | f"To {name}" >> flatten
 
-        # What others send comes later in any case. A runner may not have room for so many that wait for one:
-        # Flink takes 64.
+        # Later rounds wait anyway. A runner may limit the number of steps that wait for one input:
+        # Flink to 64.
         waiting = self.flow.rounds[0].to
         for r in rounds:
             groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
@@ -155,12 +154,10 @@ class RunFlow(beam.PTransform):
 
 
 class FirstRound(beam.PTransform):
-    """The first round of a flow: a PCollection to a dict of what it sends, by address.
+    """The first round of a flow: a PCollection to a dict of its messages, by address.
 
-    Messages leave the step in pieces. Where values are large, ``given`` makes them of the elements in the
-    same step: no runner gets them whole.
-
-    ``given``: from an element to ``(key, value)``.
+    Messages leave the step in pieces. For large values, ``given`` makes ``(key, value)`` from an
+    element in the same step, so no runner has to handle them as a whole.
     """
 
     def __init__(
@@ -182,7 +179,7 @@ class FirstRound(beam.PTransform):
 def typed(
     sent: dict[str, beam.PCollection], take: Mapping[str, Take]
 ) -> dict[str, beam.PCollection]:
-    """What is sent, by address, told of what type it is."""
+    """The messages by address, with type hints."""
     for address, some in sent.items():
         some.element_type = _hint(address, take)
     return sent
@@ -195,7 +192,7 @@ def _hint(address: str, take: Mapping[str, Take]) -> Any:
 def elements_of(
     r: Round, key: Key, values: list[Any], take: Mapping[str, Take]
 ) -> Iterator[tuple[str, Any]]:
-    """What a round sends as elements: each with its address."""
+    """The messages of a round as elements, each with its address."""
     for address, to, value in r.step(key, values):
         if address in take:
             for element in take[address](to, value):
@@ -206,7 +203,7 @@ def elements_of(
 
 
 class _First(beam.DoFn):
-    """The round that values are given to as they are."""
+    """The first round, which receives values directly."""
 
     def __init__(
         self,
@@ -228,7 +225,7 @@ class _First(beam.DoFn):
 
 
 class _Step(_First):
-    """A round after that; ``ready`` only makes Beam wait."""
+    """A further round; ``ready`` only makes Beam wait."""
 
     def process(
         self, group: tuple[Key, Iterable[bytes]], ready: Any = None

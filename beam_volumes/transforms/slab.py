@@ -1,4 +1,4 @@
-"""A slab of voxels as an element of a PCollection, and how it is encoded."""
+"""A slab of voxels as an element of a PCollection, and its coder."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from apache_beam.typehints import Tuple, Union
 from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.base.space import Space
 
-#: Runners buffer elements whole, and some fail on larger ones.
+#: Runners buffer whole elements, and some fail on larger ones.
 MAX_BYTES = 8 << 20
 _LEVEL = 1
 
 
 class SlabKey(NamedTuple):
-    """Where a slab begins: the first voxel of its core, without the halo.
+    """The key of a slab: the first voxel of its core, without the halo.
 
-    All steps on slabs take and give pairs of a key and a slab, or of a key and what is of that slab.
+    All steps on slabs use pairs of a key and a slab, or of a key and a result for that slab.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class SlabKey(NamedTuple):
     x : int
         Index of the column.
     volume : str, default: ""
-        Which volume the slab is of, where a PCollection has slabs of several.
+        Name of the volume, if a PCollection has slabs of several.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Slab:
 
     @property
     def key(self) -> SlabKey:
-        """Where the slab begins, by which steps know it."""
+        """The key of the slab."""
         z, y, x = map(int, self.core.start)
         return SlabKey(z, y, x, self.volume)
 
@@ -145,7 +145,7 @@ class Slab:
 
 
 class SlabCoder(beam.coders.Coder):
-    """A header in JSON, then the voxels compressed; equal slabs are equal bytes."""
+    """A header in JSON, then the voxels compressed; deterministic."""
 
     def encode(self, value: Slab) -> bytes:
         data = np.ascontiguousarray(value.data, value.data.dtype.newbyteorder("<"))
@@ -199,29 +199,29 @@ class SlabKeyCoder(beam.coders.Coder):
         return SlabKey
 
 
-#: What flows between steps on slabs.
+#: Elements of PCollections of slabs.
 KeyedSlab: Any = Tuple[SlabKey, Slab]
 #: The same as steps take it: a user's own step may leave the volume's name out of the key.
 GivenSlab: Any = Tuple[Union[SlabKey, Tuple[int, ...]], Slab]
 
 
 def slab_of(element: Any, step: str) -> Slab:
-    """Return the slab of an element of a step.
+    """Return the slab of an element; ``step`` is for messages.
 
-    Raises TypeError: If it is no pair of a key and a slab.
-    Raises ValueError: If the key is another slab's.
+    Raises TypeError: if it is not a pair of a key and a slab.
+    Raises ValueError: if the key belongs to another slab.
     """
     pair = isinstance(element, tuple) and len(element) == 2
     if not pair or not isinstance(element[1], Slab):
-        what = "a Slab alone" if isinstance(element, Slab) else f"a {type(element).__name__}"
+        given = "a Slab" if isinstance(element, Slab) else f"a {type(element).__name__}"
         raise TypeError(
-            f"{step} takes pairs (SlabKey, Slab), and was given {what}: "
-            "beam.WithKeys(lambda slab: slab.key) makes them"
+            f"{step} takes pairs (SlabKey, Slab), not {given}; make them with "
+            "beam.WithKeys(lambda slab: slab.key)"
         )
     key, slab = element
     if tuple(key) not in (slab.key, slab.key[:3]):
         raise ValueError(
-            f"{step}: the slab {slab.key} came under the key {key}: give it its own, slab.key"
+            f"{step}: the slab {slab.key} has the key {key}; use its own key, slab.key"
         )
     return slab
 

@@ -1,4 +1,4 @@
-"""What a transform is applied to: a pipeline, at once, or a PCollection, of which it waits for the end."""
+"""Apply transforms to a pipeline, or to a PCollection, and wait for its end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from apache_beam.typehints import Dict, List, Tuple
 
 
 def in_global_window() -> beam.PTransform:
-    """Take elements out of their windows, to be grouped when all have come: once, streaming or not."""
-    # A volume is complete or it is not. Beam refuses to wait so long by its default trigger, in streaming.
+    """Move elements to the global window, to group them when all have arrived."""
+    # A volume is complete or not. In streaming, Beam's default trigger cannot wait for this.
     whole = AfterWatermark(late=AfterCount(1))
     return beam.WindowInto(
         GlobalWindows(), trigger=whole, accumulation_mode=AccumulationMode.DISCARDING
@@ -23,12 +23,12 @@ def in_global_window() -> beam.PTransform:
 
 
 def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
-    """The pipeline that a step begins in, and the side input by which its first function waits.
+    """The pipeline of a step, and the side input that its first function waits for.
 
-    Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}``, to be handed on to the first
-    step after `Impulse` or `Create`.
-    Raises TypeError: If a step is given neither a pipeline nor a PCollection.
-    Raises ValueError: If the pipeline's options ask for threads that lose elements.
+    Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}`` for the first step after
+    `Impulse` or `Create`.
+    Raises TypeError: if a step is applied to anything but a pipeline or a PCollection.
+    Raises ValueError: if the pipeline's options select threads that lose elements.
 
     >>> beginning([1, 2], "ReadSlabs")
     Traceback (most recent call last):
@@ -44,7 +44,7 @@ def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
             f"not to a {type(given).__name__}"
         )
     refuse_threads(given.pipeline.options)
-    # However many elements there are, in whatever windows, one number at most comes when all are there.
+    # Yields one number when all elements of all windows have arrived.
     count = beam.combiners.Count.Globally().without_defaults()
     ready = given | "Waited for" >> in_global_window() | "Are there" >> count
     return given.pipeline, {"ready": AsIter(ready)}
@@ -92,6 +92,7 @@ def refuse_threads(options: PipelineOptions) -> None:
     """Refuse the mode of Beam's local runner that loses elements."""
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise ValueError(
-            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
-            "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
+            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs "
+            "would be missing from outputs that look finished; use in_memory (threads) or "
+            "multi_processing"
         )

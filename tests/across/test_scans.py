@@ -121,5 +121,5 @@ def test_distances_in_rounds():
 
 
 def test_a_state_that_cannot_be_cut():
-    with pytest.raises(TypeError, match="a state of type str cannot be cut"):
+    with pytest.raises(TypeError, match="a state of type str cannot be divided"):
         scans.cut_state("abc", (slice(0, 1), slice(0, 1)))

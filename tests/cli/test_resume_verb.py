@@ -133,11 +133,11 @@ def test_the_plan_is_unpickled_once_and_its_inputs_are_looked_at_once(
 @pytest.mark.parametrize(
     ("happens", "says"),
     [
-        (lambda w: edit(w, package="0.0.1"), "begun with beam_volumes 0.0.1, and this is"),
-        (lambda w: edit(w, python="2.7"), "begun with Python 2.7, and this is 3."),
+        (lambda w: edit(w, package="0.0.1"), "begun with beam_volumes 0.0.1, but this is"),
+        (lambda w: edit(w, python="2.7"), "begun with Python 2.7, but this is 3."),
         (lambda w: os.remove(w / "slices" / "z11.tif"), "differs in input "),
         (lambda w: shutil.rmtree(w / "slices"), "slices does not exist"),
-        (lambda w: os.remove(kept_plan(w)), "its plan is not there"),
+        (lambda w: os.remove(kept_plan(w)), "its plan is missing"),
         (lambda w: kept_plan(w).write_bytes(b"x\n"), "plan is damaged"),
         (lambda w: shutil.rmtree(w / "b/labels.zarr"), "labels.zarr is gone"),
     ],
@@ -185,7 +185,7 @@ def test_what_cannot_be_continued_says_so(tmp_path, command, monkeypatch, what):
         pq.write_table(pa.table({"a": [0, 1], "b": [6, 7]}), tmp_path / "map.parquet")
     code, _, err = command("resume", tmp_path / "out.zarr")
     says = {
-        "memory": "a numpy array of shape (32, 256, 256) was memory of the process",
+        "memory": "a numpy array of shape (32, 256, 256) was in the memory of the process",
         "unpicklable": "its plan does not pickle (TypeError: cannot pickle '_thread.lock'",
         "a mapping that changed": f"input {tmp_path}/map.parquet, which has changed",
     }

@@ -69,14 +69,14 @@ def test_another_chain_is_refused_naming_what_differs(out):
         compute(out, 2.0, resume=True)
 
 
-@pytest.mark.parametrize("closed", ["", "its outputs were memory"])
+@pytest.mark.parametrize("closed", ["", "its outputs were in the memory"])
 def test_a_run_of_an_older_version_is_refused_naming_both(out, closed):
     compute(out)
     manifest = out.parent / "out.zarr.run" / "manifest.json"
     fields = {"package": "0.0.1", "closed": closed}
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **fields}))
     with pytest.raises(
-        ValueError, match=f"begun with beam_volumes 0.0.1, and this is {__version__}"
+        ValueError, match=f"begun with beam_volumes 0.0.1, but this is {__version__}"
     ):
         compute(out, resume=True)
 

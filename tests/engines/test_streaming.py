@@ -136,7 +136,7 @@ def check(folder):
     for name, function in MEASURED.items():
         assert (folder / name).read_text() == repr(function(em).compute().item())
     told = {told.name: told.read_text() for told in (folder / "told").iterdir()}
-    assert told == {"[8:12, 0:24, 0:28]": repr(f"have not come: slice {LOST}, read as zeros")}
+    assert told == {"[8:12, 0:24, 0:28]": repr(f"is missing slice {LOST}, read as zeros")}
 
 
 def test_flink_taskmanagers_killed_twice_while_slices_come(cluster, scan):

@@ -8,7 +8,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import plan_run
-from beam_volumes.plan.cost.machine import held_memory, peak_memory
+from beam_volumes.plan.cost.machine import peak_memory, resident_memory
 from beam_volumes.plan.run_options import RunOptions
 
 
@@ -113,7 +113,7 @@ def main(source: str, out: str, ours: str, how: str, what: str = "filtered") -> 
     small = f"{out}.small.zarr"
     bv.compute(bv.open(np.zeros((8, 32, 32), opened(source).dtype)).to(small), runner=None)
     bv.compute(*make(small, f"{out}.warm.zarr"), runner=None, progress=False, slab=(8, 32, 32))
-    base = held_memory()
+    base = resident_memory()
     targets = make(source, out, **options)
     # The budget is for our part; the base comes on top.
     memory = int(ours) + plan_run(targets, RunOptions(runner=None, **run)).base

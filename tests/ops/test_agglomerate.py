@@ -228,7 +228,7 @@ def test_what_is_too_large_is_refused_before_it_is_merged():
     merging = [r for r in flow.rounds if r.name.startswith("node")]
     for r in merging:
         object.__setattr__(r, "step_", None)  # they would fail otherwise
-    with pytest.raises(ValueError, match=r"takes in [\d,]+ boundaries .* larger by 1 MiB"):
+    with pytest.raises(ValueError, match=r"needs [\d,]+ boundaries .* memory= by 1 MiB"):
         rounds.run(flow, [((0,), shard)])
 
 
@@ -253,7 +253,7 @@ def test_what_meets_in_one_step_is_refused_beyond_its_memory(kind):
         if limit == need:
             assert len(run()["rows"][0][1]["label"]) == count
         else:
-            with pytest.raises(ValueError, match=r"all .* meet in one step.* larger by 1 MiB"):
+            with pytest.raises(ValueError, match=r"all .* in one step.* memory= by 1 MiB"):
                 run()
 
 

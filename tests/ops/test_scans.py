@@ -179,7 +179,7 @@ def test_a_second_sweep_that_sees_another_voxel_stops(seed):
         other = volume.copy()
         other[at] = not other[at] if volume is mask else other[at] + 1
         window = int(random.integers(1, 5))
-        with pytest.raises(ValueError, match="differ from those of the first sweep"):
+        with pytest.raises(ValueError, match="differ from the first sweep"):
             across(volume, *how, grid, window, random, other)
 
 

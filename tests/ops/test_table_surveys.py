@@ -210,7 +210,7 @@ def test_what_a_merge_will_hold_is_known_before_it_begins(sample):
     run()
     few = MERGE_COPIES * row * (most - 1) // slack
     taken, run = watching(table_flow(kind, slabs, **how, limit_bytes=few), neurons(slabs))
-    with pytest.raises(ValueError, match=r"takes in \d+ at once.*memory= that is larger by 1 MiB"):
+    with pytest.raises(ValueError, match=r"needs \d+ rows in one step.*increase memory= by 1 MiB"):
         run()
     assert not any(name.startswith(("cut", "gather")) for name in taken)
 

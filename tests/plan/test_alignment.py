@@ -66,7 +66,7 @@ def test_what_is_paid_for_is_said_pass_by_pass(tmp_path):
         "chunks of 16 x 400 x 400"
         for k in (1, 2)
     ]
-    assert "the slabs take 4 passes instead of 2" in slow(plan)[2]
+    assert "the slabs need 4 passes instead of 2" in slow(plan)[2]
     assert slow(plan)[3].startswith("  slab=(130, 400, 400) would read 136.7 MiB instead of ")
 
 
@@ -124,4 +124,4 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
 def test_results_in_memory_that_are_read_back_are_explained_before_they_are_there():
     v = bv.median_filter(bv.open(np.zeros((30, 40, 50), "u1")), 3)
     plan = bv.plan(v, bv.pad(v, 1), in_memory_results=True, slab=(7, 9, 11))
-    assert "read back from what comes back in memory" in plan.explain(verbose=True)
+    assert "read back from the result in memory" in plan.explain(verbose=True)

@@ -5,7 +5,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.plan.cost import machine
-from beam_volumes.plan.cost.concurrency import Concurrency, larger_crews
+from beam_volumes.plan.cost.concurrency import Concurrency, more_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
@@ -27,7 +27,7 @@ def test_labels_are_made_in_as_many_slabs_as_keep_all_cores_busy(tmp_path, two_c
     assert (plan.workers, plan.processes, plan.threads) == (2, 1, 2)
     assert plan.predicted_memory == plan.base + 2 * plan.slab_memory <= plan.memory
     assert plan.reasons[-1] == (
-        "2 slabs in flight: one thread does about 14% of a slab's work alone, and fewer slabs would "
+        "2 slabs in flight: one thread does about 14% of a slab's work, and fewer slabs would "
         "leave cores idle"
     )
     cut = [
@@ -85,9 +85,9 @@ def test_a_run_begun_in_larger_slabs_goes_on_with_fewer_of_them(tmp_path, two_co
 
 
 def test_processes_for_each_slab_are_as_many_as_slabs(two_cores):
-    (concurrency,) = larger_crews(0.2, None, None, most=10)
+    (concurrency,) = more_workers(0.2, None, None, maximum=10)
     assert concurrency == Concurrency(workers=2, processes=2, threads=1)
-    assert list(larger_crews(0.2, 1, None, most=1)) == []
+    assert list(more_workers(0.2, 1, None, maximum=1)) == []
 
 
 def test_labels_do_not_depend_on_how_many_slabs_the_plan_has_in_flight(tmp_path, two_cores):

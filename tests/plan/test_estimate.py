@@ -46,7 +46,7 @@ def test_it_adds_up_what_the_plan_says(plan):
         and "machines=100" in str(many)
         and "plan with memory='1GiB'" in str(many)
     )
-    assert "more than 8 machines would have nothing to do" in str(many)
+    assert "more than 8 machines would be idle" in str(many)
     assert "threads=8" in str(many)
 
 

@@ -184,7 +184,7 @@ def fresh(monkeypatch, tmp_path):
 
 
 def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monkeypatch):
-    monkeypatch.setattr(machine, "held_memory", lambda: 57 << 20)
+    monkeypatch.setattr(machine, "resident_memory", lambda: 57 << 20)
     v = bv.open(np.zeros((8, 16, 16), "u1"))
     once, twice = bv.median_filter(v, 3), bv.median_filter(bv.median_filter(v, 3), 3)
     before = bv.plan(once)
@@ -195,7 +195,7 @@ def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monk
     monkeypatch.setattr(memory, "_used", {})
     assert bv.plan(once).base <= 116 << 20
     # Arrays that the process holds for its user are no part of it, and plans do not change while it runs.
-    monkeypatch.setattr(machine, "held_memory", lambda: 5 << 30)
+    monkeypatch.setattr(machine, "resident_memory", lambda: 5 << 30)
     assert bv.plan(once).base <= 116 << 20
     memory._this_process.cache_clear()
     assert bv.plan(once).base < 256 << 20

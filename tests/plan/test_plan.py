@@ -284,8 +284,8 @@ def test_halos_are_counted_to_the_chunk(tmp_path):
     # z: [0,121) 2, [71,217) 3 (1..3), [167,288) 3 (2..4); y, x: [0,89) 3, [39,128) 3 of 4.
     assert p.chunks_read == (2 + 3 + 3) * (3 + 3) * (3 + 3)
     assert p.bytes_read == p.chunks_read * 64 * 32 * 32 * 2
-    assert p.bytes_once == 5 * 4 * 4 * 64 * 32 * 32 * 2
-    assert p.read_amplification == p.bytes_read / p.bytes_once
+    assert p.bytes_needed == 5 * 4 * 4 * 64 * 32 * 32 * 2
+    assert p.read_amplification == p.bytes_read / p.bytes_needed
 
 
 def test_cheap_steps_are_computed_again_and_dear_ones_stored(v, tmp_path):
@@ -338,7 +338,7 @@ def test_the_smallest_memory_is_the_smallest(name, shards, tmp_path):
             bv.plan(out, memory=memory, workers=2)
         message = str(refused.value)
         assert f"works is {plan.smallest_memory} bytes" in message
-        assert re.search(r"whose largest part is .+ with", message)
+        assert re.search(r"Its largest part is .+ with", message)
 
 
 def test_memory_is_what_it_says(v, tmp_path):
@@ -412,8 +412,7 @@ def test_explain_and_to_dict(v, tmp_path):
         "windows of",
         "slab",
         "base",
-        "ours",
-        "budget 2.0 GiB",
+        " slab; budget 2.0 GiB",
         "smallest that works",
         "x the chunks that each pass needs",
         "units of",
@@ -438,7 +437,7 @@ def test_explain_of_labels_and_tables(v, tmp_path):
     text = plan.explain(verbose=True)
     for part in (
         "survey label of greater, up to ",
-        "this sweep tells how much",
+        "after the sweep, more than",
         "takes the answers of pass 2, in the same slabs and windows",
         "with the answers of pass 2 to label",
         f"write the rows of regionprops_table to {tmp_path}/t.csv (csv)",

@@ -113,7 +113,7 @@ def test_a_run_in_two_stages_goes_on(tmp_path, stored):
     first = begin(bv.plan(target, **HOW, memory=memory), RunOptions())
     first.prepare()
     slabs.sweep_slab(first, 0, 1, {})
-    with pytest.raises(ValueError, match="planned in 2 passes and would now be in 1"):
+    with pytest.raises(ValueError, match="planned in 2 passes and would now have 1"):
         run(target, "1GiB", resume=True)
     run(target, memory_here(target), resume=True)
     np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), voxels)

@@ -203,7 +203,7 @@ def test_what_is_left_does_not_climb():
     for index, each in ((0, 3.0), (1, 1.0)):
         for k in range(11):
             now += (20.0 if (index, k) == (0, 1) else each * rng.uniform(0.7, 1.3)) if k else 0.0
-            said += [left.seen(index, k / 10, now + wait) for wait in (0.0, 0.4, 5.0)]
+            said += [left.update(index, k / 10, now + wait) for wait in (0.0, 0.4, 5.0)]
     known = [s for s in said if s is not None]
     assert known == sorted(known, reverse=True) and known[-1] == 0.0 and len(known) > 60
 
@@ -290,7 +290,7 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
 def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
     stream = io.StringIO()
     Lines(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
-    assert "none yet: workers start, and compile what they have not before" in stream.getvalue()
+    assert "none yet: workers start, and compile missing kernels" in stream.getvalue()
 
 
 def test_scripts_without_a_terminal_get_a_line_for_each_pass(monkeypatch):

@@ -82,7 +82,7 @@ HARM = {
     "a plane is gone": (lambda f: (f / "plane.zarr/c/1/1").unlink(), ["unit 3", "plane.zarr"]),
     "what was empty is there": (
         lambda f: shutil.copy(f / "out.zarr/c/0/0/0", made(f / "out.zarr/c/1/0/0")),
-        ["slab 1 [4:8,", "unit 4 ", "is there, and was left out as empty"],
+        ["slab 1 [4:8,", "unit 4 ", "exists, but was recorded as empty"],
     ),
     "a record is gone": (
         lambda f: [p.unlink() for p in f.glob("out.zarr.run/runs/*/records/2/*/*2")],

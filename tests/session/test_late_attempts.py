@@ -116,7 +116,7 @@ def test_a_worker_of_a_replaced_run_writes_nothing_more(tmp_path, journals):
     slabs.sweep_slab(old, 0, 0, {})
     new, expected = simple(tmp_path, 3, overwrite=True, **journal("b"))
     new.prepare()
-    with pytest.raises(Superseded, match=f"{new.run_id} by now"):
+    with pytest.raises(Superseded, match=f"belongs to the run {new.run_id}"):
         slabs.sweep_slab(old, 0, 1, {})
     passes(new, 0, {})
     for i in range(1, 5):

@@ -388,7 +388,7 @@ def test_what_it_does_not_take_is_said(tmp_path):
         v.to(tmp_path / "a.npys", colour="red")
     with pytest.raises(ValueError, match=r"npys cannot store float16; convert by astype\(\)"):
         v.astype("f2").to(tmp_path / "a.npys")
-    with pytest.raises(ValueError, match="put together of all its units"):
+    with pytest.raises(ValueError, match="assembled from all its units"):
         bv.WriteSlabs(tmp_path / "a.brick", like=v, partial=True)
     with pytest.raises(ValueError, match=r"brick is a single file, for local disks"):
         v.to("memory://a.brick")

@@ -204,7 +204,7 @@ def test_what_cannot_work_is_refused_when_it_is_constructed(tmp_path):
     big = bv.open(np.zeros((5, 512, 512), "u1"))
     with pytest.raises(TypeError, match=r"\.to\(path\)"):
         bv.Compute(big)
-    with pytest.raises(ValueError, match="lives in this process"):
+    with pytest.raises(ValueError, match="is in the memory of this process"):
         bv.Compute((big + 1).to(tmp_path / "x.zarr"))
     small = bv.open(np.zeros((5, 5, 5), "u1"))
     with pytest.raises(ValueError, match="memory"):

@@ -79,10 +79,10 @@ def test_slabs_that_are_missing_or_there_twice(tmp_path):
         )
     for text, change in (
         (
-            r"1 slab, \[4:8, 0:10, 0:11\], did not come",
+            r"1 slab, \[4:8, 0:10, 0:11\], did not arrive",
             lambda s: s | beam.Filter(lambda x: x[0].z != 4),
         ),
-        (r"4 slabs, .*, came more than once", lambda s: (s, s) | beam.Flatten()),
+        (r"4 slabs, .*, arrived more than once", lambda s: (s, s) | beam.Flatten()),
     ):
         read = bv.ReadSlabs(em, DEPTH)
         with pytest.raises(Exception, match=text), beam.Pipeline("FnApiRunner") as p:
@@ -94,11 +94,11 @@ def test_slabs_that_are_missing_or_there_twice(tmp_path):
     [
         ({}, "give a function for each result"),
         ({"mean": 3}, "mean=3: give a function"),
-        ({"v": lambda v: v + 1}, "no lazy number or table; ApplyStages makes slabs of voxels"),
+        ({"v": lambda v: v + 1}, "not a lazy number or table; ApplyStages makes slabs of voxels"),
         ({"m": lambda v: bv.mean(bv.median_filter(v, 3))}, r"read them with halo=\(\(0, 1\)"),
-        ({"t": lambda v: bv.regionprops_table(bv.label(v > 9))}, "t takes 2 sweeps"),
-        ({"m": lambda v: bv.mean(v > bv.mean(v))}, "m takes 2 sweeps"),
-        ({"m": lambda v: bv.mean(v[2:])}, "slicing is not among them"),
+        ({"t": lambda v: bv.regionprops_table(bv.label(v > 9))}, "t needs 2 sweeps"),
+        ({"m": lambda v: bv.mean(v > bv.mean(v))}, "m needs 2 sweeps"),
+        ({"m": lambda v: bv.mean(v[2:])}, "slicing is not possible"),
     ],
 )
 def test_what_is_refused_before_a_pipeline_runs(tmp_path, functions, message):

@@ -54,15 +54,15 @@ def test_in_a_pipeline(unet_file, tmp_path):
 
 def test_what_slabs_cannot_be_given_is_refused(unet_file):
     cut = bv.SlabGrid(EM, depth=14)
-    with pytest.raises(ValueError, match="makes 3 channels, and slabs have one"):
+    with pytest.raises(ValueError, match="returns 3 channels, but slabs have one"):
         bv.Predict(cut, unet_file, **HOW)
-    with pytest.raises(TypeError, match="does not say how a volume is cut"):
+    with pytest.raises(TypeError, match="has no grid of slabs"):
         bv.Predict(EM, unet_file)
     with pytest.raises(TypeError, match="then=3 is not a function"):
         bv.Predict(cut, unet_file, 3)
-    with pytest.raises(ValueError, match="of the whole volume, which no slab knows"):
+    with pytest.raises(ValueError, match="of the whole volume, not of a slab"):
         bv.Predict(cut, unet_file, bright, **{**HOW, "normalize": ("1%", "99%")})
-    with pytest.raises(ValueError, match=r"the result is of shape \(2, 3, 3\)"):
+    with pytest.raises(ValueError, match=r"the result has the shape \(2, 3, 3\)"):
         bv.Predict(cut, lambda b: b[:, :, ::8, ::8, ::8], patch=64, mode="blend")
 
 
@@ -85,9 +85,9 @@ def test_machines_with_a_gpu_are_asked_for_by_passes_that_run_a_network(unet_fil
                 found.add(hints.get("beam:resources:accelerator:v1", b"").decode())
     assert asked == {"Pass 1": {gpu}, "Pass 2": {""}}
     told = bv.plan(cells.to(tmp_path / "m.zarr")).explain(timed=True, verbose=True)
-    said = r"60 patches of 16 x 16 x 20, 16 at a time, of what they are given 2 % is kept; about .* s, by one"
+    said = r"60 patches of 16 x 16 x 20, 16 at a time, 2 % of their voxels are kept; about .* s, by one"
     assert re.search(said, told)
     on_cpu = bright(bv.predict(em, unet_file, device="cpu", **HOW))
     for other in (bv.mean(em), bv.mean(on_cpu)):
-        with pytest.raises(ValueError, match="no pass of this run would compute on one"):
+        with pytest.raises(ValueError, match="no pass of this run uses one"):
             bv.compute(other, accelerator=gpu)

@@ -32,7 +32,7 @@ def test_pieces(values, most, random):
 
 def test_a_piece_that_is_missing():
     some = list(pieces(random.Random(0).randbytes(500), 50))
-    with pytest.raises(ValueError, match=r"10 pieces of a message came, of 11"):
+    with pytest.raises(ValueError, match=r"10 of 11 pieces of a message have arrived"):
         whole(some[1:])
 
 

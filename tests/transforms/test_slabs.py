@@ -93,12 +93,12 @@ def test_a_function_of_one_slab_may_read_another_volume_and_keep_the_space(tmp_p
     [
         (lambda v: v - bv.mean(v), "needs mean"),
         (lambda v: bv.mean(v), "not a volume"),
-        (lambda v: v[:2], "slicing is not among"),
-        (lambda v: v[0], "slicing is not among"),
-        (lambda v: bv.flip(v), "flip and transpose are not among"),
+        (lambda v: v[:2], "slicing is not possible"),
+        (lambda v: v[0], "slicing is not possible"),
+        (lambda v: bv.flip(v), "flip and transpose are not possible"),
         (lambda v: bv.flip(bv.median_filter(v, 3), 0), "whole of median_filter"),
         (lambda v: bv.shift(v, 1), "shift moves voxels"),
-        (lambda v: bv.downsample(v, (1, 1, 2), "stride"), "downsample is not among"),
+        (lambda v: bv.downsample(v, (1, 1, 2), "stride"), "downsample is not possible"),
         (lambda v: bv.label(v > 3), "whole of"),
     ],
 )
@@ -218,7 +218,7 @@ def test_writing_what_does_not_fit_is_refused(tmp_path):
     assert sink(overwrite=True).name == str(tmp_path / "out.zarr")
     with pytest.raises(ValueError, match="memory"):
         bv.WriteSlabs("memory://out.zarr", like=em)
-    with pytest.raises(ValueError, match="lives in this process"):
+    with pytest.raises(ValueError, match="is in the memory of this process"):
         bv.ReadSlabs(bv.open(np.zeros((3, 700, 700), "u1")))
     with pytest.raises(ValueError, match="needs mean"):
         bv.ReadSlabs(em - bv.mean(em))
@@ -290,6 +290,6 @@ def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_pat
     with pytest.raises(Superseded, match="since this run was requested"):
         slow.sink.create(slow.outputs.run_id, replaces=slow.outputs.replaces)
     bv.compute((em + 1).to(tmp_path / "out.zarr"), runner=None, overwrite=True, progress=False)
-    with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* another run's by now"):
+    with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* belongs to another run"):
         write_slab(slabs[1], write.sink, write.outputs.run_id)
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(em) + 1)

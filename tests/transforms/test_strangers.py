@@ -188,7 +188,7 @@ def test_what_a_transform_is_applied_to_and_what_it_leaves_alone(tmp_path):
         with pytest.raises(TypeError, match="applied to a pipeline, or to a PCollection"):
             (one, one) | transform
     with pytest.raises(
-        TypeError, match=r"Compute: memry='1GiB' is neither .* nor is there an option"
+        TypeError, match=r"Compute: memry='1GiB' is not a lazy .* and there is no option"
     ):
         bv.Compute(bv.mean(em), memry="1GiB")
     shown = DisplayData.create_from(bv.ReadSlabs(em, 2)).items

@@ -96,8 +96,8 @@ def test_what_is_missing_damaged_or_written_again_is_told(tmp_path, scan, stream
     expected = [
         ("", "come", "would be slice 98 of 11; check shape= and first="),
         ("[4:8", "read", "is damaged (60 bytes)"),
-        ("[4:8", "wait", "have not come: slice 6"),
-        ("[8:1", "wait", "have not come: slices 9, 10"),
+        ("[4:8", "wait", "is missing slice 6"),
+        ("[8:1", "wait", "is missing slices 9, 10"),
     ]
     if streaming:
         expected.append(("[0:4", "use", "s_002.png, was written again after it was used"))

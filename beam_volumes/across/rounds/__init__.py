@@ -1,1 +1,1 @@
-"""Rounds of messages that meet by key, one module for each cross-slab operation."""
+"""Rounds of messages grouped by key, one module for each operation across slabs."""

@@ -1,12 +1,13 @@
 """Agglomeration in a tree over ranges of labels, as rounds of messages.
 
-Labels are cut into ranges, the *leaves*; neighbouring leaves have one node above them, and so on. A boundary
-lies at the lowest node that has both its labels, and there alone. A region is *open* below the lowest node
-that has all its boundaries, which is told when it closes. Every node merges what it can, and tells the node
-above what is left. Labels that are near each other in the volume should be near as numbers, as those of
-`beam_volumes.label` are: then little is left. How the labels are cut changes nothing of the result.
+Labels are divided into ranges, the *leaves*. Neighbouring leaves have a common parent node, and so
+on. A boundary belongs to the lowest node that contains both of its labels. A region is *open* below
+the lowest node that contains all its boundaries, which is informed when the region closes. Every
+node merges as much as possible, and passes the rest to its parent. Little is left if neighbouring
+regions have near numbers, as in the labels of `beam_volumes.label`. The result does not depend on
+the ranges.
 
-Routing, which the first rounds do, knows nothing of boundaries; the nodes know nothing of ranges.
+The first rounds only route boundaries, and do not merge. Nodes do not depend on ranges.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
 from beam_volumes.base.text import format_bytes
 
-#: Nodes below one, and levels above the leaves.
+#: Children of a node, and levels above the leaves.
 RADIX, LEVELS = 16, 3
-#: Boundaries of a leaf, about.
+#: Approximate boundaries of a leaf.
 LEAF = 1 << 15
-#: Labels of a sample for each leaf that the rows make, and of one shard at most. The samples of all shards
-#: meet in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
+#: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
+#: combined in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
 PER_LEAF, SAMPLE = 128, 1 << 14
-#: What a node holds for a boundary at most; a quantile's histogram comes on top.
+#: Maximum bytes of a node for a boundary; the histogram of a quantile is additional.
 EDGE_BYTES, HISTOGRAM_BYTES = 350, 8_300
-#: What `cut` holds for a merge.
+#: Bytes of `cut` for a merge.
 MERGE_BYTES = 100
 
 MERGES = RecordRows((("label_a", "<u8"), ("label_b", "<u8"), ("score", "<f8"), ("size", "<i8")))
@@ -53,18 +54,19 @@ NEEDED = {
 
 @dataclass(frozen=True, eq=False)
 class Agglomeration(TableStep):
-    """The merges that the greedy order makes of a table of boundaries."""
+    """The merges of the greedy order for a table of boundaries."""
 
     linkage: str  #: {"mean", "max", "min", "quantile", "lowest"}
     quantile: float
     threshold: float
     max_size: int | None
-    #: Whether there is a second input, a table of labels and their sizes; else each has size 1.
+    #: Whether there is a second input, a table of labels and their sizes; otherwise each has size
+    #: 1.
     with_sizes: bool
     size_columns: tuple[str, ...] = ("label", "num_pixels")
-    marks: bool = False  #: Whether those are marks, and a size is 1 where there is one and else 0.
+    marks: bool = False  #: Whether sizes are marks: the size is 1 with a mark and 0 otherwise.
     min_size: int | None = None
-    #: `leaf`, `radix`, `levels`: What decides how labels are cut, and nothing else.
+    #: Parameters of the ranges; they do not change the result.
     leaf: int = LEAF
     radix: int = RADIX
     levels: int = LEVELS
@@ -116,13 +118,13 @@ class Agglomeration(TableStep):
         return MERGES.columns(MERGES.empty())
 
     def most_rows(self, rows: Sequence[int]) -> int:
-        # Each merge needs a boundary, and leaves a region less.
+        # Each merge needs a boundary, and removes a region.
         return min(rows)
 
 
 @dataclass(frozen=True, eq=False)
 class _Edges(Round):
-    """Under a shard of boundaries: which labels there are, to the census; the rows wait."""
+    """For a shard of boundaries: send its labels to the census; the rows wait."""
 
     linkage: str
     leaf: int
@@ -135,20 +137,21 @@ class _Edges(Round):
         yield "census", (), ((0, *key), len(rows), *_sample(labels, size))
 
     def read(self, given: Columns) -> Boundaries:
-        """What counts of rows, the smaller label first; no boundary of a region with itself."""
+        """The valid rows with the smaller label first; no boundaries of a region with itself."""
         a, b = (label_column(given, n, "agglomerate") for n in ("label_a", "label_b"))
         used = a != b
         known = _known(given, self.linkage)
-        # Without an affinity: NaN that was left out.
+        # Rows without an affinity: NaN was left out.
         if self.linkage in ("mean", "quantile"):
             used &= known[:, 1] != 0 if self.linkage == "mean" else known.any(axis=1)
         elif "affinity_count" in given:
             used &= np.asarray(given["affinity_count"]) > 0
-        # Heights may be infinite: they are compared, and not added up.
+        # Heights may be infinite: they are compared, but not added.
         fits = np.isfinite if self.linkage != "lowest" else lambda heights: ~np.isnan(heights)
         if known.dtype.kind == "f" and not fits(known[used]).all():
             raise ValueError(
-                f"agglomerate: {NEEDED[self.linkage][0]} has values that are not finite: leave such rows out"
+                f"agglomerate: {NEEDED[self.linkage][0]} has values that are not finite: remove "
+                "these rows"
             )
         if not used.all():
             a, b, known = a[used], b[used], known[used]
@@ -156,7 +159,7 @@ class _Edges(Round):
 
 
 def _known(given: Columns, linkage: str) -> np.ndarray:
-    """What is known of boundaries, of rows that may be anybody's."""
+    """The values of boundaries in columns of unknown origin."""
     columns = [np.asarray(given[name]) for name in NEEDED[linkage]]
     if linkage not in ("mean", "quantile"):
         return columns[0]
@@ -172,7 +175,7 @@ def _known(given: Columns, linkage: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Sizes(Round):
-    """Under a shard of sizes: that it is there, to the census; the rows wait."""
+    """For a shard of sizes: report it to the census; the rows wait."""
 
     names: tuple[str, ...]
     marks: bool
@@ -186,15 +189,15 @@ class _Sizes(Round):
             (sizes,) = columns
             if len(sizes) and not 0 <= sizes.min() <= sizes.max() < 1 << 63:
                 raise ValueError(
-                    f"agglomerate: sizes= has sizes from {sizes.min()} to {sizes.max()}: they are from 0 to "
-                    "2**63 - 1"
+                    f"agglomerate: sizes= has sizes from {sizes.min()} to {sizes.max()}: they "
+                    "must be from 0 to 2**63 - 1"
                 )
         yield "place", (1, *key), {"label": labels, "size": sizes.astype(np.int64)}
         yield "census", (), ((1, *key), 0, *_sample(np.empty(0, np.uint64), 0))
 
 
 def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
-    """So many labels, those with the smallest hashes, and up to which hash they are all."""
+    """The ``size`` labels with the smallest hashes, and the hash up to which they are complete."""
     if len(labels) <= size:
         return labels, (1 << 64) - 1
     hashes = mixed(labels)
@@ -204,19 +207,19 @@ def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
 
 @dataclass(frozen=True, eq=False)
 class _Census(Round):
-    """Under ``()``: where the leaves begin, to whoever has rows."""
+    """Send the ranges of the leaves to all shards with rows."""
 
     leaf: int
-    most: int
+    max_leaves: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         shards = {shard: rest for shard, *rest in values}
-        # Up to the least of their bounds the samples of all shards are one sample of all labels.
+        # Up to the minimum of their bounds, all samples together are a sample of all labels.
         bound = np.uint64(min(bound for *_, bound in shards.values()))
         samples = [labels[mixed(labels) <= bound] for _, labels, _ in shards.values()]
         labels = np.unique(np.concatenate(samples))
         count = sum(rows for rows, *_ in shards.values())
-        leaves = min(self.most, max(1, -(-count // self.leaf)))
+        leaves = min(self.max_leaves, max(1, -(-count // self.leaf)))
         minimum = np.unique(labels[np.arange(1, leaves) * len(labels) // leaves])
         for shard in shards:
             yield "place", shard, minimum
@@ -225,7 +228,7 @@ class _Census(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Place(Round):
-    """Under a shard: its boundaries to the nodes where they lie, and its labels to their leaves."""
+    """For a shard: send boundaries to their nodes, and labels to their leaves."""
 
     radix: int
 
@@ -241,11 +244,11 @@ class _Place(Round):
         a, b = _leaf(rows.a, minimum), _leaf(rows.b, minimum)
         level, index = np.zeros(len(a), np.int64), a.copy()
         other = b.copy()
-        while (apart := index != other).any():
-            level[apart] += 1
-            # Together they go up; those that have met stay where they are.
-            index[apart] //= self.radix
-            other[apart] //= self.radix
+        while (different := index != other).any():
+            level[different] += 1
+            # Go up until both labels are in the same node.
+            index[different] //= self.radix
+            other[different] //= self.radix
         for (height, node), at in _groups(level, index):
             part = Boundaries(rows.a[at], rows.b[at], rows.known[at])
             yield f"node-{height}", (node,), ("edges", key, part)
@@ -258,7 +261,7 @@ class _Place(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Ledger(Round):
-    """Under a node: how many boundaries lie there, before any of them comes."""
+    """For a node: the number of its boundaries, before any of them arrives."""
 
     each: int
     limit_bytes: int | None
@@ -274,7 +277,7 @@ def _leaf(labels: np.ndarray, minimum: np.ndarray) -> np.ndarray:
 
 
 def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """By numbers that belong together, their positions."""
+    """The positions of equal tuples of numbers."""
     if not len(numbers[0]):
         return
     order = np.lexsort(numbers[::-1])
@@ -301,7 +304,7 @@ def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True, eq=False)
 class _Regions(Round):
-    """Under a leaf: its regions with their sizes, to the nodes where they close."""
+    """For a leaf: send its regions with their sizes to the nodes that close them."""
 
     with_sizes: bool
     radix: int
@@ -321,14 +324,15 @@ class _Regions(Round):
                 sums = sums[first]
                 if len(known) < len(given):
                     raise ValueError(
-                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once: give each one "
-                        "row"
+                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once: "
+                        "give each one row"
                     )
             at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
             missing = known[at] != labels if len(known) else np.ones(len(labels), bool)
             if missing.any():
                 raise ValueError(
-                    f"agglomerate: sizes= has no row for label {labels[missing][0]}: give all labels of edges"
+                    f"agglomerate: sizes= has no row for label {labels[missing][0]}: give all "
+                    "labels of edges"
                 )
             sizes = sums[at]
         for (level,), at in _groups(tops):
@@ -338,7 +342,7 @@ class _Regions(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Node(Round):
-    """Under a node: its merges, to the table; what is left, to the node above."""
+    """For a node: send its merges to the table, and the rest to its parent."""
 
     step_: Agglomeration
     level: int
@@ -380,7 +384,7 @@ class _Node(Round):
             yield *above, ("left", key, (left, regions))
 
     def check(self, given: dict[Any, Any]) -> None:
-        """Refuse more boundaries than there is room for."""
+        """Refuse more boundaries than fit the memory."""
         count = sum(
             len(part) if what == "edges" else len(part[0])
             for (what, _), part in given.items()
@@ -390,13 +394,13 @@ class _Node(Round):
 
 
 def check_room(count: int, each: int, limit_bytes: int | None) -> None:
-    """Refuse more boundaries in a step than there is room for."""
+    """Refuse more boundaries in a step than fit the memory."""
     need = count * each
     if limit_bytes is not None and need > limit_bytes:
         raise ValueError(
-            f"agglomerate: a step takes in {count:,} boundaries of regions that reach far, of about "
-            f"{each} bytes each: {format_bytes(need)}, and a worker has {format_bytes(limit_bytes)} for it: "
-            f"give a memory= that is larger by {-(-(need - limit_bytes) >> 20)} MiB for each slab in flight, "
+            f"agglomerate: a step needs {count:,} boundaries of distant regions, of about {each} "
+            f"bytes each: {format_bytes(need)}, but a worker has {format_bytes(limit_bytes)}: "
+            f"increase memory= by {-(-(need - limit_bytes) >> 20)} MiB for each slab in flight, "
             "or number labels so that neighbours have near numbers"
         )
 
@@ -407,20 +411,20 @@ def _rows_of(merges: Merges) -> Any:
 
 
 def _distinct(*labels: np.ndarray) -> np.ndarray:
-    """All labels once, increasing."""
+    """The distinct labels, increasing."""
     minimum = min(int(x.min()) for x in labels)
     span = max(int(x.max()) for x in labels) - minimum + 1
     if span < 8 * sum(map(len, labels)) + 1024:
-        seen = np.zeros(span, bool)
+        exists = np.zeros(span, bool)
         for x in labels:
-            seen[(x - np.uint64(minimum)).astype(np.int64)] = True
-        return np.flatnonzero(seen).astype(np.uint64) + np.uint64(minimum)
+            exists[(x - np.uint64(minimum)).astype(np.int64)] = True
+        return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
     return np.unique(np.concatenate(labels))
 
 
 @dataclass(frozen=True, eq=False)
 class Cutting(GatheredStep):
-    """The segments that a table of merges leaves, of those that reach a score."""
+    """The segments from a table of merges up to a score."""
 
     threshold: float | None
 
@@ -447,22 +451,22 @@ class Cutting(GatheredStep):
         a, b = a[order], b[order]
         if (a[1:] == a[:-1]).any() or (b <= a).any():
             raise ValueError(
-                "cut: in a table of merges each label_a is there once, and label_b is larger: give one "
-                "that agglomerate made"
+                "cut: in a table of merges each label_a is there once, and label_b is larger: "
+                "give one that agglomerate made"
             )
         return SEGMENTS.of(label=a, segment=roots(a, b))
 
 
 @dataclass(frozen=True, eq=False)
 class Marking(GatheredStep):
-    """The mark of each label, or of the labels that it merged with.
+    """The mark of each label, or of the labels that it was merged with.
 
-    The first input is a table of merges, the second one of all labels with the smallest and the largest of
-    their marks and 0; of labels that merged at most one has a mark.
+    The first input is a table of merges, the second one of all labels with the smallest and the
+    largest of their marks and 0. At max_leaves one of merged labels has a mark.
     """
 
-    dtype: np.dtype  #: Of the marks.
-    columns: tuple[str, str, str]  #: Of labels, smallest and largest marks.
+    dtype: np.dtype  #: Dtype of the marks.
+    columns: tuple[str, str, str]  #: Columns of labels, and of smallest and largest marks.
 
     gathered = "basins"
 
@@ -482,7 +486,7 @@ class Marking(GatheredStep):
         a, b = (labels.astype(np.uint64) for labels in given["merges"])
         labels, low, high = given["marks"]
         labels = labels.astype(np.uint64)
-        marks = np.where(high != 0, high, low)  # of a basin with a negative mark 0 is the largest
+        marks = np.where(high != 0, high, low)  # for negative marks the largest of mark and 0 is 0
         order = np.argsort(a)
         a, ends = a[order], roots(a[order], b[order])
         of = labels.copy()

@@ -1,8 +1,8 @@
-"""Tables that rest on tables: flows put behind one another, so that one merge does all.
+"""Tables computed from tables: flows appended to each other, so one merge does everything.
 
-A `TableStep` takes the rows of tables, or what slabs tell, by keyed rounds. `chained` puts its rounds behind
-those that make its inputs. What comes out of a flow at its port ``"rows"`` goes to the consumer's *entry*,
-a round, under the key that it had; nothing comes out twice.
+A `TableStep` processes the rows of tables, or messages of slabs, by keyed rounds. `chained` appends
+its rounds to those that make its inputs. Rows from the port ``"rows"`` of a flow go to the *entry*
+of the next one, a round, under the same key; nothing is sent twice.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from beam_volumes.sweep.stage import PlainData
 
 @dataclass(frozen=True, eq=False)
 class TableStep(PlainData):
-    """What is made of tables: a frozen dataclass of plain data beside the functions below."""
+    """A result made of tables: a frozen dataclass of plain data with these methods."""
 
-    name: str  #: What plans and messages call it.
+    name: str  #: Its name in plans and messages.
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """For each input, the round of `flow` that its rows go to: columns of a shard, under any key."""
+        """For each input, the round of `flow` for its rows: columns of a shard, under any key."""
         raise NotImplementedError
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
-        """Its rounds. Values that come under one key of an entry are equal."""
+        """Its rounds. All values under one key of an entry are equal."""
         raise NotImplementedError
 
     def no_rows(self) -> Columns:
-        """The columns of what comes out at the port ``"rows"``, without rows."""
+        """The columns of the port ``"rows"`` without rows."""
         raise NotImplementedError
 
     def most_rows(self, rows: Sequence[int]) -> int:
-        """How many rows it makes at most, of so many rows of each input."""
+        """The maximum number of its rows, given the rows of each input."""
         return sum(rows)
 
     def gathered_bytes(self, rows: Sequence[int]) -> int:
-        """What one of its rounds holds whatever the rows are: 0 if a round takes in but a part of them."""
+        """Bytes of a round that needs all rows; 0 if rounds only need a part of them."""
         return 0
 
     def empty_numbers(self) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class TableStep(PlainData):
 
 @dataclass(frozen=True, eq=False)
 class Within(Round):
-    """A round of a flow that is a part of another: what it sends goes where ``names`` says, or nowhere."""
+    """A round of an embedded flow: its messages go to ``names``, or nowhere."""
 
     inner: Round
     names: Mapping[str, tuple[str, ...]]
@@ -63,7 +63,7 @@ class Within(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Begin(Round):
-    """Under a slab: what each source tells of it, through the first round of its flow."""
+    """For a slab: pass the summary of each source to the first round of its flow."""
 
     firsts: tuple[Round, ...]
 
@@ -79,11 +79,11 @@ def chained(
 ) -> Flow:
     """The flow of the last step.
 
-    Given under ``(slab,)`` a tuple with a summary for each source.
+    Its input under ``(slab,)`` is a tuple with a summary for each source.
 
-    ``sources``: their first rounds are given summaries.
-    ``steps``, sequence of (TableStep, inputs): in order. An input is the number of a source, or that of
-    an earlier step plus the number of sources.
+    ``sources``: flows with first rounds that receive summaries.
+    ``steps``, sequence of (TableStep, inputs): in order. An input is the number of a source, or the
+    number of an earlier step plus the number of sources.
     """
     flows = [*sources, *(step.flow(limit_bytes) for step, _ in steps)]
     wanted: dict[int, list[str]] = {}
@@ -111,36 +111,36 @@ def chained(
 
 @dataclass(frozen=True, eq=False)
 class Through(Round):
-    """What slabs tell, on to a table step as it is."""
+    """Pass messages of slabs to a table step unchanged."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         yield "rows", key, values[0]
 
 
 def through() -> Flow:
-    """The flow of a source whose summaries, not rows, a step takes."""
+    """The flow of a source with summaries that a step uses instead of rows."""
     return Flow((Through("slabs", ("rows",)),), ("rows",))
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTable:
-    """A table that is there already, in parts: a frozen dataclass of plain data with `parts` and `read`."""
+    """A stored table in parts: a frozen dataclass of plain data with `parts` and `read`."""
 
-    names: tuple[tuple[str, str], ...]  #: Names of its columns, and their dtypes.
+    names: tuple[tuple[str, str], ...]  #: Names and dtypes of its columns.
 
     @property
     def extents(self) -> tuple[Any, ...]:
-        """Where it is stored (of `beam_volumes.storage.places.extent`), if it is."""
+        """The location (`beam_volumes.storage.places.extent`), if it is stored."""
         return ()
 
     @property
     def operand(self) -> str:
-        """What it is called: its place, if it has one."""
+        """Its name in messages: its place, if it has one."""
         raise NotImplementedError
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         raise NotImplementedError
 
     def parts(self) -> Sequence[Key]:
@@ -150,17 +150,17 @@ class StoredTable:
         raise NotImplementedError
 
     def token(self) -> str:
-        """A digest of what it holds, the same in every process."""
+        """A digest of its content, the same in every process."""
         raise NotImplementedError
 
     def token_now(self) -> str:
-        """The same of what lies at its place now."""
+        """The digest of the current content of its place."""
         return self.token()
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts(Round):
-    """Under a slab: of the first, that the table is read."""
+    """For the first slab: request all parts of the table."""
 
     table: StoredTable
 
@@ -172,7 +172,7 @@ class _Parts(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Read(Round):
-    """Under a part of a table: its rows."""
+    """For a part of a table: its rows."""
 
     table: StoredTable
 
@@ -181,5 +181,5 @@ class _Read(Round):
 
 
 def stored_flow(table: StoredTable) -> Flow:
-    """The rows of a table that is there, whatever slabs tell."""
+    """The rows of a stored table, independent of slabs."""
     return Flow((_Parts("slabs", ("read",), table), _Read("read", ("rows",), table)), ("rows",))

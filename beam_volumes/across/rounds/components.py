@@ -1,13 +1,13 @@
-"""The merge of components over all slabs as rounds of messages: what is sent to whom, and when.
+"""The merge of components over all slabs as rounds of messages.
 
-The computations are those of `beam_volumes.across.merge`; here they are laid out as a `Flow`:
+`beam_volumes.across.merge` has the computations. Here they are arranged as a `Flow`:
 
-- ``slabs``, ``merge-1``, ...: summaries go up the tree of slabs, to one node. The number of components,
-  and the k largest if those are wanted, ride along, so that the last node knows them.
-- ``roots``, ``tiles``, ``bands``, ``layers``, ``ranks``: roots go to the slabs where they lie and are
-  ranked there. Rounds over an axis along which there is one slab are left out, and all of them where
-  a mask is wanted: whether a component remains its node can tell.
-- ``down-n``, ..., ``down-0``: final ids go back down the tree, to the windows of every slab.
+- ``slabs``, ``merge-1``, ...: summaries go up the tree of slabs to one node. They include the
+  number of components, and the k largest if needed, so that the last node knows them.
+- ``roots``, ``tiles``, ``bands``, ``layers``, ``ranks``: roots are sent to their slabs and ranked
+  there. Rounds over an axis with a single slab are left out. For a mask all of them are left out,
+  because a node can decide which components remain.
+- ``down-n``, ..., ``down-0``: final ids go back down the tree to the windows of every slab.
 """
 
 from __future__ import annotations
@@ -65,26 +65,27 @@ def component_flow(
 ) -> Flow:
     """The rounds that give the components of all slabs their final ids.
 
-    Given is a `SlabSummary` under the key ``(slab index,)``. The ports:
+    The input is a `SlabSummary` under the key ``(slab index,)``. The ports:
 
     ``"answers"``, under ``(slab index,)``
-        Once for each slab, ``(ids, digests)``: of each window the final ids of its components 1, 2,
-        ... (0 where one is not kept), or whether they are kept, and what `SlabRelabeler` compares.
+        Once for each slab, ``(ids, digests)``: for each window the final ids of its components 1,
+        2,
+        ... (0 if one is not kept), or whether they are kept, and the digests for `SlabRelabeler`.
     ``"numbers"``, under ``()``
         Once, ``{"count": the number of kept components}``.
     ``"components"``, under ``(slab index,)``, with ``columns`` only
-        ``(ids, payload)`` of the kept components whose roots lie in the slab, ids increasing; none
-        of slabs without.
+        ``(ids, payload)`` of the kept components with roots in the slab, ids increasing; slabs
+        without any send nothing.
 
-    ``radix``: slabs along z, y, x that one step joins, and so many of those blocks in the next, ...; by
-    default 16 along z for slabs of whole planes, else 4 along each axis.
+    ``radix``: slabs along z, y, x that one step joins, then the number of these blocks in the next,
+    and so on; by default 16 along z for slabs of whole planes, otherwise 4 along each axis.
     ``keep``: only these components get an id; ids are 1..count in any case.
-    ``k_largest``: only so many of those, the largest ones; needs the column ``size``.
+    ``k_largest``: keep this number of the largest of them; needs the column ``size``.
     ``as_mask``: answers are bool arrays.
-    ``rules``: how each column of the payload merges.
-    ``columns``: whether payloads come out at the port ``"components"``; not with ``as_mask``.
-    Raises ValueError: In a round: more components than ``dtype`` has numbers, or neighbours that saw
-    other voxels.
+    ``rules``: the merge rule of each payload column.
+    ``columns``: whether payloads are sent to the port ``"components"``; not with ``as_mask``.
+    Raises ValueError: in a round: more components than ``dtype`` has numbers, or neighbours with
+    different voxels.
 
     >>> from beam_volumes.across.components import Labelling, SlabLabeler, connectivity_structure
     >>> from beam_volumes.across.rounds.flow import run, only
@@ -109,7 +110,7 @@ def component_flow(
     if k_largest is not None and k_largest < 1:
         raise ValueError(f"k_largest={k_largest}: must be at least 1")
     if as_mask and columns:
-        raise ValueError("columns are of labels: a mask has no ids to give them by")
+        raise ValueError("columns need labels: a mask has no ids")
     tree = tree_of(grid, radix)
     top = tree.levels
     is_direct = as_mask or top == 0
@@ -153,27 +154,27 @@ def component_flow(
 
 
 def tree_of(grid: Grid, radix: Triple | None = None) -> Tree:
-    """The tree of slabs that a flow merges along."""
+    """The tree of slabs of a flow."""
     if radix is None:
         radix = (16, 2, 2) if grid.counts[1:] == (1, 1) else (4, 4, 4)
     return Tree(grid.counts, radix)
 
 
-# Messages. Those that differ by sender say who sent them: any may come twice.
+# Messages. Those that differ by sender contain it: any may arrive twice.
 
 
 class _Up(NamedTuple):
-    """To the parent: the open components, and of the closed ones below how many, and the largest."""
+    """To the parent: the open components, and the number and the largest of closed ones below."""
 
     summary: NodeSummary
     kept: int
     best: Largest | None
 
 
-class _Held(NamedTuple):
+class _Kept(NamedTuple):
     """From a node to itself, for the way back.
 
-    ``sizes`` are of the closed components, if which of them are kept is known above only.
+    ``sizes``: of the closed components, if only the top decides which of them are kept.
     """
 
     table: NodeTable
@@ -190,7 +191,7 @@ class _Above(NamedTuple):
 
 
 class _Ids(NamedTuple):
-    """From a slab: the ids of those of its roots that a node closed."""
+    """From a slab: the ids of its roots that a node closed."""
 
     cell: Triple
     ids: np.ndarray
@@ -217,7 +218,7 @@ class _Base(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What all rounds know."""
+    """The parameters of all rounds."""
 
     grid: Grid
     tree: Tree
@@ -227,7 +228,7 @@ class _Task:
     dtype: np.dtype
     rules: dict[str, Any]
     columns: bool
-    is_direct: bool  # what a node closes it can give its value itself
+    is_direct: bool  # a node knows the values of the components that it closes
 
     def index(self, cell: Triple) -> int:
         _, ny, nx = self.grid.counts
@@ -244,7 +245,7 @@ class _Step(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Node(_Step):
-    """What slabs and nodes above do alike."""
+    """The common part of slabs and nodes above."""
 
     def send(
         self,
@@ -263,7 +264,7 @@ class _Node(_Step):
             sizes = closed.payload["size"]
             parts = [part.best for part in below if part.best is not None]
             best = largest([*parts, Largest(sizes[kept], closed.roots[kept])], t.k_largest)
-        held = _Held(table, kept, sizes if t.is_direct else None, digests)
+        kept_state = _Kept(table, kept, sizes if t.is_direct else None, digests)
         cutoff: Cutoff = None
         if level < t.tree.levels:
             above = t.tree.parent(table.key)
@@ -273,8 +274,8 @@ class _Node(_Step):
                 cutoff, count = cutoff_of(best, t.k_largest), len(best.roots)
             yield "numbers", (), {"count": _fitting(count, t.dtype)}
             if t.is_direct:
-                values = _direct(t, held, cutoff)
-                yield from _down(t, held, np.empty(0, t.dtype), values, cutoff)
+                values = _direct(t, kept_state, cutoff)
+                yield from _down(t, kept_state, np.empty(0, t.dtype), values, cutoff)
                 if t.columns:
                     ids = values[values > 0]
                     payload = {name: c[values > 0] for name, c in closed.payload.items()}
@@ -283,7 +284,7 @@ class _Node(_Step):
             if t.k_largest is not None:
                 for i in range(len(t.grid)):
                     yield "roots", (i,), _Cut(cutoff)
-        yield f"down-{level}", tuple(cell), held
+        yield f"down-{level}", tuple(cell), kept_state
         if not t.is_direct:
             names = closed.payload if t.columns else {"size"} if t.k_largest is not None else ()
             payload = {name: closed.payload[name][kept] for name in names}
@@ -313,27 +314,27 @@ def _fitting(count: int, dtype: np.dtype) -> int:
     if dtype.kind in "iu" and count > np.iinfo(dtype).max:
         would = np.min_scalar_type(count)
         raise ValueError(
-            f"{count} components, and {dtype} has numbers up to {np.iinfo(dtype).max}: use "
+            f"{count} components, but {dtype} has numbers up to {np.iinfo(dtype).max}: use "
             f"dtype={would.name!r}"
         )
     return count
 
 
-def _direct(task: _Task, held: _Held, cutoff: Cutoff) -> np.ndarray:
-    """The values of a node's closed components where it needs no one else for them."""
-    kept = held.kept
+def _direct(task: _Task, kept_state: _Kept, cutoff: Cutoff) -> np.ndarray:
+    """The values of a node's closed components if it knows them itself."""
+    kept = kept_state.kept
     if cutoff is not None:
-        assert held.sizes is not None
-        kept = kept & Keep(cutoff=cutoff)(held.table.roots, {"size": held.sizes})
+        assert kept_state.sizes is not None
+        kept = kept & Keep(cutoff=cutoff)(kept_state.table.roots, {"size": kept_state.sizes})
     return kept if task.as_mask else (np.cumsum(kept) * kept).astype(task.dtype)
 
 
-# Ranks, where the roots lie.
+# Ranks, in the slabs with the roots.
 
 
 @dataclass(frozen=True, eq=False)
 class _Rank(_Step):
-    """Counts go from slabs to bands of tiles to layers to the volume, as far as there are several."""
+    """Counts go from slabs to bands of tiles, to layers, and to the volume."""
 
     def of_slab(self, cell: Triple, rows: Counts) -> Iterator[Message]:
         z, y, x = cell
@@ -390,7 +391,7 @@ class _Bands(_Rank):
 
 
 def _based(layers: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """By layer, or group of them, how many roots come before it among these."""
+    """For each layer, or group of them, the number of roots before it."""
     places = sorted(dict(layers).items())
     base = exclusive(np.array([total for _, total in places], np.int64)).tolist()
     return ((z, before) for (z, _), before in zip(places, base, strict=True))
@@ -398,7 +399,7 @@ def _based(layers: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class _Layers(_Rank):
-    """Under some layers: their roots together; where all layers meet here, how many come before each."""
+    """For some layers: the sum of their roots; for all layers together, the roots before each."""
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         if self.task.grid.counts[0] <= _LAYERS:
@@ -416,7 +417,7 @@ class _Layers(_Rank):
 
 @dataclass(frozen=True, eq=False)
 class _Groups(_Step):
-    """Under ``()``: how many roots come before each group of layers."""
+    """The number of roots before each group of layers."""
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         for group, before in _based(values):
@@ -425,7 +426,7 @@ class _Groups(_Step):
 
 @dataclass(frozen=True, eq=False)
 class _LayersAgain(_Layers):
-    """Under some layers: how many roots come before each."""
+    """For some layers: the number of roots before each."""
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         layers = only(values, dict)
@@ -451,7 +452,7 @@ class _Ranks(_Step):
             yield "components", key, (merged[slab.kept], payload)
 
     def before(self, slab: SlabRoots, rows: Counts, values: list[Any]) -> np.ndarray:
-        """How many roots of the volume come before each row of the slab."""
+        """The number of roots in the volume before each row of the slab."""
         z, y, x = self.task.grid.counts
         ny = self.task.grid.shape[1]
         if not len(rows.places):
@@ -470,29 +471,31 @@ class _Ranks(_Step):
 
 
 def _down(
-    task: _Task, held: _Held, of_parent: np.ndarray, of_closed: np.ndarray, cutoff: Cutoff
+    task: _Task, kept_state: _Kept, of_parent: np.ndarray, of_closed: np.ndarray, cutoff: Cutoff
 ) -> Iterator[Message]:
-    children = descend(held.table, of_parent, of_closed)
-    level, *cell = held.table.key
+    children = descend(kept_state.table, of_parent, of_closed)
+    level, *cell = kept_state.table.key
     if level:
         for child, values in children.items():
             yield f"down-{level - 1}", child[1:], _Above(values, cutoff)
     else:
         z, y, x = cell
         windows = tuple(children[w] for w in range(len(children)))
-        yield "answers", (task.index((z, y, x)),), (windows, held.digests)
+        yield "answers", (task.index((z, y, x)),), (windows, kept_state.digests)
 
 
 @dataclass(frozen=True, eq=False)
 class _Down(_Step):
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         t = self.task
-        held: _Held = only(values, _Held)
+        kept_state: _Kept = only(values, _Kept)
         above: _Above | None = only(values, _Above)
         of_parent, cutoff = above or (np.empty(0, t.dtype), None)
         if t.is_direct:
-            return _down(t, held, of_parent, _direct(t, held, cutoff), cutoff)
-        of_closed = np.zeros(len(held.kept), t.dtype)
+            return _down(t, kept_state, of_parent, _direct(t, kept_state, cutoff), cutoff)
+        of_closed = np.zeros(len(kept_state.kept), t.dtype)
         answers = {v.cell: v.ids for v in values if type(v) is _Ids}
-        of_closed[held.kept] = collect(held.table.roots[held.kept], t.grid, answers, t.dtype)
-        return _down(t, held, of_parent, of_closed, None)
+        of_closed[kept_state.kept] = collect(
+            kept_state.table.roots[kept_state.kept], t.grid, answers, t.dtype
+        )
+        return _down(t, kept_state, of_parent, of_closed, None)

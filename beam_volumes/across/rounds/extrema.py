@@ -1,4 +1,4 @@
-"""Steps for extrema: peaks that are far enough apart, and how high floods stand in basins."""
+"""Steps for extrema: peaks that are far enough apart, and the heights of floods in basins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from beam_volumes.across.rounds.gathered import GatheredStep, Given
 from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.kernels.labels.saddles import lowest_floods
 
-#: What is held for a peak.
+#: Bytes for a peak.
 PEAK_BYTES = 300
-#: Peaks that are compared with each other at once.
+#: Peaks that are compared with each other in one step.
 BATCH = 1000
 
 
@@ -27,13 +27,13 @@ class Peaks(GatheredStep):
     The input is a table of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
     """
 
-    shape: tuple[int, ...]  #: Of the volume.
-    axes: tuple[str, ...]  #: Their names.
-    dtype: np.dtype  #: Of intensities.
-    #: For each axis, how far apart peaks have to be; or one number for all.
+    shape: tuple[int, ...]  #: Shape of the volume.
+    axes: tuple[str, ...]  #: Names of the axes.
+    dtype: np.dtype  #: Dtype of intensities.
+    #: Minimum distance of peaks, for each axis or for all.
     distance: tuple[int, ...]
     p_norm: float
-    most: int | None  #: Peaks at most.
+    maximum: int | None  #: Maximum number of peaks.
 
     gathered = "peaks"
     remedy = ", a higher threshold, or a larger min_distance"
@@ -54,7 +54,7 @@ class Peaks(GatheredStep):
         labels, heights = labels[order], heights[order]
         at = np.unravel_index(labels.astype(np.int64) - 1, self.shape)
         places = np.stack(at, axis=1).reshape(-1, len(self.shape))
-        chosen = without_near(places, self.distance, self.p_norm, self.most)
+        chosen = without_near(places, self.distance, self.p_norm, self.maximum)
         columns = dict(zip(self.axes, places[chosen].T, strict=True))
         ranks = np.arange(1, len(chosen) + 1)
         return self.rows.records({"rank": ranks, **columns, "intensity": heights[chosen]})
@@ -63,7 +63,7 @@ class Peaks(GatheredStep):
 def without_near(
     places: np.ndarray, distance: tuple[int, ...], p_norm: float, maximum: int | None
 ) -> np.ndarray:
-    """Which points remain if each one, in order, drops those that come after and are nearer than a distance.
+    """The points that remain if each one, in order, removes later ones nearer than a distance.
 
     >>> without_near(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
     array([0, 2])
@@ -73,7 +73,7 @@ def without_near(
         return np.arange(min(maximum, len(places)))
     scaled, near = places.astype(np.float64), float(distance[0])
     if len(set(distance)) > 1:
-        # What is no distance along an axis is far.
+        # A distance of 0 along an axis separates all different positions.
         scaled, near = scaled / np.maximum(distance, 1e-9), 1.0
     metric: dict[str, Any] = {"metric": "minkowski", "p": p_norm}
     if p_norm == np.inf:
@@ -94,22 +94,21 @@ def without_near(
     return np.array(kept[:maximum], np.int64)
 
 
-#: What is held for a basin, and for a pass.
+#: Bytes for a basin, and for a pass.
 BASIN_BYTES, PASS_BYTES = 150, 100
 
 
 @dataclass(frozen=True, eq=False)
 class Floods(GatheredStep):
-    """For each basin the lowest that a flood can stand in it, coming from any basin's level.
+    """For each basin the lowest level of a flood that comes from the level of any basin.
 
-    The first input is a table of pairs of basins and the passes between them (``label_a``, ``label_b``,
-    ``boundary_min``), the second one of all basins and their levels.
+    The first input is a table of pairs of basins and the passes between them (``label_a``,
+    ``label_b``, ``boundary_min``), the second one of all basins and their levels.
     """
 
-    dtype: np.dtype  #: Of levels.
-    levels: tuple[str, str]  #: The columns of basins and levels.
-    #: The sign of zero that floods have: rows come in any order, so that it cannot be anybody's
-    #: own.
+    dtype: np.dtype  #: Dtype of levels.
+    levels: tuple[str, str]  #: Columns of basins and levels.
+    #: The sign of zero in results: rows arrive in any order, so no row can determine it.
     zero: float
 
     gathered = "basins and passes between them"

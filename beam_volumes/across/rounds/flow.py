@@ -1,13 +1,13 @@
-"""Keyed merges as data: rounds in which messages meet by key, the same on every runner.
+"""Keyed merges as data: rounds of messages grouped by key, the same on every runner.
 
-What slabs found out travels as *messages*: an address, a key and a value. A *round* takes all
-messages that were sent to its name under one key and sends messages to rounds after it, or to a
-*port*, where the results of the whole `Flow` come out. How many rounds there are is fixed when a flow
-is made; a runner needs nothing but to group by key between them. `run` does so in this process, and
-`beam_volumes.transforms.rounds` as steps of a pipeline.
+Results of slabs are *messages*: an address, a key and a value. A *round* takes all messages to its
+name under one key. It sends messages to later rounds, or to a *port* for results of the whole
+`Flow`. The number of rounds is fixed when a flow is made, and a runner only has to group by key
+between them. `run` does so in this process, and `beam_volumes.transforms.rounds` as steps of a
+pipeline.
 
-Rounds see the values of a key in any order, and must not mind a message that comes twice: a value
-that would count twice says who sent it.
+Rounds receive the values of a key in any order, and must accept duplicate messages: a value that
+would count twice contains its sender.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-#: Of plain Python ints: other kinds do not make keys on every runner.
+#: Plain Python ints: other types are not keys on every runner.
 Key = tuple[int, ...]
-#: The name of a round or port, a key, and something picklable.
+#: The name of a round or port, a key, and a picklable value.
 Message = tuple[str, Key, Any]
 
 
@@ -27,26 +27,26 @@ class Round:
     """One keyed step: a frozen dataclass of plain data with a `step`."""
 
     name: str  #: Its address.
-    to: tuple[str, ...]  #: Names of the later rounds and ports it may send to.
+    to: tuple[str, ...]  #: Names of the later rounds and ports that it sends to.
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
-        """What follows from all values sent here under one key."""
+        """Process all values under one key."""
         raise NotImplementedError
 
 
 def only(values: Iterable[Any], kind: type) -> Any:
-    """The one message of a kind, which may have come twice; None without any."""
+    """The only message of a type, which may have arrived twice; None without any."""
     return next((v for v in values if isinstance(v, kind)), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Rounds in order; the first is given one value for each key to begin with."""
+    """Rounds in order; the input of the first is one value for each key."""
 
     rounds: tuple[Round, ...]
-    #: Where results come out. Those that sessions know: ``"answers"``, under the key of a slab (its
-    #: index) what its second sweep needs, one value each; ``"numbers"``, under the key ``()`` dicts
-    #: of numbers by name; ``"rows"``, under the key of a shard some rows of a table.
+    #: Names of results. Sessions use ``"answers"``, under the index of a slab the value for its
+    #: second sweep; ``"numbers"``, under the key ``()`` dicts of numbers by name; ``"rows"``, under
+    #: the key of a shard some rows of a table.
     ports: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -54,7 +54,9 @@ class Flow:
         for r in reversed(self.rounds):
             unknown = set(r.to) - later
             if unknown:
-                raise ValueError(f"round {r.name} sends to {sorted(unknown)}, which do not follow")
+                raise ValueError(
+                    f"round {r.name} sends to {sorted(unknown)}, which are not later rounds"
+                )
             later.add(r.name)
 
 
@@ -62,7 +64,7 @@ Group = Callable[[list[tuple[Key, Any]]], Iterable[tuple[Key, list[Any]]]]
 
 
 def group_by_key(pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
-    """Values by key, keys in order."""
+    """Values by key, sorted by key."""
     groups: dict[Key, list[Any]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
@@ -75,9 +77,9 @@ def run(
     group: Group = group_by_key,
     keep: Callable[[Any], Any] = lambda value: value,
 ) -> dict[str, list[tuple[Key, Any]]]:
-    """All rounds in this process: what came out at each port.
+    """Run all rounds in this process; return the values of each port.
 
-    What ``keep`` makes of a value waits for the next round; ``group`` has to turn it back.
+    ``keep`` converts values that wait for the next round; ``group`` must convert them back.
     """
     boxes: dict[str, list[tuple[Key, Any]]] = {r.name: [] for r in flow.rounds}
     boxes |= {port: [] for port in flow.ports}
@@ -90,7 +92,7 @@ def run(
 
 
 def single_round(flow: Flow) -> Flow:
-    """The same results from all that is given in one place: for few, when each round costs more than it does.
+    """Compute the same results in one round, for small inputs that are faster in one place.
 
     >>> class Parity(Round):
     ...     def step(self, key, values):

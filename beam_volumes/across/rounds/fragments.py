@@ -1,11 +1,12 @@
-"""The merge of what was found in overlapping tiles, as rounds: tiles are merged as slabs are for labels.
+"""Merge the fragments of overlapping tiles as rounds, like slabs are merged for labels.
 
-    slabs --> tiles ----> neighbours --> component rounds --> tiles again --> slabs again --> answers
+    slabs --> tiles ----> neighbours --> component rounds --> tiles again --> slabs again -->
+    answers
 
-What slabs have seen of a tile meets under it; it decides, with what it shares with the next ones, which
-fragments are one, and tells those. Then each tile is to the rounds of components what a slab is: fragments
-are its components, and matched ones lie on either side of an interface, position by position. The way
-back ends at the slabs that have voxels of the tile.
+The parts of a tile from all slabs are combined. The voxels that it shares with the next tiles
+decide which fragments are joined, and those tiles are informed. Then each tile is treated like a
+slab by the rounds of components: its fragments are components, and matched ones are on either side
+of an interface, position by position. Answers go back to the slabs that have voxels of the tile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from beam_volumes.base.geometry import Box, Grid, Triple
 
 
 class Tiles(Protocol):
-    """Where tiles lie."""
+    """The positions of tiles."""
 
     @property
     def tile(self) -> Triple: ...
@@ -42,10 +43,11 @@ class Tiles(Protocol):
 
 
 class SlabFragments(NamedTuple):
-    """All that is kept of a slab after the first sweep.
+    """Everything that is kept of a slab after the first sweep.
 
-    ``tiles`` has what was seen of each tile that owns voxels of the slab, or shares some with the next one;
-    ``digests`` are of the windows that are to be labelled.
+    ``tiles``: the parts of each tile that owns voxels of the slab, or shares some with the next
+    one.
+    ``digests``: of the windows that will be labelled.
     """
 
     tiles: dict[Triple, TilePart]
@@ -53,7 +55,7 @@ class SlabFragments(NamedTuple):
 
 
 class TileIds(NamedTuple):
-    """The labels of a tile, increasing, and what becomes of them."""
+    """The labels of a tile, increasing, and their final ids."""
 
     labels: np.ndarray
     ids: np.ndarray
@@ -62,10 +64,10 @@ class TileIds(NamedTuple):
 def fragment_flow(slabs: Grid, tiles: Tiles, rule: str, threshold: float, dtype: np.dtype) -> Flow:
     """The merge of `SlabFragments`.
 
-    ``rule``, ``threshold``: as of `beam_volumes.across.fragments.matches`.
-    Returns its ``"answers"`` are a dict of `TileIds` by tile, and the slab's digests.
+    ``rule``, ``threshold``: see `beam_volumes.across.fragments.matches`.
+    The port ``"answers"`` has a dict of `TileIds` by tile, and the slab's digests.
     """
-    # Components without a voxel of their own have joined others, or are nothing.
+    # Components without own voxels were joined to others, or are empty.
     inner = component_flow(tiles.grid, keep=Keep(min_size=1), dtype=dtype)
     names = {r.name: (f"merge {r.name}",) for r in inner.rounds}
     names |= {port: (port,) for port in inner.ports} | {"answers": ("back",)}
@@ -96,7 +98,7 @@ class _Task:
     threshold: float
 
 
-class _Seen(NamedTuple):
+class _SlabPart(NamedTuple):
     """From a slab to a tile."""
 
     slab: int
@@ -104,14 +106,14 @@ class _Seen(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """From a tile to itself: its fragments, and those that are one with some of the next tile, by axis."""
+    """From a tile to itself: its fragments, and those joined to some of the next tile, by axis."""
 
     part: TilePart
     joined: dict[int, np.ndarray]
 
 
 class _Below(NamedTuple):
-    """From the tile before along an axis: fragments that are one with some of its, in its order."""
+    """From the previous tile along an axis: fragments joined to some of its own, in its order."""
 
     axis: int
     labels: np.ndarray
@@ -140,13 +142,13 @@ class _Slabs(_Step):
     begin: str
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        seen: SlabFragments = values[0]
+        found: SlabFragments = values[0]
         grid = self.task.tiles.grid
-        for cell, part in seen.tiles.items():
-            yield "tiles", (grid.index(cell),), _Seen(key[0], part)
-        yield "give", key, _Digests(seen.digests)
+        for cell, part in found.tiles.items():
+            yield "tiles", (grid.index(cell),), _SlabPart(key[0], part)
+        yield "give", key, _Digests(found.digests)
         if key == (0,):
-            # Cells of the grid without a tile of their own, at the far edges.
+            # Cells of the grid at the far edges have no tile.
             for index in range(len(grid)):
                 if not self.task.tiles.is_tile(grid.cell(index)):
                     yield (
@@ -158,12 +160,12 @@ class _Slabs(_Step):
 
 @dataclass(frozen=True, eq=False)
 class _Tile(_Step):
-    """Under a tile: what slabs have seen of it, and what it shares with the next ones."""
+    """For a tile: combine its parts, and the voxels that it shares with the next tiles."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         t = self.task
         cell = t.tiles.grid.cell(key[0])
-        whole = merged({seen.slab: seen.part for seen in values}.values())
+        whole = merged({sent.slab: sent.part for sent in values}.values())
         joined = {}
         for axis, pairs in sorted(whole.pairs.items()):
             found = matches(pairs, t.rule, t.threshold)
@@ -180,7 +182,7 @@ def _next(cell: Triple, axis: int) -> Triple:
 
 @dataclass(frozen=True, eq=False)
 class _Neighbours(_Step):
-    """Under a tile: its fragments as components, joined ones in the interfaces to its neighbours."""
+    """For a tile: its fragments as components, joined ones in the interfaces to its neighbours."""
 
     begin: str
 
@@ -195,7 +197,7 @@ class _Neighbours(_Step):
         for below in (v for v in values if type(v) is _Below):
             z, y, x = cell
             faces[below.axis, z, y, x] = below.labels
-        # Fragments of which other tiles own all voxels come after all voxels of the volume.
+        # Fragments without own voxels are sorted after all voxels of the volume.
         later = math.prod(tiles.grid.shape) + key[0] * math.prod(tiles.tile)
         labels, summary = _summary(cell, own.part, faces, later)
         yield "back", key, labels
@@ -205,7 +207,7 @@ class _Neighbours(_Step):
 def _summary(
     cell: Triple, part: TilePart, faces: dict[InterfaceKey, np.ndarray], later: int
 ) -> tuple[np.ndarray, SlabSummary]:
-    """Give the labels of a tile's fragments, increasing, and them as components."""
+    """The labels of a tile's fragments, increasing, and the fragments as components."""
     labels = np.unique(np.concatenate([part.labels, *faces.values()]))
     ids = later + np.arange(len(labels))
     sizes = np.zeros(len(labels), np.int64)
@@ -224,7 +226,7 @@ def _summary(
 
 @dataclass(frozen=True, eq=False)
 class _Back(_Step):
-    """Under a tile: its labels, and what becomes of them, to the slabs with voxels that it owns."""
+    """For a tile: send its labels and their ids to the slabs with voxels that it owns."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         tiles, slabs = self.task.tiles, self.task.slabs
@@ -248,7 +250,7 @@ def touched(grid: Grid, box: Box) -> Iterator[int]:
 
 @dataclass(frozen=True, eq=False)
 class _Give(_Step):
-    """Under a slab: what becomes of the labels of each of its tiles."""
+    """For a slab: the ids of the labels of each of its tiles."""
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         ids = {v.cell: v.ids for v in values if type(v) is _Ids}

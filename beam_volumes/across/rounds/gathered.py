@@ -1,4 +1,4 @@
-"""Tables whose rows are made in one step, of all rows of other tables."""
+"""Tables computed in one step from all rows of other tables."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from beam_volumes.across.rounds.records import RecordRows, Records
 from beam_volumes.across.rounds.tables import Columns, table_flow
 from beam_volumes.base.text import format_bytes
 
-#: By entry, the columns of all its rows.
+#: The columns of all rows, by entry.
 Given = Mapping[str, Sequence[np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
 class GatheredStep(TableStep):
-    """A step that needs all rows of its inputs at once, and refuses more than it has room for."""
+    """A step that needs all rows of its inputs; raises an error if they do not fit the memory."""
 
-    gathered: ClassVar[str]  #: What the rows are, for messages.
-    remedy: ClassVar[str] = ""  #: What a user can do besides giving more memory.
+    gathered: ClassVar[str]  #: Name of the rows in messages.
+    remedy: ClassVar[str] = ""  #: A remedy in addition to more memory.
 
     @property
     def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        """By entry, the columns that are used, and the bytes that are held for a row."""
+        """The columns that are used, and the bytes of a row, by entry."""
         raise NotImplementedError
 
     @property
@@ -36,15 +36,15 @@ class GatheredStep(TableStep):
 
     @property
     def rows(self) -> RecordRows:
-        """The kind of the rows that are made."""
+        """The type of the resulting rows."""
         raise NotImplementedError
 
     def taken(self, entry: str, shard: Columns) -> Sequence[np.ndarray]:
-        """The columns of a shard that are used."""
+        """The used columns of a shard."""
         return [np.asarray(shard[name]) for name in self.used[entry][0]]
 
     def made(self, given: Given) -> Records:
-        """The rows, sorted."""
+        """Compute the rows, sorted."""
         raise NotImplementedError
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
@@ -60,7 +60,7 @@ class GatheredStep(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class _Sent(Round):
-    """Under a shard: its columns, to the one step."""
+    """For a shard: send its columns to the one step."""
 
     of: GatheredStep
 
@@ -70,7 +70,7 @@ class _Sent(Round):
 
 @dataclass(frozen=True, eq=False)
 class _All(Round):
-    """Under ``()``: all rows."""
+    """Compute the rows from all rows of the inputs."""
 
     of: GatheredStep
     table: Round
@@ -82,9 +82,9 @@ class _All(Round):
         if self.limit_bytes is not None and need > self.limit_bytes:
             more = -(-(need - self.limit_bytes) >> 20)
             raise ValueError(
-                f"{of.name}: all {of.gathered} meet in one step, {format_bytes(need)}; a worker has "
-                f"{format_bytes(self.limit_bytes)} for it: give a memory= that is larger by {more} MiB "
-                f"for each slab in flight{of.remedy}"
+                f"{of.name}: all {of.gathered} are combined in one step, {format_bytes(need)}, "
+                f"but a worker has {format_bytes(self.limit_bytes)}: increase memory= by {more} "
+                f"MiB for each slab in flight{of.remedy}"
             )
         given = {}
         for entry, (names, _) in of.used.items():

@@ -1,8 +1,8 @@
-"""What becomes of labels, by key: new values from a mapping that no memory holds, or whether they stay.
+"""Look up new values of labels in a mapping of any size, or decide which labels to keep.
 
-Labels of slabs and what is known of them meet in *buckets* by their hash; what came of each goes back
-to the slabs that have it. How many buckets there are depends on how many labels there may be; where that
-are very many, slabs tell how many they have first.
+Labels of slabs, and values for them, are combined in *buckets* by hash; the results go back to the
+slabs that have the label. The number of buckets depends on the possible number of labels. If there
+may be very many, slabs report their counts first.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.tables import by_bucket, label_column
 
-#: Labels of a mapping that meet at once, about.
+#: Approximate labels of a mapping in one bucket.
 BUCKET = 1 << 19
-#: Voxels of a label, where labels are not counted: of fewer a bucket is larger.
+#: Assumed voxels of a label if labels are not counted; with fewer, buckets are larger.
 VOXELS = 64
-#: Beyond so many buckets labels are counted first: each slab sends a message to most of them.
+#: With more buckets, labels are counted first: each slab sends a message to most of them.
 BUCKETS = 64
-#: Slabs whose counts are added up at once.
+#: Slabs in a group for adding counts.
 GROUP = 1024
-#: Bytes that a step holds for a label of a slab or of the mapping, at most.
+#: Maximum bytes of a step for a label of a slab or of the mapping.
 LABEL_BYTES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """The labels of some blocks but 0: uint64, increasing; their voxels; whether they touch the border.
+    """The non-zero labels of blocks: uint64, increasing; their voxels; if they touch the border.
 
-    A slab's comes with the digests of its windows, which come back with the answer.
+    The tally of a slab has the digests of its windows, which are returned with the answer.
     """
 
     labels: np.ndarray
@@ -72,21 +72,21 @@ def add(tallies: Iterable[Tally]) -> Tally:
 class Mapping:
     """New values by label, in parts: a frozen dataclass of plain data with `parts` and `read`."""
 
-    dtype: np.dtype  #: Of the values.
+    dtype: np.dtype  #: Dtype of the values.
     rows: int
 
     @property
     def extents(self) -> tuple[Any, ...]:
-        """Where it is stored (of `beam_volumes.storage.places.extent`), if it is."""
+        """The location (`beam_volumes.storage.places.extent`), if it is stored."""
         return ()
 
     @property
     def operand(self) -> str:
-        """What it is called: its place, if it has one."""
+        """Its name in messages: its place, if it has one."""
         return "mapping"
 
     def parts(self) -> Iterable[Key]:
-        """The parts that it can be read in."""
+        """The parts that can be read separately."""
         raise NotImplementedError
 
     def read(self, part: Key) -> tuple[np.ndarray, np.ndarray]:
@@ -94,16 +94,16 @@ class Mapping:
         raise NotImplementedError
 
     def token(self) -> str:
-        """A digest of what it maps, the same in every process."""
+        """A digest of its content, the same in every process."""
         raise NotImplementedError
 
     def token_now(self) -> str:
-        """The same of what lies at its place now."""
+        """The digest of the current content of its place."""
         return self.token()
 
 
 def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values of a mapping as a dtype that holds them."""
+    """Convert values of a mapping to a dtype; refuse those that do not fit."""
     if dtype.kind in "ui" and len(values):
         info = np.iinfo(dtype)
         for value in (values.min(), values.max()):
@@ -113,14 +113,14 @@ def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
                 )
         if values.dtype.kind == "f" and (fractional := values[values != np.floor(values)]).size:
             raise ValueError(
-                f"the mapping's value {fractional[0]} is not whole, and the result is of {dtype}: give a "
-                "dtype= of floats, or round the values"
+                f"the mapping's value {fractional[0]} is not an integer, but the result is "
+                f"{dtype}: give a float dtype=, or round the values"
             )
     return values.astype(dtype)
 
 
 def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """By label, increasing; a label may come again with the same value, but not with another.
+    """Sort by label. A label may occur several times, but with the same value.
 
     >>> sorted_mapping(np.array([4, 2, 4]), np.array([1, 7, 1]))
     (array([2, 4]), array([7, 1]))
@@ -129,19 +129,19 @@ def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, 
     labels, values = labels[order], values[order]
     again = labels[1:] == labels[:-1]
     a, b = values[1:][again], values[:-1][again]
-    differ = (a != b) & ~((a != a) & (b != b))  # NaN is NaN
+    differ = (a != b) & ~((a != a) & (b != b))  # NaN equals NaN
     if differ.any():
         k = int(differ.argmax())
         raise ValueError(
-            f"the mapping has label {int(labels[1:][again][k])} with two values, {b[k]} and {a[k]}: "
-            "give each label one"
+            f"the mapping has label {int(labels[1:][again][k])} with two values, {b[k]} and "
+            f"{a[k]}: give each label one"
         )
     first = np.concatenate([[True], ~again])[: len(labels)]
     return labels[first], values[first]
 
 
 class _Ask(NamedTuple):
-    """A slab's labels in a bucket, with what it knows of them."""
+    """A slab's labels in a bucket, with their properties."""
 
     slab: int
     tally: Tally
@@ -160,12 +160,12 @@ def _asks(values: list[Any]) -> dict[int, Tally]:
 
 @dataclass(frozen=True, eq=False)
 class _Cutting(Round):
-    """What is done to a slab's labels once it is known how many buckets there are."""
+    """Sends a slab's labels to buckets when the number of buckets is known."""
 
     mapping: Mapping | None
 
     def begun(self, buckets: int) -> Iterator[Message]:
-        """Sent once: has the mapping read, and says that labels are counted though there be none."""
+        """Request the mapping, and the count of labels even if there are none; sent once."""
         if self.mapping is None:
             yield "count", (), (-1, 0)
         else:
@@ -174,7 +174,7 @@ class _Cutting(Round):
 
     def cut(self, slab: int, tally: Tally, buckets: int) -> Iterator[Message]:
         yield "answer", (slab,), (-1, tally.digests)
-        if self.mapping is not None:  # background may have a value too
+        if self.mapping is not None:  # background may have a value, too
             one = [np.zeros(1, c.dtype) for c in (tally.labels, tally.counts, tally.touches)]
             tally = add([Tally(one[0], one[1], one[2]), tally])
         for bucket, at in by_bucket(tally.labels, buckets):
@@ -183,7 +183,7 @@ class _Cutting(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Slab(_Cutting):
-    """Under a slab: its labels to their buckets."""
+    """For a slab: send its labels to their buckets."""
 
     buckets: int
 
@@ -196,7 +196,7 @@ class _Slab(_Cutting):
 
 @dataclass(frozen=True, eq=False)
 class _Counted(Round):
-    """Under a slab: how many labels it has, to its group; they wait."""
+    """For a slab: send the number of its labels to its group; the labels wait."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         (slab,), tally = key, values[0]
@@ -206,17 +206,17 @@ class _Counted(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Group(Round):
-    """Under a group of slabs: how many labels they have."""
+    """For a group of slabs: the number of labels."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         counts = dict(values)
         yield "total", (), (key, sum(counts.values()))
-        yield "tell", key, list(counts)
+        yield "announce", key, list(counts)
 
 
 @dataclass(frozen=True, eq=False)
 class _Total(_Cutting):
-    """Under ``()``: how many buckets there are, to the groups."""
+    """Send the number of buckets to the groups."""
 
     bucket: int
 
@@ -225,13 +225,13 @@ class _Total(_Cutting):
         rows = 0 if self.mapping is None else self.mapping.rows
         buckets = max(1, -(-max(rows, sum(counts.values())) // self.bucket))
         for group in counts:
-            yield "tell", group, buckets
+            yield "announce", group, buckets
         yield from self.begun(buckets)
 
 
 @dataclass(frozen=True, eq=False)
-class _Tell(Round):
-    """Under a group: how many buckets there are, to its slabs."""
+class _Announce(Round):
+    """For a group: send the number of buckets to its slabs."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         buckets = only(values, int)
@@ -241,7 +241,7 @@ class _Tell(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Cut(_Cutting):
-    """Under a slab: its labels to their buckets, now that it knows how many those are."""
+    """For a slab: send its labels to their buckets, when the number of buckets is known."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         buckets = only(values, int)
@@ -250,7 +250,7 @@ class _Cut(_Cutting):
 
 @dataclass(frozen=True, eq=False)
 class _Read(Round):
-    """Under a part of the mapping: what it says, to the buckets."""
+    """For a part of the mapping: send its values to the buckets."""
 
     mapping: Mapping
 
@@ -261,14 +261,14 @@ class _Read(Round):
 
 
 def bucket_size(limit_bytes: int | None) -> int:
-    """Labels that a step has room for."""
+    """Labels that fit the memory of a step."""
     return BUCKET if limit_bytes is None else max(1, min(BUCKET, limit_bytes // LABEL_BYTES))
 
 
 def _asking(
     mapping: Mapping | None, buckets: int | None, voxels: int, limit_bytes: int | None
 ) -> tuple[Round, ...]:
-    """The rounds that send slabs' labels to buckets, and the mapping."""
+    """The rounds that send slabs' labels, and the mapping, to buckets."""
     begun = "count" if mapping is None else "read"
     to = ("bucket", "answer")
     if buckets is None:
@@ -278,9 +278,9 @@ def _asking(
         if buckets > BUCKETS:
             return (
                 _Counted("slabs", ("cut", "group")),
-                _Group("group", ("total", "tell")),
-                _Total("total", ("tell", begun), mapping, size),
-                _Tell("tell", ("cut",)),
+                _Group("group", ("total", "announce")),
+                _Total("total", ("announce", begun), mapping, size),
+                _Announce("announce", ("cut",)),
                 _Cut("cut", to, mapping),
             )
     return (_Slab("slabs", (*to, begun), mapping, buckets),)
@@ -288,7 +288,7 @@ def _asking(
 
 @dataclass(frozen=True, eq=False)
 class _Given(Round):
-    """Under a slab its labels, under any key some of the mapping: to their buckets."""
+    """For a slab its labels, for any key a part of the mapping: send them to buckets."""
 
     buckets: int
 
@@ -305,7 +305,7 @@ class _Given(Round):
 
 @dataclass(frozen=True, eq=False)
 class _LookUp(Round):
-    """Under a bucket: the values of each slab's labels."""
+    """For a bucket: the values of each slab's labels."""
 
     mapping: Mapping
     missing: Any
@@ -343,7 +343,7 @@ def missing_message(label: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Sum(Round):
-    """Under a bucket: its labels in the whole volume, and the largest of them."""
+    """For a bucket: its labels in the whole volume, and the largest of them."""
 
     k_largest: int | None
 
@@ -359,7 +359,7 @@ class _Sum(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Top(Round):
-    """Under ``()``: the last of the k largest, to each bucket."""
+    """Send the last of the k largest to each bucket."""
 
     k_largest: int
 
@@ -372,7 +372,7 @@ class _Top(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Decide(Round):
-    """Under a bucket: which of each slab's labels stay, and how many do."""
+    """For a bucket: which of each slab's labels are kept, and how many."""
 
     keep: Keep
     k_largest: int | None
@@ -391,7 +391,7 @@ class _Decide(Round):
 
 
 class _Count(Round):
-    """Under ``()``: how many labels stay."""
+    """The number of labels that are kept."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         yield "numbers", (), {"count": sum(dict(values).values())}
@@ -399,7 +399,7 @@ class _Count(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Answer(Round):
-    """Under a slab: its labels, increasing, what came of each, and the slab's digests."""
+    """For a slab: its labels, increasing, their results, and the slab's digests."""
 
     dtype: np.dtype
 
@@ -424,15 +424,14 @@ def lookup_flow(
 ) -> Flow:
     """New values for labels.
 
-    Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
-    increasing and 0 the first, the value of each, and the slab's digests; the value of 0 is 0 if the
+    The input under ``(slab,)`` is a `Tally` of the slab. The port ``"answers"`` has the slab's
+    labels, increasing from 0, the value of each, and the slab's digests. The value of 0 is 0 if the
     mapping has none.
 
     ``dtype``: of the values, by default the mapping's.
-    ``missing``, {"error", "keep"} or number: what becomes of labels but 0 that are not in the mapping.
-    ``buckets``: by default so many that about half a million labels meet, or as many as there is room
-    for.
-    ``voxels``: of the volume: what labels there may be.
+    ``missing``, {"error", "keep"} or number: for non-zero labels that are not in the mapping.
+    ``buckets``: by default about one for half a million labels, or as many as fit the memory.
+    ``voxels``: of the volume, which limits the number of labels.
     """
     to = np.dtype(mapping.dtype if dtype is None else dtype)
     return Flow(
@@ -447,11 +446,11 @@ def lookup_flow(
 
 
 def given_flow(dtype: Any, missing: Any = "error", *, voxels: int) -> Flow:
-    """As `lookup_flow`, of a mapping that is given in parts beside the slabs of a volume of some voxels.
+    """As `lookup_flow`, with a mapping that is given in parts together with the slabs.
 
-    Given under ``(slab,)`` a `Tally` of the slab without background, and under any key `Part`s of the
-    mapping, it sends to the port ``"answers"`` the slab's labels, increasing, the value of each, and its
-    digests.
+    The input is under ``(slab,)`` a `Tally` of the slab without background, and under any key
+    `Part`s of the mapping. The port ``"answers"`` has the slab's labels, increasing, the value of
+    each, and its digests.
     """
     to = np.dtype(dtype)
     buckets = max(1, voxels // VOXELS // BUCKET)
@@ -473,17 +472,17 @@ def filter_flow(
     voxels: int = 0,
     limit_bytes: int | None = None,
 ) -> Flow:
-    """Which labels stay, by their voxels in the whole volume.
+    """Decide which labels to keep by their voxels in the whole volume.
 
-    Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
-    increasing, whether each stays, and its digests, and to ``"numbers"`` their ``"count"``.
+    The input under ``(slab,)`` is a `Tally` of the slab. The port ``"answers"`` has the slab's
+    labels, increasing, whether each is kept, and its digests; ``"numbers"`` has their ``"count"``.
 
     ``keep``: ``min_size``, ``max_size`` and ``touches_border``.
-    ``k_largest``: only so many, the lowest label first among equals, of all labels.
-    ``buckets``, ``voxels``, ``limit_bytes``: as of `lookup_flow`.
+    ``k_largest``: keep this number of the largest of all labels; the lowest label wins ties.
+    ``buckets``, ``voxels``, ``limit_bytes``: see `lookup_flow`.
     """
     if keep.marked is not None or keep.cutoff is not None:
-        raise ValueError("labels are kept by size and by touching the border")
+        raise ValueError("labels can be kept by size and by touching the border")
     top = () if k_largest is None else (_Top("top", ("decide",), k_largest),)
     to = ("decide",) if k_largest is None else ("top", "decide")
     return Flow(
@@ -501,7 +500,7 @@ def filter_flow(
 
 @dataclass(frozen=True, eq=False)
 class _Asked(_Cutting):
-    """Under a slab: its labels to their buckets."""
+    """For a slab: send its labels to their buckets."""
 
     buckets: int
 
@@ -511,7 +510,7 @@ class _Asked(_Cutting):
 
 @dataclass(frozen=True, eq=False)
 class _Mapped(Round):
-    """Under a shard of a table of labels and new values: these, to the buckets."""
+    """For a shard of a table of labels and new values: send them to the buckets."""
 
     columns: tuple[str, str]
     buckets: int
@@ -527,14 +526,14 @@ class _Mapped(Round):
 class TableLookup(TableStep):
     """New values for labels, from a table: the first input is slabs' `Tally`, the second the table.
 
-    What comes out at the port ``"answers"`` is that of `lookup_flow`.
+    The port ``"answers"`` is the same as of `lookup_flow`.
     """
 
-    columns: tuple[str, str]  #: Of labels and of new values.
-    values: np.dtype  #: Of the table's values.
-    dtype: np.dtype  #: Of the result.
+    columns: tuple[str, str]  #: Columns of labels and of new values.
+    values: np.dtype  #: Dtype of the table's values.
+    dtype: np.dtype  #: Dtype of the result.
     missing: Any  #: {"error", "keep"} or number
-    buckets: int  #: That labels meet in.
+    buckets: int  #: Number of buckets for labels.
 
     entries = ("labels", "mapping")
 

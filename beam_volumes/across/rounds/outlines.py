@@ -1,4 +1,4 @@
-"""Corners of labels' outlines: what a slab has of them, as rows of a table."""
+"""Corners of labels' outlines in a slab, as rows of a table."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from beam_volumes.kernels.labels import outlines as kernels
 
 @dataclass(frozen=True, eq=False)
 class CornerRows(RecordRows):
-    """Corners, by label and place; see `beam_volumes.kernels.labels.outlines`."""
+    """Corners, by label and position; see `beam_volumes.kernels.labels.outlines`."""
 
-    width: int = 1  #: Places in a row of the image.
-    #: `scale`, `offset`: Of y and x: where a place lies, if it is not told as it is.
+    width: int = 1  #: Positions in a row of the image.
+    #: Scale of y and x to coordinates, with ``offset``; None returns positions.
     scale: tuple[float, float] | None = None
     offset: tuple[float, float] = (0.0, 0.0)
 
@@ -36,7 +36,7 @@ def corner_rows(
     scale: tuple[float, float] | None = None,
     offset: tuple[float, float] = (0.0, 0.0),
 ) -> CornerRows:
-    """The rows of an image so wide.
+    """The rows of an image with this width.
 
     >>> rows = corner_rows(3)
     >>> part = corners(rows, np.array([[7, 0], [0, 0]], "u1"), (0, 0, 0), (1, 2, 2), (0, 2))
@@ -49,17 +49,18 @@ def corner_rows(
 def corners(
     table: CornerRows, plane: np.ndarray, start: Triple, shape: Triple, rows: tuple[int, int]
 ) -> Records:
-    """The corners of a slab's outlines, of some of its rows.
+    """The corners of a slab's outlines in some of its rows.
 
-    A corner is of the slab that has the pixel before it, or the first one behind it at the image's edges.
+    A corner belongs to the slab of the pixel before it, or of the first pixel after it at the
+    image's edges.
 
-    ``plane``: labels of the slab, and the row and the column beyond it where a neighbour follows.
-    ``rows``, (int, int): which of the slab's rows.
+    ``plane``: labels of the slab, and the next row and column if a neighbour follows.
+    ``rows``, (int, int): the range of the slab's rows.
     """
     (a, b), (_, y, x), (_, height, width) = rows, start, shape
     top, left = a - (y + a == 0), -(x == 0)
     part = plane[max(top, 0) : b + 1]
-    # Beyond the image there is background.
+    # Outside the image is background.
     lower, right = y + b == height, x + plane.shape[1] == width
     pixels = np.zeros((len(part) + (top < 0) + lower, plane.shape[1] - left + right), np.uint64)
     inside = pixels[int(top < 0) : len(pixels) - lower, -left : pixels.shape[1] - right]

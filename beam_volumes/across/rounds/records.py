@@ -1,4 +1,4 @@
-"""Rows of plain columns, sorted by one or two labels, which merge in any order."""
+"""Rows of plain columns, sorted by one or two labels, mergeable in any order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beam_volumes.across.rounds.tables import PAIR, Columns, RowKind, mixed
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Some rows: columns by name, each of one length."""
+    """Some rows: columns of the same length, by name."""
 
     columns: Columns
 
@@ -29,7 +29,7 @@ class Records:
 
 @dataclass(frozen=True, eq=False)
 class RecordRows(RowKind):
-    """Records whose first columns are labels (uint64), by which they are sorted.
+    """Records with labels (uint64) as first columns, sorted by these.
 
     >>> kind = RecordRows((("label", "<u8"), ("count", "<i8")), added=("count",))
     >>> a = kind.of(label=[7, 2], count=[1, 5])
@@ -37,17 +37,16 @@ class RecordRows(RowKind):
     {'label': array([2, 7], dtype=uint64), 'count': array([5, 4])}
     """
 
-    names: tuple[tuple[str, str], ...]  #: Names of the columns, and their dtypes.
-    labels: int = 1  #: {1, 2}. How many of the first columns are labels.
-    #: Columns that are added up where rows have the same labels. Others are the same in all of
-    #: them.
+    names: tuple[tuple[str, str], ...]  #: Names and dtypes of the columns.
+    labels: int = 1  #: {1, 2}. Number of first columns that are labels.
+    #: Columns that are added for rows with the same labels. Other columns are equal for them.
     added: tuple[str, ...] = ()
 
     def of(self, **columns: object) -> Records:
         return self.records(columns)
 
     def records(self, columns: Mapping[str, object]) -> Records:
-        """Columns in order, each of its dtype."""
+        """Columns in order, each with its dtype."""
         return Records({name: np.asarray(columns[name], dtype) for name, dtype in self.names})
 
     def empty(self) -> Records:

@@ -1,9 +1,9 @@
 """Scans along z over all slabs as rounds of messages.
 
-Each column of slabs, a tile along y and x, is scanned by itself, and so is each tile of its plane of
-state, where that is large (`beam_volumes.across.scans.state_tiles`). Groups of ``radix`` slabs are
-combined in ``up-1``, groups of groups in ``up-2``, ..., until one is left; what is carried into a group
-comes back to its members in ``down-n``, ..., ``down-1``, and to the slabs in ``slabs-again``.
+Each column of slabs, a tile along y and x, is scanned separately, and so is each tile of its plane
+of state if that is large (`beam_volumes.across.scans.state_tiles`). ``up-1`` combines groups of
+``radix`` slabs, ``up-2`` groups of groups, and so on until one is left. The state carried into a
+group is passed to its members in ``down-n``, ..., ``down-1``, and to the slabs in ``slabs-again``.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ def scan_flow(
 ) -> Flow:
     """The rounds that carry states along z, up, down or both, in each tile of a grid.
 
-    Given is, under the key ``(slab index,)``, a tuple ``(own, of_forward, of_backward)``: anything that
-    only the same slab is to have back, and the slab's states for the two scans, None where it has
-    none. At the port ``"answers"`` comes, under the same key and once for each slab, ``(own, before,
-    after)``: what is carried into the slab from those below it and from those above it, None where
-    nothing is.
+    The input, under the key ``(slab index,)``, is a tuple ``(own, of_forward, of_backward)``: any
+    value that is returned to the same slab, and the slab's states for the two scans, or None. The
+    port ``"answers"`` has, under the same key and once for each slab, ``(own, before, after)``: the
+    states carried into the slab from those below it and above it, or None.
 
-    A state is one plane of the slab's rows and columns, or a dataclass that holds such planes; of
-    more than 4 MB it is cut into tiles along both, so ``combine`` must work pixel by pixel. A state
-    that is known to be smaller may be anything.
+    A state is one plane of the slab's rows and columns, or a dataclass of such planes. States of
+    more than 4 MB are divided into tiles, so ``combine`` must work pixel by pixel. Smaller states
+    may have any type.
 
-    ``combine``: ``combine(a, b)`` of the states of neighbours in the order of the scan: backward, ``a``
-    is the upper one. Associative, and picklable.
+    ``combine``: ``combine(a, b)`` of the states of neighbours in the order of the scan: backward,
+    ``a`` is the upper one. Associative, and picklable.
     ``itemsize``: bytes of a state per pixel.
-    ``forward``, ``backward``: which scans are wanted.
+    ``forward``, ``backward``: which scans to run.
 
     >>> from beam_volumes.across.rounds.flow import run, only
     >>> flow = scan_flow(Grid((4, 1, 1), (1, 1, 1)), str.__add__, backward=True, radix=2)
@@ -86,7 +85,7 @@ class _Task:
     top: int
 
     def tiles(self, index: int) -> list[tuple[slice, slice]]:
-        """Of the plane of a slab's state."""
+        """The tiles of the plane of a slab's state."""
         _, rows, cols = self.grid.box(index).shape
         return state_tiles(rows, cols, self.itemsize)
 
@@ -96,7 +95,7 @@ class _Task:
 
 
 class _Member(NamedTuple):
-    """Of a group: which slab or group of the level below, and its state."""
+    """A member of a group: its slab or group of the level below, and its state."""
 
     place: int
     state: Any
@@ -109,7 +108,7 @@ class _Group(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """Into a group or, of one direction and tile of the plane, into a slab."""
+    """Into a group or, for one direction and tile of the plane, into a slab."""
 
     direction: int
     tile: int
@@ -145,7 +144,7 @@ class _Slabs(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Carried(Round):
-    """What is carried into a group, on to its members. Keys: direction, tile y, x, part, group."""
+    """Pass the state carried into a group on. Keys: direction, tile y, x, part, group."""
 
     task: _Task
     level: int

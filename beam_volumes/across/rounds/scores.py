@@ -1,7 +1,7 @@
-"""How two segmentations agree, of the table of voxels that pairs of labels share.
+"""The agreement of two segmentations, from a table of voxels that pairs of labels share.
 
-Everything is counted before anything is rounded: what sums of squares and entropies need of sizes is how
-often each size occurs, and that adds up in any order.
+All counts are exact. Sums of squares and entropies only need to know how often each size occurs,
+which adds up in any order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OVERLAPS = RecordRows((
 
 
 def sums_of(labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct labels, and their counts added up."""
+    """The distinct labels, and the sums of their counts."""
     own, place = np.unique(labels, return_inverse=True)
     sums = np.zeros(len(own), np.int64)
     np.add.at(sums, place.reshape(-1), counts)
@@ -51,7 +51,7 @@ def _sizes(counts: np.ndarray) -> Counter:
 
 @dataclass(frozen=True, eq=False)
 class Agreement(TableStep):
-    """Variation of information and adapted Rand error, of a contingency table."""
+    """Variation of information and adapted Rand error, from a contingency table."""
 
     alpha: float  #: The weight of precision in the F-score.
     buckets: int  #: That labels meet in.
@@ -74,7 +74,7 @@ class Agreement(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class _Sides(Round):
-    """Under a shard of pairs: the labels of either side to their buckets, and the pairs' sizes."""
+    """For a shard of pairs: send the labels of either side to buckets, and the pairs' sizes on."""
 
     buckets: int
 
@@ -89,7 +89,7 @@ class _Sides(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Side(Round):
-    """Under a side and a bucket of its labels: their sizes."""
+    """For a side and a bucket of its labels: their sizes."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         parts = {shard: part for shard, *part in values}.values()
@@ -99,7 +99,7 @@ class _Side(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Total(Round):
-    """Under ``()``: how often each size occurs, and the scores."""
+    """How often each size occurs, and the scores."""
 
     alpha: float
 
@@ -113,7 +113,7 @@ class _Total(Round):
 def scores(
     pairs: dict[int, int], first: dict[int, int], second: dict[int, int], alpha: float = 0.5
 ) -> dict[str, np.float64]:
-    """Scores of how often each size occurs, among pairs and the labels of either side.
+    """Scores from how often each size occurs, among pairs and the labels of either side.
 
     >>> same = {10: 1, 6: 1}
     >>> {name: float(score) for name, score in scores(same, same, same).items()}
@@ -125,7 +125,7 @@ def scores(
         return math.fsum(k * (n * math.log2(n)) for n, k in sorted(sizes.items()))
 
     def others(sizes: dict[int, int]) -> int:
-        """Ordered pairs of different voxels of one label."""
+        """Ordered pairs of different voxels with the same label."""
         return sum(k * n * (n - 1) for n, k in sizes.items())
 
     def ratio(above: float, below: float) -> float:
@@ -144,10 +144,10 @@ def scores(
 
 @dataclass(frozen=True, eq=False)
 class BestOverlap(TableStep):
-    """For each label of the first side the label of the second that it overlaps best."""
+    """For each label of the first side, the label of the second that it overlaps best."""
 
     buckets: int  #: That labels meet in.
-    ignored: tuple[int, ...] = (0,)  #: Labels of the second side that are nobody's best.
+    ignored: tuple[int, ...] = (0,)  #: Labels of the second side that are ignored.
 
     entries = ("pairs",)
 
@@ -170,7 +170,7 @@ class BestOverlap(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class _ToSecond(Round):
-    """Under a shard of pairs: the pairs, to the buckets of their second labels."""
+    """For a shard of pairs: send the pairs to the buckets of their second labels."""
 
     buckets: int
 
@@ -185,7 +185,7 @@ class _ToSecond(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Second(Round):
-    """Under a bucket of second labels: the pairs with those labels' sizes, to the buckets of the first."""
+    """For a bucket of second labels: send pairs with the labels' sizes to buckets of the first."""
 
     buckets: int
 
@@ -199,7 +199,7 @@ class _Second(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Best(Round):
-    """Under a bucket of first labels: of each the best, to the table as if the bucket were a slab."""
+    """For a bucket of first labels: send the best pair of each to the table."""
 
     table: Round
     ignored: tuple[int, ...]
@@ -215,7 +215,7 @@ class _Best(Round):
 
 
 def best_of(rows: Columns, sizes: np.ndarray, ignored: tuple[int, ...] = (0,)) -> Any:
-    """The best pair of each first label; of equal ones that of the smaller second label.
+    """The best pair of each first label; the smaller second label wins ties.
 
     Ratios are compared as fractions of integers.
     """

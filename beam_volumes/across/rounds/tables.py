@@ -1,13 +1,13 @@
-"""Tables too large for one place: slabs' parts merged by range of labels, in rounds.
+"""Tables too large for one process: slabs' parts merged by range of labels, in rounds.
 
-Labels may be any 64-bit numbers, so where the table is cut is learnt from a sample: of all rows those
-with the smallest hashes, which is the same however the volume was cut into slabs, a row that several
-slabs have counts once, and how small they are tells how many rows there are. The sample's quantiles
-go back to each slab's part, which is cut there and sent on. A shard is merged in *bins*, narrower ranges,
-so that what a step holds is bounded however many slabs have the same rows: up a tree of slabs,
-``gather-1``, ``gather-2``, ..., and last a shard of its bins. The sample goes up the same tree before
-(``sample-n``), and the cuts down again (``spread-n``): there it is reckoned, from the samples, what each
-step of the merge is going to hold.
+Labels may be any 64-bit numbers, so the ranges are computed from a sample: the rows with the
+smallest hashes. It is independent of slabs, counts a row of several slabs once, and the size of the
+hashes estimates the number of rows. The sample's quantiles are sent to the part of each slab, which
+is divided there and sent on. A shard is merged in *bins*, narrower ranges, up a tree of slabs:
+``gather-1``, ``gather-2``, ..., and finally a shard of its bins. So the memory of a step is
+bounded, even if many slabs have the same rows. The sample goes up the same tree before
+(``sample-n``), and the ranges down again (``spread-n``): there the memory of each step of the merge
+is estimated from the samples.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from beam_volumes.across.tables import Regions
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
 
-#: Rows of a shard, about, and bins that it is merged in.
+#: Approximate rows of a shard, and bins that it is merged in.
 ROWS, BINS = 1 << 15, 16
 #: Rows of a sample.
 SAMPLE = 1 << 14
-#: Slabs, or groups of them, that one step takes in.
+#: Slabs, or groups of them, that one step combines.
 RADIX = 32
-#: Merging holds the rows in parts, put together, in order and summed.
+#: Copies of rows during a merge: in parts, joined, sorted and summed.
 MERGE_COPIES = 5
 
 Columns = dict[str, np.ndarray]
@@ -44,7 +44,7 @@ PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
 
 @dataclass(frozen=True, eq=False)
 class RowKind:
-    """What kind of rows a table has: a frozen dataclass of plain data beside the functions below.
+    """The type of rows of a table: a frozen dataclass of plain data with these methods.
 
     Parts of it have a length, `nbytes`, and rows by slice or index.
     """
@@ -54,19 +54,19 @@ class RowKind:
         raise NotImplementedError
 
     def keys(self, part: Any) -> np.ndarray:
-        """What rows are sorted by; no two rows of a merged part have the same."""
+        """The sort keys of rows; unique in a merged part."""
         raise NotImplementedError
 
     def hashes(self, part: Any) -> np.ndarray:
-        """Random numbers of the rows, uint64, the same wherever a row occurs."""
+        """Random numbers of the rows, uint64, the same for equal rows."""
         raise NotImplementedError
 
     def merge(self, parts: list[Any]) -> Any:
-        """Parts that may have the same rows, as one."""
+        """Merge parts that may have the same rows."""
         raise NotImplementedError
 
     def columns(self, part: Any) -> Columns:
-        """The rows as users see them, sorted."""
+        """The rows as columns for users, sorted."""
         raise NotImplementedError
 
 
@@ -74,11 +74,11 @@ class RowKind:
 class RegionRows(RowKind):
     """Regions, by label; see `beam_volumes.across.tables.properties`."""
 
-    shape: Triple  #: Of the volume.
+    shape: Triple  #: Shape of the volume.
     names: tuple[str, ...] | None = None
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
     axes: tuple[int, ...] = (0, 1, 2)
-    intensity: np.dtype | None = None  #: Of the intensities.
+    intensity: np.dtype | None = None  #: Dtype of the intensities.
 
     def empty(self) -> Regions:
         nothing = np.zeros((1, 1, 1), np.uint8)
@@ -117,10 +117,10 @@ class ChannelColumns:
 
 @dataclass(frozen=True, eq=False)
 class ChannelRows(RowKind):
-    """Regions with intensities of several channels: as many columns of each property of intensities."""
+    """Regions with intensities of several channels: a column for each channel and property."""
 
     of: RegionRows  #: The rows of one channel.
-    names: tuple[str, ...]  #: Of the channels: what such columns end with.
+    names: tuple[str, ...]  #: Names of the channels, the suffixes of these columns.
 
     def empty(self) -> ChannelColumns:
         return ChannelColumns((self.of.empty(),) * len(self.names))
@@ -147,7 +147,7 @@ class ChannelRows(RowKind):
 
 
 def merge_columns(parts: list[ChannelColumns]) -> ChannelColumns:
-    """Parts that may have the same regions, as one."""
+    """Merge parts that may have the same regions."""
     return ChannelColumns(
         tuple(map(tables.merge, map(list, zip(*(p.parts for p in parts), strict=True))))
     )
@@ -158,16 +158,16 @@ class PairRows(RowKind):
     """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`."""
 
     boundary: bool = False  #: Whether there is a boundary volume.
-    bins: int = 0  #: Of its histogram.
-    affinities: np.dtype | None = None  #: Of affinities, if these are the boundary.
-    axes: tuple[int, ...] = (0, 1, 2)  #: Those of z, y, x that there are.
+    bins: int = 0  #: Bins of its histogram.
+    affinities: np.dtype | None = None  #: Dtype of affinities, if these are the boundary.
+    axes: tuple[int, ...] = (0, 1, 2)  #: The visible ones of z, y, x.
 
     def empty(self) -> Adjacency:
         edges = np.arange(self.bins + 1.0) if self.bins else None
         return pairs.adjacency(np.zeros((1, 1, 1), np.uint8), edges=edges)
 
     def keys(self, part: Adjacency) -> np.ndarray:
-        # By pairs: one label may touch any number of others.
+        # By pairs: a label may touch any number of others.
         return np.ascontiguousarray(part.pairs).view(PAIR)[:, 0]
 
     def hashes(self, part: Adjacency) -> np.ndarray:
@@ -183,17 +183,17 @@ class PairRows(RowKind):
 
 
 def label_column(columns: Columns, name: str, what: str) -> np.ndarray:
-    """A column of labels as uint64; what would wrap around or be cut off is an error."""
+    """A column of labels as uint64; values that do not fit raise an error."""
     labels = np.asarray(columns[name])
     if labels.dtype.kind not in "bui":
-        raise TypeError(f"{what}: {name} is of {labels.dtype}: labels are integers")
+        raise TypeError(f"{what}: {name} has dtype {labels.dtype}: labels must be integers")
     if labels.dtype.kind == "i" and len(labels) and labels.min() < 0:
-        raise ValueError(f"{what}: {name} has label {labels.min()}: labels are not negative")
+        raise ValueError(f"{what}: {name} has label {labels.min()}: labels must not be negative")
     return labels.astype(np.uint64)
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
-    """Other 64-bit numbers that look random, one to one (the finalizer of splitmix64)."""
+    """Map 64-bit numbers one to one to random-looking ones (the finalizer of splitmix64)."""
     x = numbers.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
@@ -216,12 +216,12 @@ class Sample(NamedTuple):
 
 
 def sampled(samples: Iterable[Sample], size: int = SAMPLE) -> Sample:
-    """The rows of the smallest hashes: of samples of parts, the sample of the whole."""
+    """The rows with the smallest hashes: combines samples of parts to a sample of the whole."""
     samples = list(samples)
     hashes = np.concatenate([s.hashes for s in samples])
     keys = np.concatenate([s.keys for s in samples])
     smallest, first = np.unique(hashes, return_index=True)
-    return Sample(smallest[:size].copy(), keys[first[:size]])  # and not all of them behind it
+    return Sample(smallest[:size].copy(), keys[first[:size]])  # a copy, to free the others
 
 
 def _of_part(hashes: np.ndarray, keys: np.ndarray, size: int) -> Sample:
@@ -234,53 +234,53 @@ def _of_part(hashes: np.ndarray, keys: np.ndarray, size: int) -> Sample:
 
 
 def _share(hashes: np.ndarray, size: int) -> float:
-    """Which part of all rows have hashes up to the last of a sample's: they fill 0 ... 2**64 evenly."""
+    """The share of all rows with hashes in a sample, because hashes fill 0 ... 2**64 evenly."""
     return 1.0 if len(hashes) < size else (float(hashes[-1]) + 1) / 2.0**64
 
 
 class Cuts(NamedTuple):
     """Consecutive bins."""
 
-    first: int  #: The number of the first.
-    least: np.ndarray  #: The least key of each bin but the first.
-    shards: np.ndarray  #: int64. Of which shard each bin is.
+    first: int  #: Number of the first bin.
+    starts: np.ndarray  #: First key of each bin except the first.
+    shards: np.ndarray  #: int64. The shard of each bin.
 
     def of(self, span: np.ndarray) -> Cuts:
-        """The bins from that of one key to that of another."""
-        a, b = np.searchsorted(self.least, span, side="right").tolist()
-        return Cuts(self.first + a, self.least[a:b], self.shards[a : b + 1])
+        """The bins from the bin of one key to the bin of another."""
+        a, b = np.searchsorted(self.starts, span, side="right").tolist()
+        return Cuts(self.first + a, self.starts[a:b], self.shards[a : b + 1])
 
 
 def splitters(sample: Sample, rows: int = ROWS, size: int = SAMPLE) -> Cuts:
-    """Where the bins of the whole table begin, for shards of about this many rows."""
+    """The starts of the bins of the whole table, for shards of about ``rows`` rows."""
     keys = np.sort(sample.keys)
     share = _share(sample.hashes, size)
-    # Of a sample all but the last, which says how many there are.
+    # The last hash of a sample estimates the number of rows and is not counted.
     count = len(keys) if share == 1 else (size - 1) / share
     shards = max(1, min(len(keys), round(count / rows)))
     bins = shards * math.ceil(count / shards / max(1, rows // BINS))
     minimum = _quantiles(keys, min(len(keys), bins))
     begin = _quantiles(keys, shards)
-    # The quantiles of shards are among those of bins, as far as the sample tells bins apart.
+    # Shards begin at bins, as far as the sample distinguishes bins.
     minimum = np.unique(np.concatenate([minimum, begin]))
     of = np.searchsorted(begin, minimum, side="right")
     return Cuts(0, minimum, np.concatenate([[0], of]))
 
 
 def _quantiles(keys: np.ndarray, parts: int) -> np.ndarray:
-    """Where all parts but the first begin, of sorted keys."""
+    """The starts of all parts except the first, of sorted keys."""
     chosen = np.unique(keys[np.arange(1, parts) * len(keys) // max(1, parts)])
     return chosen[chosen != keys[0]] if len(keys) else chosen
 
 
 def _by_sender(values: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Of values that say who sent them, one from each, in order."""
+    """One value from each sender, in order."""
     return [value for _, value in sorted(dict(values).items(), key=lambda item: item[0])]
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What all rounds know."""
+    """The parameters of all rounds."""
 
     table: RowKind
     rows: int
@@ -292,9 +292,9 @@ class _Task:
 
 
 class _Child(NamedTuple):
-    """What a slab, or a group of them, tells the group above."""
+    """The message of a slab, or a group of them, to the group above."""
 
-    spans: list[np.ndarray]  # least and most key: of each piece of a slab, or of all of a group
+    spans: list[np.ndarray]  # first and last key of each piece of a slab, or of a whole group
     sample: Sample
 
 
@@ -305,7 +305,7 @@ class _Step(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Slab(_Step):
-    """Under a slab: its part in pieces, and their sample."""
+    """For a slab: its part in pieces, and their sample."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         (slab,), part, t = key, values[0], self.task
@@ -322,7 +322,7 @@ class _Node(_Step):
     level: int
 
     def onward(self, children: dict[int, _Child], cuts: Cuts) -> Iterator[Message]:
-        """The cuts, to whoever has rows of the bins between them."""
+        """Send the bins to all children with rows in them."""
         self.check(children, cuts)
         for number, child in children.items():
             for i, span in enumerate(child.spans):
@@ -332,37 +332,37 @@ class _Node(_Step):
                     yield f"spread-{self.level - 1}", (number,), cuts.of(span)
 
     def check(self, children: dict[int, _Child], cuts: Cuts) -> None:
-        """Refuse what `_Gather` of these children would have no room for."""
+        """Refuse a `_Gather` of these children that does not fit the memory."""
         t = self.task
         if t.limit_bytes is None:
             return
-        # Below the least of the last hashes every child's sample has all of its rows.
+        # Below the minimum of the last hashes, every child's sample has all of its rows.
         full = [c.sample.hashes for c in children.values() if len(c.sample.hashes) >= t.sample]
         last = min((hashes[-1] for hashes in full), default=None)
-        held = np.zeros(len(cuts.shards))
+        rows_of_bins = np.zeros(len(cuts.shards))
         for child in children.values():
             hashes, keys = child.sample
             some = keys if last is None else keys[hashes <= last]
-            np.add.at(held, np.searchsorted(cuts.least, some, side="right"), 1)
-        self.fits(held, 1.0 if last is None else (float(last) + 1) / 2.0**64)
+            np.add.at(rows_of_bins, np.searchsorted(cuts.starts, some, side="right"), 1)
+        self.fits(rows_of_bins, 1.0 if last is None else (float(last) + 1) / 2.0**64)
 
-    def fits(self, held: np.ndarray, share: float) -> None:
+    def fits(self, rows_of_bins: np.ndarray, share: float) -> None:
         t = self.task
         assert t.limit_bytes is not None
-        maximum = math.ceil(held.max() / share)
+        maximum = math.ceil(rows_of_bins.max() / share)
         need = MERGE_COPIES * maximum * t.row_bytes
         if need > t.limit_bytes:
             raise ValueError(
-                f"merging the rows of all slabs takes in {maximum:,} at once, {MERGE_COPIES} times "
-                f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has "
-                f"{format_bytes(t.limit_bytes)} for it: give a memory= that is larger by "
+                f"merging the rows of all slabs needs {maximum:,} rows in one step, "
+                f"{MERGE_COPIES} times {t.row_bytes} bytes each: {format_bytes(need)}, but a "
+                f"worker has {format_bytes(t.limit_bytes)}: increase memory= by "
                 f"{-(-(need - t.limit_bytes) >> 20)} MiB for each slab in flight"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample(_Node):
-    """Under a group: its sample; of all slabs, where shards begin, and that each shard exists."""
+    """For a group: its sample; for all slabs, the starts and the existence of shards."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         t, children = self.task, dict(values)
@@ -377,7 +377,7 @@ class _Sample(_Node):
             return
         cuts = splitters(sample, t.rows, t.sample)
         if t.limit_bytes is not None:
-            at = np.searchsorted(cuts.least, sample.keys, side="right")
+            at = np.searchsorted(cuts.starts, sample.keys, side="right")
             self.fits(np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample))
         shards = int(cuts.shards[-1]) + 1
         for shard in range(shards):
@@ -388,7 +388,7 @@ class _Sample(_Node):
 
 @dataclass(frozen=True, eq=False)
 class _Spread(_Node):
-    """Under a group: the cuts from above, to its slabs or groups."""
+    """For a group: send the bins from above to its slabs or groups."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         children = only(values, dict)
@@ -398,13 +398,13 @@ class _Spread(_Node):
 
 @dataclass(frozen=True, eq=False)
 class _Cut(_Step):
-    """Under a piece of a slab's part: its rows to the bins."""
+    """For a piece of a slab's part: send its rows to the bins."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         slab, _ = key
         cuts = only(values, Cuts)
         piece = next(v for v in values if not isinstance(v, Cuts))
-        edges = np.searchsorted(self.task.table.keys(piece), cuts.least).tolist()
+        edges = np.searchsorted(self.task.table.keys(piece), cuts.starts).tolist()
         shards = cuts.shards.tolist()
         for k, (a, b) in enumerate(itertools.pairwise([0, *edges, len(piece)])):
             if a < b:
@@ -414,7 +414,7 @@ class _Cut(_Step):
 
 @dataclass(frozen=True, eq=False)
 class _Gather(_Step):
-    """Under a shard, a bin and a group: what its slabs, or groups, have of it, merged."""
+    """For a shard, a bin and a group: merge the parts of its slabs or groups."""
 
     level: int
 
@@ -430,7 +430,7 @@ class _Gather(_Step):
 
 @dataclass(frozen=True, eq=False)
 class _Shard(_Step):
-    """Under a shard: its rows."""
+    """For a shard: its rows."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         table = self.task.table
@@ -446,18 +446,18 @@ def table_flow(
     limit_bytes: int | None = None,
     row_bytes: int = 300,
 ) -> Flow:
-    """The merge of slabs' parts to a table in shards.
+    """Merge slabs' parts to a table in shards.
 
-    Given under ``(slab,)`` the slab's part, it sends to the port ``"rows"`` under ``(shard,)`` the
-    columns of a shard, and to ``"numbers"`` how many ``"shards"`` there are. Shards are numbered from 0
-    in the order of their keys, each has about ``rows`` rows, and a table without rows has one. (Given
-    no slab at all, nothing comes out: ``table.columns(table.empty())`` are the columns then.) Where
-    shards begin depends on the rows alone, not on the slabs.
+    The input under ``(slab,)`` is the slab's part. The port ``"rows"`` has under ``(shard,)`` the
+    columns of a shard, and ``"numbers"`` the number of ``"shards"``. Shards are numbered from 0 in
+    the order of their keys and have about ``rows`` rows each; a table without rows has one.
+    (Without any slab there is no output; the columns are then ``table.columns(table.empty())``.)
+    The ranges of shards only depend on the rows, not on the slabs.
 
-    ``slabs``: how many there are: slabs are numbered from 0.
-    ``sample``, ``radix``: rows of a sample, and slabs or groups of them that meet at once: what a worker
-    holds.
-    Raises ValueError: In a round, before any rows meet: merging them would take more than
+    ``slabs``: number of slabs, numbered from 0.
+    ``sample``, ``radix``: rows of a sample, and slabs or groups that one step combines; they
+    determine the memory of a worker.
+    Raises ValueError: in a round, before rows are combined: merging them would need more than
     ``limit_bytes``.
 
     >>> from beam_volumes.across import tables

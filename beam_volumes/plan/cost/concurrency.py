@@ -1,4 +1,4 @@
-"""Who does the work on a machine: slabs in flight, the processes they are spread over, and threads."""
+"""The concurrency on a machine: slabs in flight, processes that share them, and threads."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 from beam_volumes.plan.cost import machine
 
-#: Cores count as busy when they are so for this part of the time.
+#: Cores count as busy if they work for this share of the time.
 _BUSY = 0.95
 
 
 @dataclass(frozen=True)
 class Concurrency:
-    """Who does the work on a machine."""
+    """Slabs in flight, processes and threads."""
 
     workers: int = 1  #: Slabs in flight.
-    processes: int = 1  #: That they are spread over.
-    threads: int = 1  #: Of each process.
+    processes: int = 1  #: Worker processes that share them.
+    threads: int = 1  #: Threads of each process.
     machines: int = 1  #: That have as many each.
 
     @classmethod
     def of(
         cls, workers: int, processes: int | None, threads: int | None, machines: int = 1
     ) -> Concurrency:
-        """So many slabs in flight; a process for each, if ``processes`` is None; all cores by default."""
+        """``processes``: None is one for each slab in flight; ``threads``: by default all cores."""
         processes = workers if processes is None else min(processes, workers)
         return cls(workers, processes, threads or max(1, machine.cores() // processes), machines)
 
@@ -43,15 +43,15 @@ class Concurrency:
 
     @property
     def sweeps(self) -> int:
-        """The most slabs in flight in a process."""
+        """The maximum number of slabs in flight in one process."""
         return -(-self.workers // self.processes)
 
     def share(self, size: int) -> int:
-        """What a slab has of bytes that each process has once."""
+        """A slab's share of bytes that each process has."""
         return -(-size * self.processes // self.workers)
 
     def busy(self, serial: float) -> float:
-        """Cores that work, of one for each thread, where one thread does a share of a slab's work alone.
+        """The number of busy cores, if one thread does the share ``serial`` of a slab's work.
 
         >>> one = Concurrency(workers=1, threads=4)
         >>> one.busy(serial=0.0), one.busy(serial=0.25), one.busy(serial=1.0)
@@ -63,28 +63,28 @@ class Concurrency:
         return self.processes * min(float(self.threads), self.sweeps * of_one_slab)
 
     def is_busy(self, serial: float) -> bool:
-        """Whether next to no core is idle."""
+        """Whether nearly all cores are busy."""
         return self.busy(serial) >= _BUSY * self.processes * self.threads
 
 
 def default_workers() -> int:
-    """Slabs in flight where nothing asks for more: a window is shared out to all threads."""
+    """Slabs in flight by default: few, because all threads share the work on a window."""
     return max(1, machine.cores() // 4)
 
 
-def larger_crews(
-    serial: float, processes: int | None, threads: int | None, most: int
+def more_workers(
+    serial: float, processes: int | None, threads: int | None, maximum: int
 ) -> Iterator[Concurrency]:
-    """Crews with more slabs in flight than the default, up to ``most``, that leave fewer cores idle.
+    """Concurrencies with up to ``maximum`` slabs in flight that use more cores than the default.
 
-    From the first one that leaves none down.
+    The first one keeps all cores busy, the next ones have fewer slabs.
 
-    >>> [concurrency.workers for concurrency in larger_crews(0.0, 1, threads=8, most=100)]
+    >>> [concurrency.workers for concurrency in more_workers(0.0, 1, threads=8, maximum=100)]
     []
     """
     few = Concurrency.of(default_workers(), processes, threads)
     found = []
-    while not few.is_busy(serial) and few.workers < most:
+    while not few.is_busy(serial) and few.workers < maximum:
         few = Concurrency.of(few.workers + 1, processes, threads)
         found.append(few)
     yield from reversed(found)

@@ -1,4 +1,4 @@
-"""What a machine has: its memory and cores, and what users say of them."""
+"""The memory and cores of a machine, and the parsing of sizes and counts from users."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[f"{_letter}b"] = 10 ** (3 * _power)
 
 
-#: No run takes less, and no machine has more.
+#: Sizes below or above these are mistakes.
 _MINIMUM, _MAXIMUM = 1000, 64 << 40
-#: Slabs in flight, and threads of a slab, that are too many on any machine or for each of its cores.
-_CROWDS = {"workers": (32, 8), "threads": (64, 16)}
+#: Limits of slabs in flight and threads: on any machine, and for each core.
+_MAX_COUNTS = {"workers": (32, 8), "threads": (64, 16)}
 
 
 def parse_bytes(text: int | float | str) -> int:
@@ -44,17 +44,17 @@ def parse_bytes(text: int | float | str) -> int:
             )
         number, unit = float(match[1]), match[2].lower()
     if not number > 0:
-        raise ValueError(f"memory {text!r} must be more than nothing")
+        raise ValueError(f"memory {text!r} is not positive; write a size, e.g. '2GiB'")
     size = number * _UNITS[unit]
     if size < _MINIMUM:
         raise ValueError(
-            f"memory {text!r} is {size:g} bytes, less than any run needs; write a size with its unit, e.g. "
-            "'2GiB' or '500MB'"
+            f"memory {text!r} is {size:g} bytes, less than any run needs; write a size with its "
+            "unit, e.g. '2GiB' or '500MB'"
         )
     if size > _MAXIMUM:
         raise ValueError(
-            f"memory {text!r} is more than any machine has; write what one machine may use, e.g. '64GiB', or "
-            "leave it out"
+            f"memory {text!r} is more than any machine has; write the limit of one machine, e.g. "
+            "'64GiB', or leave it out"
         )
     return int(size)
 
@@ -65,18 +65,18 @@ def machine_memory() -> int:
 
 
 def free_memory(root: str | Path = "/") -> int:
-    """RAM that this process may come to hold: what it holds, and what is left to it.
+    """Memory that this process may use in total: its current memory and the free memory.
 
-    What is left is what the machine has, and what each of its control groups (of a container, say) may
-    still take. Files that the kernel keeps in memory, and may drop, are not counted as taken.
+    The free memory is limited by the machine and by each control group, for example of a container.
+    Cached files that the kernel may drop count as free.
     """
     left = [limit - used for limit, used in control_groups(root)]
     own = psutil.Process().memory_info().rss
     return own + max(0, min([psutil.virtual_memory().available, *left]))
 
 
-#: Below the folder that control groups are listed in: of a group its limit, what it holds, and of that
-#: what files could be dropped (version 2, and 1).
+#: For version 2 and 1 of control groups: the folder, and the files with the limit, the use, and the
+#: part of the use that is droppable file cache.
 _GROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": (
@@ -89,7 +89,7 @@ _GROUPS = {
 
 
 def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
-    """The limit and the use of memory, in bytes, of each control group that limits this process."""
+    """The memory limit and use, in bytes, of each control group that limits this process."""
     root = Path(root)
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -102,7 +102,7 @@ def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
                 continue
             top, maximum, used, cached = _GROUPS[kind]
             group = PurePosixPath(path)
-            # In a container the path may be that of outside, and only the top is there to be read.
+            # In a container the path may be the host's, and only the top folder is readable.
             for at in (group, *group.parents):
                 folder = root / "sys/fs/cgroup" / top / str(at).lstrip("/")
                 try:
@@ -114,20 +114,20 @@ def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
                 yield limit, taken - int(stat.get(cached, 0))
 
 
-def held_memory() -> int:
-    """Return the memory that is resident now, as `peak_memory` counts it."""
-    held = psutil.Process().memory_info()
-    return int(held.rss - getattr(held, "shared", 0))
+def resident_memory() -> int:
+    """Resident memory of this process, counted as in `peak_memory`."""
+    memory_info = psutil.Process().memory_info()
+    return int(memory_info.rss - getattr(memory_info, "shared", 0))
 
 
 def peak_memory() -> int:
-    """The most memory this process has had resident so far, but for what is mapped of files.
+    """Peak resident memory of this process so far, without mapped files such as libraries.
 
-    Those are libraries. How much of them is resident is the kernel's choice (large folios map 90 MiB more
-    than small ones), and what it may drop without writing is not what a limit is exceeded by.
+    The kernel decides how much of mapped files is resident (large folios map 90 MiB more than small
+    ones) and may drop it at any time, so it cannot exceed a limit.
     """
     try:
-        # Not `ru_maxrss`, where Linux counts in what the process had that started this one.
+        # Not `ru_maxrss`: Linux includes the peak of the parent process in it.
         with open("/proc/self/status") as status:
             kib = {line.split(":")[0]: line.split()[1] for line in status if line.endswith("kB\n")}
         return int(kib["VmHWM"]) - int(kib["RssFile"]) << 10
@@ -148,28 +148,28 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def checked_count(name: str, number: int | None, default: int, least: int = 1) -> int:
-    """A number that a user gave, or what it is by default; refused if it is none that counts."""
+def checked_count(name: str, number: int | None, default: int, minimum: int = 1) -> int:
+    """Return a user's number, or its default; refuse anything but an integer >= ``minimum``."""
     if number is None:
         return default
-    if isinstance(number, bool) or not hasattr(number, "__index__") or number < least:
-        raise ValueError(f"{name}={number!r} is not a whole number from {least} on")
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < minimum:
+        raise ValueError(f"{name}={number!r} is not a whole number from {minimum} on")
     return operator.index(number)
 
 
-def check_crowds(**asked: int | None) -> None:
-    """Refuse so many slabs in flight, or threads, on this machine that they would only take memory.
+def check_max_counts(**asked: int | None) -> None:
+    """Refuse more slabs in flight, or threads, than this machine can use.
 
-    >>> check_crowds(workers=32)
-    >>> check_crowds(workers=100_000)
+    >>> check_max_counts(workers=32)
+    >>> check_max_counts(workers=100_000)
     Traceback (most recent call last):
     ValueError: workers=100000: this machine has ...
     """
     for name, number in asked.items():
-        few, each = _CROWDS[name]
+        few, each = _MAX_COUNTS[name]
         maximum = max(few, each * cores())
         if number is not None and number > maximum:
             raise ValueError(
-                f"{name}={number}: this machine has {counted(cores(), 'core')}, and more than {maximum} only "
-                f"take memory; give fewer, or leave {name}= out"
+                f"{name}={number}: this machine has {counted(cores(), 'core')}; more than {maximum} "
+                f"only need more memory; give fewer, or leave {name}= out"
             )

@@ -1,7 +1,7 @@
-"""What a run takes of memory, predicted: of a machine, a process, and of a slab part by part.
+"""Predicted memory of a run: of a machine, of a process, and of a slab part by part.
 
-Each part says for itself what it needs: a stage its scratch, a reduction its states, a survey what it
-finds, a format what reading and writing take. Here they are added up, and nowhere else.
+Each part reports its own needs: a stage its scratch, a reduction its states, a survey its results,
+a format its buffers for reading and writing. Only this module adds them up.
 """
 
 from __future__ import annotations
@@ -25,69 +25,54 @@ from beam_volumes.sweep.survey import windows_of
 
 #: Resident bytes of a process with our imports and numba's compiler, measured in fresh processes on
 #: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
-BASE_ALONE = 214 << 20
+BASE_WITHOUT_BEAM = 214 << 20
 BASE_BEAM = 320 << 20
-#: A process of a pipeline on this machine, which finds the kernels that are compiled here: see `_LOCAL`.
+#: A process of a pipeline on this machine; it shares this machine's cache of compiled kernels.
 LOCAL_PIPELINE: Final = "local pipeline"
 Base: TypeAlias = int | Literal["local pipeline"] | None
-#: What compiling one kernel for one combination of dtypes adds.
+#: Bytes added by compiling one kernel for one combination of dtypes.
 BASE_KERNEL = 32 << 20
 
-#: What such a process takes before any kernel, all libraries imported. Measured as above, as are the next.
+#: Bytes of a `LOCAL_PIPELINE` process with all libraries and no kernel, measured as above like the
+#: next.
 _LOCAL = 216 << 20
-#: What a run adds, the first kernel, the compiler if a kernel is not in the cache of this machine, and a
-#: kernel that is.
+#: Bytes added by a run, by the first kernel, by the compiler, and by a kernel from the cache.
 _RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 8 << 20, 4 << 20, 28 << 20, 3 << 20
-#: What numba's libraries add, which it loads with its first kernel, and one of them.
+#: Bytes of numba's libraries, which are loaded with the first kernel, and the name of one of them.
 _NUMBA, _NUMBA_MODULE = 20 << 20, "numba.np.arrayobj"
-#: What libraries for tables take, and what stands for them among kernels.
+#: Bytes of the libraries for tables, and the name that represents them in lists of kernels.
 _TABLES_BYTES, TABLES = 36 << 20, "tables"
-#: What this process holds is rounded up to these, so that plans of like processes are alike.
+#: The memory of this process is rounded up to a multiple, so that similar plans are equal.
 _ROUNDED = 4 << 20
 
-#: By kernel, what those take that this process has used so far.
+#: Bytes of the kernels that this process has used so far.
 _used: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
 class _Process:
-    """A process before it runs anything, in bytes.
+    """The memory of a process before it runs anything, in bytes."""
 
-    Attributes
-    ----------
-    own : int
-        What it holds, and what a run adds.
-    numba : int
-        What numba's libraries will add.
-    most : int
-        The most that it is assumed to take, before kernels are compiled.
-    """
-
-    own: int
-    numba: int
-    most: int
+    own: int  #: Its current memory, and the memory that a run adds.
+    numba: int  #: Bytes that numba's libraries will add.
+    maximum: int  #: An upper limit without compiled kernels.
 
 
 @cache
 def _this_process() -> _Process:
-    """Measure this process at its first plan, without what is more than ours ever takes."""
-    held = min(machine.held_memory(), BASE_ALONE - _NUMBA - _LLVM - _COMPILER)
+    """Measure this process at its first plan; memory beyond our own maximum is not counted."""
+    memory_now = min(machine.resident_memory(), BASE_WITHOUT_BEAM - _NUMBA - _LLVM - _COMPILER)
     return _Process(
-        -(-held // _ROUNDED) * _ROUNDED + _RUNNING,
+        -(-memory_now // _ROUNDED) * _ROUNDED + _RUNNING,
         0 if _NUMBA_MODULE in sys.modules else _NUMBA,
-        BASE_ALONE,
+        BASE_WITHOUT_BEAM,
     )
 
 
 def of_base(base: Base, kernels: Collection[str]) -> int:
-    """Bytes of a process before any voxel, with all its kernels.
+    """Return the memory of a process with all its kernels, without voxels.
 
-    Parameters
-    ----------
-    base : int, LOCAL_PIPELINE or None
-        Before any kernel. None is this process, of which it is measured.
-    kernels : collection of str
-        Operations with their dtypes.
+    ``base``: without kernels; None measures this process. ``kernels``: operations with dtypes.
     """
     compiled = BASE_KERNEL * sum(k != TABLES for k in kernels)
     if isinstance(base, int):
@@ -96,9 +81,9 @@ def of_base(base: Base, kernels: Collection[str]) -> int:
     taken = {k: _kernel_bytes(k) for k in kernels} | (_used if base is None else {})
     first = process.numba + _LLVM if taken.keys() - {TABLES} else 0
     compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
-    # A process that has used many kernels keeps less of each than compiling it took.
+    # A kernel keeps less memory than its compilation needed, so the sum may be too high.
     total = process.own + first + compiler + sum(taken.values())
-    return min(total, process.most + compiled)
+    return min(total, process.maximum + compiled)
 
 
 def _kernel_bytes(kernel: str) -> int:
@@ -108,68 +93,47 @@ def _kernel_bytes(kernel: str) -> int:
 
 
 def note_used(kernels: Collection[str]) -> None:
-    """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
+    """Note that this process has used kernels; they stay loaded and are in the cache now."""
     new = [k for k in kernels if k not in _used]
     _used.update({k: _kernel_bytes(k) for k in new})
     note_compiled(new)
 
 
 def note_compiled(kernels: Collection[str]) -> None:
-    """Note that kernels are in the cache of this machine now, whichever process has used them."""
+    """Note that kernels are in the cache of this machine now."""
     note_cached(k for k in kernels if k != TABLES)
 
 
 @dataclass(frozen=True)
 class MemoryItem:
-    """One contribution to a sweep's peak memory.
-
-    Attributes
-    ----------
-    name : str
-    bytes : int
-    least : int
-        Of what grows with what is found: what is set aside for it at the least. Else 0.
-    likely : int
-        What it may well grow to, where that is more: see `Partitioning.grown`.
-    """
+    """One contribution to a sweep's peak memory."""
 
     name: str
     bytes: int
-    least: int = 0
-    likely: int = 0
+    #: Bytes reserved at minimum for results that depend on the voxels; 0 for other items.
+    minimum: int = 0
+    likely: int = 0  #: Bytes that it may well need, if more: see `Partitioning.grown`.
 
 
 def of_machine(base: int, slab: int, concurrency: Concurrency) -> int:
-    """Bytes of all processes with their slabs: each is ``base`` before any voxel, a slab ``slab``."""
+    """Bytes of all processes, ``base`` each, and of all slabs in flight."""
     return concurrency.processes * base + concurrency.workers * slab
 
 
 def of_process(base: int, slab: int, concurrency: Concurrency) -> int:
-    """Bytes of one process and the slabs that are in flight in it."""
+    """Bytes of one process and the slabs in flight in it."""
     return base + concurrency.sweeps * slab
 
 
 def left_for_slab(total: int, base: int, concurrency: Concurrency) -> int:
-    """Bytes that each slab in flight may take of a machine's: `of_machine` the other way round."""
+    """Bytes that each slab in flight may take: the inverse of `of_machine`."""
     return (total - concurrency.processes * base) // concurrency.workers
 
 
 def of_slab(
     program: Program, grid: Grid, window: int, overlap: Overlap, concurrency: Concurrency
 ) -> tuple[MemoryItem, ...]:
-    """The peak memory of a grid's largest slab, part by part.
-
-    Parameters
-    ----------
-    program : Program
-    grid : Grid
-        Its slabs.
-    window : int
-        Slices finished at a time.
-    overlap : Overlap
-        What rings have room for: to read ahead, and to write behind.
-    concurrency : Crew
-    """
+    """The peak memory of the largest slab of a grid, part by part."""
     if len(grid) == 0:
         return ()
     rings = largest_rings(program, grid, window, overlap)
@@ -177,7 +141,7 @@ def of_slab(
     items = (
         *slab.rings_of_steps(),
         *slab.answers(),
-        *slab.what_is_found(),
+        *slab.found(),
         *_states_of_folds(program, concurrency.threads),
         slab.scratch(),
         slab.decoding(),
@@ -197,7 +161,7 @@ def of_merge(
     if len(grid) == 0 or not program.surveys:
         return ()
     if any(s.stage is not None and s.stage.holds for s in program.steps):
-        kept = [item for item in sweep if not item.least]
+        kept = [item for item in sweep if not item.minimum]
     else:
         kept = list(_states_of_folds(program, threads))
     needs = [(s.survey.merge_bytes(grid), s.survey.name) for s in program.surveys]
@@ -213,8 +177,6 @@ def _states_of_folds(program: Program, threads: int) -> Iterator[MemoryItem]:
 
 @dataclass(frozen=True)
 class _Slab:
-    """The largest slab of a program."""
-
     program: Program
     grid: Grid
     window: int
@@ -227,7 +189,7 @@ class _Slab:
         return self.grid.step
 
     def rings_of_steps(self) -> Iterator[MemoryItem]:
-        """Slices of each step: what a window needs, and room to read ahead and to write behind."""
+        """Slices of each step: for a window, and room for overlap."""
         for i, step in enumerate(self.program.steps):
             depth = self.rings.slices[i] + self.program.constant_slice(i)
             rows, cols = self.rings.rows[i], self.rings.cols[i]
@@ -238,7 +200,7 @@ class _Slab:
                 yield MemoryItem(f"{step.name} (kept from window to window)", kept)
 
     def answers(self) -> Iterator[MemoryItem]:
-        """What completions keep of the answers to their barriers."""
+        """Bytes that completions keep of the answers."""
         for i, step in enumerate(self.program.steps):
             if step.completion is not None:
                 shape = (self.shape[0], self.rings.rows[i], self.rings.cols[i])
@@ -246,16 +208,16 @@ class _Slab:
                 likely = step.completion.likely_bytes(shape, self._windows)
                 yield MemoryItem(f"{step.name} (answer)", kept, likely=likely)
 
-    def what_is_found(self) -> Iterator[MemoryItem]:
-        """The memory reserved for surveys, which grows with the components and rows of a slab."""
-        for seen in self.program.surveys:
-            region = self.program.surveyed_shape(seen.survey.upper, self.shape)
-            least = seen.survey.state_bytes(region, self._windows)
-            likely = seen.survey.likely_bytes(region, self._windows)
-            yield MemoryItem(f"{seen.survey.name} (what is found)", least, least, likely)
+    def found(self) -> Iterator[MemoryItem]:
+        """Bytes reserved for the results of surveys, which depend on the voxels."""
+        for surveyed in self.program.surveys:
+            region = self.program.surveyed_shape(surveyed.survey.upper, self.shape)
+            minimum = surveyed.survey.state_bytes(region, self._windows)
+            likely = surveyed.survey.likely_bytes(region, self._windows)
+            yield MemoryItem(f"{surveyed.survey.name} (results)", minimum, minimum, likely)
 
     def scratch(self) -> MemoryItem:
-        """What a stage, a completion or a survey allocates while it works, one after the other."""
+        """The largest scratch of a stage, completion or survey; they run one after the other."""
         one_at_a_time = (
             *self._scratch_of_stages(),
             *self._scratch_of_completions(),
@@ -265,7 +227,7 @@ class _Slab:
         return MemoryItem(f"scratch of {name}", size)
 
     def decoding(self) -> MemoryItem:
-        """Chunks that are being read; the lane they go through is the process's."""
+        """Chunks that are being read, by one lane for the whole process."""
         sources = [s.source for s in self.program.steps if s.source is not None]
         firsts = (self.program.steps[stack[0]].source for stack in self.program.stacks)
         stacks = [source for source in firsts if source is not None]
@@ -276,7 +238,7 @@ class _Slab:
         """Units that are being written, likewise."""
         boxes = []
         for o in self.program.outputs:
-            # As many voxels as a slab of this shape has at most, in whole units.
+            # The maximum voxels in a slab of this shape, in whole units.
             depth, rows, cols = (
                 min(n, ((s + f - 1) // f + u - 1) // u * u)
                 for n, s, f, u in zip(
@@ -303,12 +265,13 @@ class _Slab:
                 yield working + self._gathered(step.edges, rows * cols), step.name
 
     def _scratch_of_surveys(self) -> Iterator[tuple[int, str]]:
-        for seen in self.program.surveys:
-            depth, rows, cols = self.program.surveyed_shape(seen.survey.upper, self.shape)
-            working = seen.survey.working_bytes(
-                (min(self.window, depth), rows, cols), self._dtypes(seen.edges)
+        for surveyed in self.program.surveys:
+            depth, rows, cols = self.program.surveyed_shape(surveyed.survey.upper, self.shape)
+            working = surveyed.survey.working_bytes(
+                (min(self.window, depth), rows, cols), self._dtypes(surveyed.edges)
             )
-            yield working + self._gathered(seen.edges, rows * cols), f"survey {seen.survey.name}"
+            name = f"survey {surveyed.survey.name}"
+            yield working + self._gathered(surveyed.edges, rows * cols), name
 
     @property
     def _windows(self) -> int:
@@ -318,20 +281,20 @@ class _Slab:
         return tuple(self.program.steps[e.step].dtype for e in edges)
 
     def _gathered(self, edges: Sequence[Edge], plane: int) -> int:
-        """Bytes of the windows that are copied, since they are no arrays as they lie."""
+        """Bytes of windows that are copied because they are not contiguous arrays."""
         return sum(
             self.rings.copied[e.step] * plane * self.program.steps[e.step].dtype.itemsize
             for e in edges
         )
 
     def _of_process(self, name: str, size: int) -> MemoryItem:
-        """The slab's share of what its process has once."""
-        once = "" if self.concurrency.sweeps == 1 else ", of which a process has one part"
-        return MemoryItem(f"{name}{once}", self.concurrency.share(size))
+        """A slab's share of memory that a process has once."""
+        shared = "" if self.concurrency.sweeps == 1 else ", shared by the slabs of a process"
+        return MemoryItem(f"{name}{shared}", self.concurrency.share(size))
 
 
-def at_least(program: Program, slab: Triple) -> int:
-    """A lower bound of a slab's peak memory, from the halos alone: quick."""
+def lower_bound(program: Program, slab: Triple) -> int:
+    """A quick lower bound of a slab's peak memory, from the halos."""
     box = Grid(program.shape, slab).box(0)
     middle = min(program.shape[0] - 1, box.stop[0] // 2)
     _, y, x = box.ranges

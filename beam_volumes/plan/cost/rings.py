@@ -1,7 +1,7 @@
-"""The largest rings that the steps of a program have in any slab of a grid.
+"""The largest rings that the steps of a program need in any slab of a grid.
 
-A slab's course is a `schedule`, and to follow that of every slab would take too long: slabs of one phase
-against the chunks are alike, and so is the middle of a deep one.
+A `schedule` determines the rings of a slab. Scheduling every slab would take too long. Slabs at the
+same phase relative to the chunks are equal, and so are all windows in the middle of a deep slab.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from beam_volumes.base.geometry import Grid, Range, Ranges
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
 
-#: Slabs of more phases against the chunks are not all looked at, but those near so many borders of chunks.
+#: If slabs have more phases than this, only those near so many borders of chunks are scheduled.
 MAX_PHASES, MAX_BORDERS = 512, 8
 
 
 class Rings(NamedTuple):
-    """Per step, the most that it has in any slab."""
+    """For each step, the maximum over all slabs."""
 
-    slices: list[int]  #: That its ring holds.
-    new: list[int]  #: Slices that are computed at once.
-    copied: list[int]  #: Slices that surveys and completions are given as a copy.
-    #: `rows`, `cols`: Of a slice, with what is padded.
+    slices: list[int]  #: Slices in its ring.
+    new: list[int]  #: Slices computed at a time.
+    copied: list[int]  #: Slices that are copied for surveys and completions.
+    #: Rows and columns of a slice with padding.
     rows: list[int]
     cols: list[int]
 
 
 def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
-    """What the rings of a program need, so that they do for each slab of a grid."""
+    """Return rings that suffice for each slab of a grid."""
     found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
     for slab in _slabs(program, grid, 0):
         for part in _shortened(program, slab, window):
@@ -44,7 +44,7 @@ def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -
 
 
 def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
-    """Per step, the most rows or columns of it in any slab."""
+    """For each step, the maximum number of rows or columns in any slab."""
     known = _found.setdefault(program, {})
     if (axis, grid) not in known:
         maximum = [0] * len(program.steps)
@@ -56,23 +56,23 @@ def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
 
 
 def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
-    """Slabs, one of which is the most costly along an axis."""
+    """A sample of slabs that includes the most costly one along an axis."""
     ranges: list[list[Range]] = [[(0, n)] for n in grid.shape]
     if axis not in program.coupled:
         ranges[axis] = _representatives(program, grid, axis)
     for other in program.coupled if axis in program.coupled else ():
         picks = _representatives(program, grid, other)
-        # Of all that they make together, some will do; to follow the course of a slab takes its time.
+        # Of all combinations only some: scheduling a slab takes time.
         maximum = len(picks) if axis == 0 == other else 3 if axis == 0 else 8
         ranges[other] = list(dict.fromkeys(picks[:: max(1, len(picks) // maximum)] + picks[-1:]))
     return itertools.product(*ranges)  # type: ignore[return-value]
 
 
 def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
-    """Ranges of the first, last and middle cells along an axis: one of them is the most costly.
+    """Ranges of the first, last and middle cells along an axis; they include the most costly one.
 
-    In the middle, as many as begin elsewhere in a layer of what is read. Where steps have grids of
-    their own, also others, and those where padding begins and ends.
+    In the middle one range for each phase relative to the layers that are read. If steps have grids
+    of their own, some more, and those where padding begins and ends.
     """
     n, step, count = grid.shape[axis], grid.step[axis], grid.counts[axis]
     picks = {0, 1, count // 2, count - 2, count - 1}
@@ -97,9 +97,9 @@ def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
 
 
 def _at_borders(program: Program, grid: Grid, axis: int, depths: list[int]) -> set[int]:
-    """Cells along an axis near borders of layers, which are too deep for each phase to be looked at.
+    """Cells along an axis near borders of layers; other cells are all equal.
 
-    Where no border is near, all cells are alike.
+    Used if layers are too deep to try each phase.
     """
     n, step = grid.shape[axis], grid.step[axis]
     whole = [(0, extent) for extent in program.shape]
@@ -117,18 +117,18 @@ def _at_borders(program: Program, grid: Grid, axis: int, depths: list[int]) -> s
 
 
 def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
-    """A long slab's beginning and end: between them its course repeats."""
+    """The beginning and the end of a long slab; its schedule repeats in between."""
     z, y, x = slab
     middle, whole = program.shape[0] // 2, program.shape[0]
     halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), y, x)))
-    # What is padded is no part of the course, and a layer of what is coarser lasts longer.
+    # Padding is not scheduled, and a layer of a coarser input lasts longer.
     halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
     layers = [
         layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
         for i, step in enumerate(program.steps)
     ]
     layers += program.grains(0)
-    # Each layer has met windows in every way once.
+    # After a period, each layer has had every offset relative to the windows.
     period = max(
         (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),
         default=window,
@@ -143,14 +143,14 @@ def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
     ]
 
 
-#: What `_along_z` and `_in_plane` have found, for as long as the program is there: it may hold arrays.
+#: Results of `_along_z` and `_in_plane`. Weak keys: a program may contain arrays.
 _found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
 
 
 def _along_z(
     program: Program, slab: Ranges, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
-    """The first three of `Rings`, in one slab."""
+    """The slices, new slices and copies of `Rings` in one slab."""
     known = _found.setdefault(program, {})
     key = slab if 0 in program.coupled else slab[0], window, overlap
     if key not in known:

@@ -1,4 +1,4 @@
-"""What slabs read and write: chunks of each source, how many of them twice, and units of outputs."""
+"""I/O of slabs: chunks read of each source, how many of them repeatedly, and units written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from beam_volumes.sweep.program import Program
 
 @dataclass(frozen=True)
 class Read:
-    """What all slabs of a pass read of a source, in chunks; in voxels where it is in memory."""
+    """The chunks of a source that all slabs of a pass read; voxels for arrays in memory."""
 
-    of: str  #: What is read: sources of one token are parts of one array.
+    of: str  #: The array: sources with the same token are parts of one array.
     name: str
     units: int
-    #: Along each axis the range of the array's units that are needed at all.
+    #: The range of chunks that are needed, along each axis.
     cells: tuple[Range, Range, Range]
     unit_bytes: int
     in_memory: bool
@@ -32,13 +32,13 @@ class Read:
         return self.units * self.unit_bytes
 
     @property
-    def bytes_once(self) -> int:
-        """Of the units that are needed at all."""
+    def bytes_needed(self) -> int:
+        """Bytes of the chunks that are needed, each counted once."""
         return math.prod(b - a for a, b in self.cells) * self.unit_bytes
 
 
 def chunks_read(program: Program, grid: Grid) -> list[Read]:
-    """What is read of each source step."""
+    """Return the chunks read for each source step."""
     together = program.decoded
     sources: dict[int, Any] = {some[0]: program.steps[some[0]].source for some in together}
 
@@ -68,12 +68,12 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
 def of_all_slabs(
     program: Program, grid: Grid, counted: Callable[[int, list[Range]], list[int]]
 ) -> list[int]:
-    """Sums over all slabs of products over the axes of what is counted.
+    """Sum a product over the axes of some count over all slabs.
 
-    Boxes are products of ranges, so that the sum is a product of sums per axis; along axes that are
-    coupled, each slab is looked at.
+    Boxes are products of ranges, so the sum is a product of sums per axis. Only along coupled axes
+    each slab is evaluated.
 
-    ``counted``: given an axis, and per step what a slab needs along it; returns some numbers.
+    ``counted``: receives an axis and the range of each step along it; returns numbers.
     """
     groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]
     total: list[int] = []
@@ -89,21 +89,21 @@ def of_all_slabs(
 
 
 def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:
-    """What some steps need of an axis."""
+    """The range that some steps need along an axis."""
     return min(regions[i][0] for i in steps), max(regions[i][1] for i in steps)
 
 
 def _cells(source: Source, axis: int, span: Range) -> Range:
-    """The chunks of what a source is part of, along an axis, that a range of it touches."""
+    """The chunks of the whole array that a range of a source touches along an axis."""
     size, at = source.read_unit[axis], source.offset[axis]
     first = at + (0 if source.in_memory else source.chunk_origin[axis])
-    # Parts that begin elsewhere count chunks from the same place.
+    # All parts of an array count chunks from the same origin.
     start = (span[0] + at - first) // size + first // size
     return start, start + source.units_touched(axis, span)
 
 
 def chunks_needed(boxes: Sequence[tuple[Range, Range, Range]]) -> int:
-    """How many chunks are in any of some boxes of chunks."""
+    """The number of chunks in the union of some boxes of chunks."""
     edges = [sorted({e for box in boxes for e in box[axis]}) for axis in range(3)]
     inside = np.zeros([max(0, len(e) - 1) for e in edges], bool)
     for box in boxes:
@@ -116,7 +116,7 @@ def chunks_needed(boxes: Sequence[tuple[Range, Range, Range]]) -> int:
 
 
 def units_written(program: Program) -> list[tuple[int, int]]:
-    """Per output: its write units, and bytes of voxels."""
+    """For each output, its write units and bytes of voxels."""
     return [
         (
             math.prod(-(-n // u) for n, u in zip(o.lattice.shape, o.sink.unit, strict=True)),
@@ -127,7 +127,7 @@ def units_written(program: Program) -> list[tuple[int, int]]:
 
 
 def amplification_inside(program: Program, grid: Grid) -> float:
-    """How often a slab in the middle of the volume makes chunks be read, on average."""
+    """How often a slab in the middle of the volume reads its chunks, on average."""
     read = needed = 0.0
     box = grid.box(len(grid) // 2) if len(grid) else None
     if box is None:
@@ -139,7 +139,7 @@ def amplification_inside(program: Program, grid: Grid) -> float:
             if source is not None:
                 size = source.chunk[axis]
                 cells = cells_touched(a, b, size, source.chunk_origin[axis])
-                # Chunks that reach beyond the slab are shared fairly if it is smaller than they are.
+                # Slabs smaller than a chunk share its cost.
                 chunks[i] *= cells * size
     for i, step in enumerate(program.steps):
         if step.source is not None:

@@ -1,8 +1,8 @@
-"""From the expression graph to the program of one sweep.
+"""Compile the expression graph to the program of one sweep.
 
-Crops become offsets of edges, chains of elementwise stages become one stage, and a copy is put in
-where one ring cannot serve all its users: two paddings, two sinks, or a filter that pads at the edge
-of a crop rather than of the volume behind it.
+Crops become offsets of edges, and chains of elementwise stages become one stage. A copy is inserted
+if one ring cannot serve all its users: two paddings, two sinks, or a filter that pads at the edge
+of a crop instead of the edge of the volume.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ def compile_program(
     stored: dict[str, Source],
     lattices: Mapping[str, Lattice] | None = None,
 ) -> Program:
-    """The program that writes ``outputs``, computes ``folds`` and surveys for ``barriers``.
+    """Compile the program that writes ``outputs``, computes ``folds`` and surveys for ``barriers``.
 
-    All are over a domain of ``shape``, in which nodes lie as ``lattices`` says by their tokens; those that it
-    leaves out are the domain.
-
-    ``stored`` maps tokens of nodes that an earlier sweep has written to where they can be read.
+    ``lattices``: by token, the positions of nodes in the domain of ``shape``; other nodes cover it.
+    ``stored``: by token, the sources of nodes that an earlier sweep has written.
     """
 
     def lattice(node: Node) -> Lattice:
@@ -89,7 +87,7 @@ def compile_program(
 
 
 def ancestors(roots: Iterable[Node], stored: Iterable[str] = ()) -> list[Node]:
-    """The distinct nodes that roots rest on, inputs before users, not looking behind stored ones."""
+    """The distinct nodes that roots depend on, inputs first, without inputs of stored nodes."""
     order: dict[str, Node] = {}
     stack: list[tuple[Node, bool]] = [(r, False) for r in roots]
     known = frozenset(stored)
@@ -120,7 +118,7 @@ class _Compiler:
         self.inline: set[str] = set()
 
     def count(self, roots: Sequence[Node], folds: Sequence[FoldValue]) -> None:
-        """Find the elementwise nodes that only one elementwise node uses: they need no array."""
+        """Find the elementwise nodes with a single elementwise user: they need no array."""
         ends = [*roots, *(n for f in folds for n in f.nodes)]
         self.uses.update(n.token for n in ends)
         nodes = ancestors(ends, self.stored)
@@ -136,8 +134,8 @@ class _Compiler:
                         and i.token not in self.stored
                     ):
                         self.inline.add(i.token)
-        # Inputs are made before their users without recursion: graphs may be thousands deep. What is
-        # stored has none, and may be read through a view alone.
+        # Inputs are compiled before their users without recursion: graphs may be thousands of nodes
+        # deep. Stored nodes have no inputs, and may only be read through a view.
         for node in nodes:
             known = node.token in self.inline or node.token in self.stored
             if not known and not isinstance(node, CropNode):
@@ -171,7 +169,7 @@ class _Compiler:
         return at
 
     def _source(self, node: Node) -> Source | None:
-        """Where a node's voxels can be read."""
+        """The source of a node's voxels, if it can be read."""
         if node.token in self.stored:
             return self.stored[node.token]
         if isinstance(node, ViewNode):
@@ -186,7 +184,7 @@ class _Compiler:
         return self._add(Step(node.name, node.shape, node.dtype, None, node.stage, edges, values))
 
     def _make_elementwise(self, node: StageNode) -> int:
-        """The node and all that is inlined into it, as one stage."""
+        """Compile a node and everything inlined into it as one stage."""
         order = [n for n in ancestors([node], self._outside(node)) if self._inside(n, node)]
         at = {n.token: k for k, n in enumerate(order)}
         edges: list[Edge] = []
@@ -216,7 +214,7 @@ class _Compiler:
         return n.token == root.token or n.token in self.inline
 
     def _outside(self, root: Node) -> set[str]:
-        """Tokens at which a search below ``root`` need not go on: whatever is not inlined."""
+        """Tokens of the inputs below ``root`` that are not inlined."""
         outside, stack = set(), [root]
         while stack:
             for i in stack.pop().inputs:
@@ -261,7 +259,7 @@ class _Compiler:
         return Edge(step, (0, 0, 0), halo, padding)
 
     def for_sink(self, node: Node) -> Edge:
-        """How a sink reads a node: computed, and read by no other sink."""
+        """How a sink reads a node: a computed step that no other sink reads."""
         edge = self.edge(node)
         if self.steps[edge.step].source is not None or edge.step in self.written:
             edge = Edge(self._copy(edge, node.shape))
@@ -270,7 +268,7 @@ class _Compiler:
 
 
 def _normal(padding: Padding) -> Padding:
-    """Equal paddings compare equal: the constant matters only where a mode uses it."""
+    """Make equal paddings compare equal: the constant only matters for constant modes."""
     constant = any(m in ("constant", "grid-constant") for m in padding.modes)
     names = {"grid-mirror": "reflect", "grid-constant": "constant"}
     modes = tuple(names.get(m, m) for m in padding.modes)
@@ -278,7 +276,7 @@ def _normal(padding: Padding) -> Padding:
 
 
 def _index(items: list, item: object) -> int:
-    """Where an item stands in a list that takes it in if need be."""
+    """The index of an item in a list; it is appended if missing."""
     if item not in items:
         items.append(item)
     return items.index(item)

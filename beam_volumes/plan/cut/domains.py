@@ -1,4 +1,4 @@
-"""Which results one sweep yields: those that lie in one domain, as crops of it or levels of a pyramid."""
+"""Group the results that one sweep can compute: parts of one domain, such as crops and levels."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from beam_volumes.sweep.stage import Regrid
 
 @dataclass(frozen=True)
 class Position:
-    """Where a node lies."""
+    """The position of a node in a domain."""
 
-    root: str  #: Token of the node that it is a crop or a level of, by its first operands.
-    lattice: Lattice  #: Its voxels among those of the root.
-    #: Where the domain has to be whose slabs it is computed in, if that is not free.
+    root: str  #: Token of the node that it is a crop or level of, following first operands.
+    lattice: Lattice  #: Its voxels in the lattice of the root.
+    #: The domain that it must be computed in, if it is bound to slabs.
     domain: Lattice | None = None
 
     @property
     def points(self) -> Box:
-        """From the first voxel to the last."""
+        """The box from the first voxel to the last."""
         at = self.lattice
         z, y, x = (at.until(a, n) for a, n in enumerate(at.shape))
         return Box(at.start, (z, y, x))
 
 
 def position(node: Node) -> tuple[Node, Lattice]:
-    """The node that another is a crop or a level of, and where it lies there."""
+    """Return the node that another is a crop or level of, and its lattice there."""
     lattice = Lattice(node.shape)
     while True:
         if isinstance(node, CropNode):
@@ -49,18 +49,18 @@ def position(node: Node) -> tuple[Node, Lattice]:
 
 @dataclass(frozen=True)
 class Domain:
-    """What the slabs of a sweep are cut from."""
+    """A box that the slabs of a sweep divide."""
 
     shape: Triple
-    ends: tuple[int, ...]  #: Which of the nodes that were to be put together it holds.
-    lattices: tuple[Lattice, ...]  #: Where each of these lies in it.
+    ends: tuple[int, ...]  #: Indices of its nodes.
+    lattices: tuple[Lattice, ...]  #: The position of each of them.
 
 
 def domains(positions: Sequence[Position]) -> list[Domain]:
-    """Put nodes into as few domains as it takes.
+    """Group nodes into as few domains as possible.
 
-    Nodes of one root share a domain where that holds less than domains of their own would. So do nodes of
-    one shape, whatever they are of, if it is the domain's.
+    Nodes with the same root share a domain if it is smaller than their separate domains. Nodes of
+    any root share one if they have the same shape as the domain.
 
     >>> whole, crop = Lattice((9, 9, 9)), Lattice((4, 9, 9), start=(5, 0, 0))
     >>> level, other = Lattice((5, 5, 5), step=(2, 2, 2)), Lattice((5, 5, 5))
@@ -89,13 +89,13 @@ def domains(positions: Sequence[Position]) -> list[Domain]:
 def _is_shared(
     both: Sequence[int], a: Sequence[int], b: Sequence[int], positions: Sequence[Position]
 ) -> bool:
-    """Whether two groups of nodes have a domain in common that is worth it."""
+    """Whether two groups of nodes can share a domain, and it is smaller than separate ones."""
     members = [positions[k] for k in both]
     if len({p.root for p in members}) > 1 or any(0 in p.lattice.shape for p in members):
         return False
     hull = _hull(members)
-    apart = sum(_hull([positions[k] for k in group]).size for group in (a, b))
-    if hull.size >= apart:
+    separate = sum(_hull([positions[k] for k in group]).size for group in (a, b))
+    if hull.size >= separate:
         return False
     fixed = {_domain([Position("", p.domain)]) for p in members if p.domain is not None}
     return not fixed or fixed == {_domain(members)}
@@ -109,22 +109,22 @@ def _hull(members: Sequence[Position]) -> Box:
 
 
 def _domain(members: Sequence[Position]) -> Lattice:
-    """The coarsest lattice that holds all voxels of some nodes of one root."""
+    """The coarsest lattice that contains all voxels of some nodes with the same root."""
     hull = _hull(members)
     steps, shape = [], []
     for axis in range(3):
         first = hull.start[axis]
-        apart = [p.lattice.step[axis] for p in members if p.lattice.shape[axis] > 1]
-        apart += [p.lattice.start[axis] - first for p in members]
-        steps.append(math.gcd(*apart) or 1)
+        distances = [p.lattice.step[axis] for p in members if p.lattice.shape[axis] > 1]
+        distances += [p.lattice.start[axis] - first for p in members]
+        steps.append(math.gcd(*distances) or 1)
         shape.append((hull.stop[axis] - 1 - first) // steps[axis] + 1)
     return Lattice(tuple(shape), hull.start, tuple(steps))  # type: ignore[arg-type]
 
 
 def _reduced(members: Sequence[Position]) -> tuple[Triple, list[Lattice]]:
-    """The shape of a domain, and where nodes lie in it."""
+    """The shape of a domain, and the positions of nodes in it."""
     fixed = next((p.domain for p in members if p.domain is not None), None)
-    if fixed is None and len(members) == 1:  # an empty one, too
+    if fixed is None and len(members) == 1:  # it may be empty
         return members[0].lattice.shape, [Lattice(members[0].lattice.shape)]
     domain = fixed or _domain(members)
     found = []

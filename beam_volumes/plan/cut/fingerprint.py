@@ -1,4 +1,4 @@
-"""What a run computes, as what tells it from another."""
+"""The fingerprint of a run: tokens of everything that it computes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fingerprint(
     barriers: list[Barrier],
     tables: dict[str, tuple[TableSink, ...]],
 ) -> dict[str, str]:
-    """What the run computes, field by field, so that a resumed run can say what differs."""
+    """Return the tokens of a run by name, so that a refused resume can list the differences."""
     levels = Levels([n for n, _ in voxels], values, barriers)
     fields = {"package": __version__}
     for n in levels.nodes.values():
@@ -34,7 +34,7 @@ def fingerprint(
         for table in barrier.survey.tables:
             name = f"input {table.operand}"
             there = fields.setdefault(name, table.token())
-            if there != table.token():  # other columns of it, or another one in memory
+            if there != table.token():  # other columns, or another table in memory
                 fields[name] = digest(there, table.token())
     counts: dict[str, int] = {}
     for item in (*levels.nodes.values(), *levels.folds.values(), *levels.barriers.values()):

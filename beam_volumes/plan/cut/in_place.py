@@ -1,4 +1,4 @@
-"""Nothing is read and written at once: a run's inputs, outputs and folder share no bytes."""
+"""Refuse runs with overlapping inputs, outputs and run folders."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.storage.places.extent import Bytes, Extent
 from beam_volumes.storage.places.place import Spec, kvstore_spec, sibling, url
 
-#: How messages name what is stored, and where that is.
+#: The name of stored data in messages, and its location.
 Named = tuple[str, tuple[Extent, ...]]
 
 
 def inputs_below(levels: Levels) -> tuple[Named, ...]:
-    """All that is read of storage: volumes, and tables that labels are looked up in."""
+    """Everything that is read from storage: volumes, and tables that labels are looked up in."""
     found: dict[tuple[str, str], Named] = {}
     for name, extents in _read(levels):
         found.setdefault((name, repr(extents)), (name, extents))
@@ -36,12 +36,9 @@ def _read(levels: Levels) -> Iterator[Named]:
 def check_in_place(
     inputs: Sequence[Named], sinks: Sequence[Any], run_folders: Sequence[Spec] = ()
 ) -> None:
-    """Refuse outputs, and folders of a run, that are or contain or lie in an input or one another.
+    """Refuse outputs and run folders that overlap an input or another output, under any name.
 
-    Whatever they are called: places are compared by what they are.
-
-    ``inputs``: sequence of (str, tuple of Extent).
-    ``run_folders``: where the run keeps its journal and what it stores for itself.
+    ``run_folders``: folders of the journal and the intermediates.
     """
     read = [(name, Bytes(extents)) for name, extents in inputs if extents]
     written = [(sink.name, Bytes(sink.extents)) for sink in sinks]
@@ -53,8 +50,8 @@ def check_in_place(
             if other == name:
                 raise ValueError(f"{name} is an input too; write to another path, never in place")
             raise ValueError(
-                f"the output {name} shares bytes with the input {other}: one is or contains the other; "
-                "write to another path, never in place"
+                f"the output {name} shares bytes with the input {other}: one is or contains the "
+                "other; write to another path, never in place"
             )
     for folder in run_folders:
         place = Bytes([Extent(folder)])
@@ -67,20 +64,20 @@ def check_in_place(
 
 
 def check_hidden_inputs(inputs: Sequence[Named], sinks: Sequence[Any]) -> None:
-    """Refuse to overwrite outputs while an input may read from any store: it may be one of them."""
+    """Refuse to overwrite outputs if an input's locations are unknown: it may read an output."""
     found = ((name, e.hidden_by) for name, extents in inputs for e in extents)
     hidden = next(((name, by) for name, by in found if by is not None), None)
     there = next((sink.name for sink in sinks if sink.exists()), None)
     if hidden is not None and there is not None:
         raise ValueError(
-            f"the output {there} exists, and {hidden[0]} may read it: which files {hidden[1]} reads cannot "
-            "be known, and overwrite=True would delete the output first; write to another path, or move "
-            f"{there} away yourself if it is not an input"
+            f"the output {there} exists, and {hidden[0]} may read it: which files {hidden[1]} reads "
+            "cannot be known, and overwrite=True would delete the output first; write to another "
+            f"path, or move {there} away yourself if it is not an input"
         )
 
 
 def run_folders(sinks: Sequence[Any]) -> list[Spec]:
-    """The folder that a run keeps beside its first output."""
+    """The folder of the run, next to its first output."""
     return [sibling(sink.kvstore, ".run") for sink in sinks[:1]]
 
 

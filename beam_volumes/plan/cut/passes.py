@@ -1,4 +1,4 @@
-"""Cutting an expression graph into passes at its barriers, and choosing what to store between them."""
+"""Cut an expression graph into passes at its barriers, and choose the nodes to store in between."""
 
 from __future__ import annotations
 
@@ -26,35 +26,32 @@ from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.stage import Regrid
 
-#: Rough nanoseconds per byte of an uncompressed read and write, for choosing between plans.
+#: Approximate nanoseconds per byte of an uncompressed read and write, to choose between plans.
 READ_COST, WRITE_COST = 0.5, 1.0
 
 
 @dataclass
 class Cut:
-    """One pass before it is compiled: what it writes, folds and surveys.
-
-    ``shape`` is that of its domain; ``lattices`` says where the nodes lie in it that are not all of it.
-    ``before`` is what it may read of passes before it, by token of a node; `in_order` says so.
-    """
+    """One pass before it is compiled."""
 
     level: int
-    shape: Triple
+    shape: Triple  #: The shape of its domain.
     outputs: list[tuple[Node, Sink]] = field(default_factory=list)
     folds: list[FoldValue] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
+    #: Sources of nodes that earlier passes have stored, by token; set by `in_order`.
     before: dict[str, Source] = field(default_factory=dict)
+    #: Positions of the nodes that do not cover the domain.
     lattices: dict[str, Lattice] = field(default_factory=dict)
 
     def program(self) -> Program:
-        """What it is as a program."""
         return compile_program(
             self.shape, self.outputs, self.folds, self.barriers, self.before, self.lattices
         )
 
     @property
     def ends(self) -> list[Node]:
-        """The nodes whose voxels it is for."""
+        """The nodes that it writes, folds or surveys."""
         folded = [n for f in self.folds for n in f.nodes]
         return (
             [n for n, _ in self.outputs] + folded + [n for b in self.barriers for n in b.operands]
@@ -67,13 +64,13 @@ class Cut:
 
     @property
     def reached(self) -> list[Node]:
-        """What it computes and what it reads, inputs before users."""
+        """The nodes that it computes or reads, inputs before users."""
         return ancestors(self.ends, self.before)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """That a node which later passes need is stored for them, or else computed again, and why."""
+    """Whether a node that later passes need is stored or computed again, and why."""
 
     node: Node
     stored: bool
@@ -81,17 +78,16 @@ class Choice:
 
 
 class Levels:
-    """In which pass everything can be computed: one after the last number or answer it needs.
+    """The pass of each node and value: the one after the last number or answer that it needs.
 
-    What rests on the answer to a slab can be computed in the slabs of the survey alone, and no
-    farther than the survey saw (it is *bound*): where more is needed, by a halo or a crop, it is
-    stored (`stored` names such nodes) and used one pass later.
+    Nodes that depend on the answer to a slab are *bound*: they can only be computed in the slabs of
+    the survey, and only where the survey had voxels. If a user needs more, because of a halo or a
+    crop, the node is stored (`stored` contains it) and used one pass later.
 
-    ``pencils``: whether what a stage needs whole planes of is stored, to be read in full rows or
-    columns.
-    ``copied``: by token, why a source is stored in other chunks before it is used; numbers are found in
-    it as it is.
-    ``apart``: by token, why what rests on a node is computed from where it is stored, in a later pass.
+    ``pencils``: store the inputs of stages that need whole planes, to read them in full rows or
+    columns. ``copied``: by token, why a source is first stored in other chunks; numbers are
+    computed from the original. ``separate``: by token, why the users of a node read it from storage
+    in a later pass.
     """
 
     def __init__(
@@ -101,7 +97,7 @@ class Levels:
         barriers: Sequence[Barrier] = (),
         pencils: bool = False,
         copied: Mapping[str, str] | None = None,
-        apart: Mapping[str, str] | None = None,
+        separate: Mapping[str, str] | None = None,
     ):
         self.node: dict[str, int] = {}
         self.value: dict[str, int] = {}
@@ -109,19 +105,19 @@ class Levels:
         self.nodes: dict[str, Node] = {}
         self.folds: dict[str, FoldValue] = {}
         self.barriers: dict[str, Barrier] = {}
-        self.stored: dict[str, str] = dict(apart or {})
+        self.stored: dict[str, str] = dict(separate or {})
         self.copied = copied or {}
         self._pencils = pencils
         #: Nodes that have to be computed from the volume's first slice on.
         self._in_order: set[str] = set()
-        #: Of bound nodes, whether they reach to the planes beyond the slab.
+        #: For bound nodes, whether they include the planes above the slab.
         self._bound: dict[str, bool] = {}
-        #: Bound nodes that are levels of what their slabs are of.
+        #: Bound nodes with coarser voxels than their slabs.
         self._levels: set[str] = set()
         self._visit([*nodes, *values, *barriers])
 
     def _visit(self, items: Sequence[Node | Value | Barrier]) -> None:
-        # Nodes, values and barriers rest on each other, so all are walked on one stack.
+        # Nodes, values and barriers depend on each other, so one stack is used for all.
         stack: list[tuple[Node | Value | Barrier, bool]] = [(i, False) for i in items]
         while stack:
             item, done = stack.pop()
@@ -136,7 +132,7 @@ class Levels:
                 self.nodes[item.token] = item
             elif isinstance(item, Barrier):
                 self.barrier[item.token] = self._level_of_sweep(
-                    [self._seen(n, item.survey.upper) for n in item.operands], item.parameters
+                    [self._fed(n, item.survey.upper) for n in item.operands], item.parameters
                 )
                 self.barriers[item.token] = item
             elif isinstance(item, FoldValue):
@@ -153,7 +149,7 @@ class Levels:
             elif isinstance(item, BarrierValue):
                 self.value[item.token] = self.barrier[item.barrier.token]
             else:
-                # A formula is known as soon as the last of its arguments is.
+                # A formula is known with the last of its arguments.
                 known = (self.value[a.token] for a in item.arguments)
                 self.value[item.token] = max(known, default=-1)
 
@@ -174,7 +170,7 @@ class Levels:
             return self._store(node.operand, "its axes are reordered or reversed")
         if isinstance(node, AcrossNode):
             upper = node.completion.upper
-            level = self._level_of_sweep([self._seen(n, upper) for n in node.operands], ())
+            level = self._level_of_sweep([self._fed(n, upper) for n in node.operands], ())
             self._bound[node.token] = upper
             return max(level, self.barrier[node.barrier.token] + 1)
         if not isinstance(node, StageNode):
@@ -184,13 +180,15 @@ class Levels:
             if isinstance(node.stage, Regrid) and self._begins_first(n):
                 used.append(self._store(n, f"{node.name} takes other slices than its own"))
             elif isinstance(node.stage, Regrid) and node.stage.stride is not None:
-                used.append(self._used(n, False))  # slabs hold whole windows of it
+                used.append(self._used(n, False))  # slabs contain whole windows of it
             elif i and self._is_bound(n) and self._is_mixed(node):
                 used.append(self._store(n, f"{node.name} takes voxels of another size too"))
             elif isinstance(node.stage, Regrid):
                 used.append(self._used(n, None, f"{node.name} takes other voxels than its own"))
             elif node.stage.halo(i) != NO_HALO:
-                used.append(self._used(n, None, f"{node.name} needs what is around each voxel"))
+                used.append(
+                    self._used(n, None, f"{node.name} needs the surroundings of each voxel")
+                )
             elif self._pencils and node.stage.spans and not isinstance(n, SourceNode):
                 used.append(self._store(n, f"{node.name} needs whole rows or columns of it"))
             else:
@@ -205,12 +203,12 @@ class Levels:
                 self._levels.add(node.token)
         return self._level_of_sweep(used, node.parameters)
 
-    def _seen(self, node: Node, upper: bool) -> int:
-        """From which level a survey or a completion can be given a node."""
+    def _fed(self, node: Node, upper: bool) -> int:
+        """The level from which a survey or completion can use a node."""
         return self._used(node, None if self._is_level(node) else upper)
 
     def answered(self, nodes: Sequence[Node], level: int, stored: Collection[str]) -> Node | None:
-        """By what nodes that are computed on a level rest on answers to slabs; None if by nothing."""
+        """A node with answers to slabs that nodes of a level depend on; None if there is none."""
         if not self.barriers:
             return None
         known = {token for token, at in self.node.items() if at < level}
@@ -219,22 +217,25 @@ class Levels:
         return next((n for n in below if isinstance(n, AcrossNode) and n.token not in known), None)
 
     def _is_level(self, node: Node) -> bool:
-        """Whether a node is bound to slabs of finer voxels than its own."""
+        """Whether a node is bound to slabs of finer voxels."""
         return node.token in self._levels and self._is_bound(node)
 
     def _is_mixed(self, node: StageNode) -> bool:
-        """Whether some of what a node takes, bound to slabs, has finer voxels there than the rest."""
+        """Whether a node has operands bound to slabs of finer voxels."""
         return any(map(self._is_level, node.operands))
 
     def _begins_first(self, node: Node) -> bool:
-        """Whether a pass that yields a node computes it from the first slice on."""
+        """Whether the pass of a node computes it from the first slice on."""
         return node.token in self._in_order and node.token not in self.stored
 
     def _is_bound(self, node: Node) -> bool:
         return node.token in self._bound and node.token not in self.stored
 
-    def _used(self, node: Node, upper: bool | None, why: str = "a survey sees more of it") -> int:
-        """From which level a node can be used: in its slab, with the planes beyond, or (None) anyhow."""
+    def _used(self, node: Node, upper: bool | None, why: str = "a survey needs more of it") -> int:
+        """The level from which a node can be used.
+
+        ``upper``: whether in its slab with the planes above it; None is anywhere.
+        """
         if must_store(node) or node.token in self.copied:
             return self.node[node.token] + 1
         if self._is_bound(node) and (upper is None or upper > self._bound[node.token]):
@@ -247,9 +248,9 @@ class Levels:
 
 
 def must_store(node: Node) -> bool:
-    """Whether a second computation might give other bits, so that there must be only one."""
+    """Whether a node is not deterministic, so that it must be computed only once."""
     if not isinstance(node, StageNode) or node.dtype.names:
-        return False  # several channels of a voxel are stored one by one
+        return False  # interleaved channels are stored one by one
     made = [n.stage for n in node.inputs if isinstance(n, StageNode) and n.dtype.names]
     return not all(s.deterministic for s in (node.stage, *made))
 
@@ -261,18 +262,17 @@ def cut(
     intermediate: Callable[[Node], Sink],
     pencils: bool = False,
     copied: Mapping[str, str] | None = None,
-    apart: Mapping[str, str] | None = None,
+    separate: Mapping[str, str] | None = None,
 ) -> tuple[list[Cut], dict[str, Source], list[Choice]]:
     """Cut a graph into passes.
 
-    ``targets``, sequence of (Node, Sink): voxels to write.
-    ``barriers``: those that are asked for by themselves: tables.
-    ``intermediate``: gives the sink of a node that is to be stored between two passes.
-    ``pencils``, ``copied``, ``apart``: as of `Levels`.
-    Returns ``passes``: by level; `in_order` says how they run; ``stored``: by token of a node, where
-    passes of later levels read it; ``choices``: what is stored or computed again.
+    ``targets``: voxels to write. ``barriers``: surveys with tables.
+    ``intermediate``: returns the sink of a node that is stored between two passes.
+    ``pencils``, ``copied``, ``separate``: see `Levels`.
+    Returns passes by level (`in_order` sorts them), the sources of stored nodes by token, and the
+    choices between storing and computing again.
     """
-    levels = Levels([n for n, _ in targets], values, barriers, pencils, copied, apart)
+    levels = Levels([n for n, _ in targets], values, barriers, pencils, copied, separate)
     choices: list[Choice] = []
     ends: list[_End] = []
     for node, sink in targets:
@@ -296,7 +296,7 @@ def cut(
         if why is not None:
             choices.append(Choice(node, True, why))
         elif node.token in written:
-            continue  # `in_order` says whether it is read back
+            continue  # `in_order` decides whether it is read back
         else:
             choices.append(_choice(node, passes, _cost_at_best([node], stored, written)))
         if choices[-1].stored:
@@ -310,7 +310,7 @@ def cut(
 
 @dataclass(frozen=True)
 class _End:
-    """What a pass of some level is for: an output, a reduction or a survey of a node."""
+    """The purpose of a pass: an output, a reduction or a survey of a node."""
 
     level: int
     node: Node
@@ -329,7 +329,7 @@ class _End:
 
 
 def _cuts_of(ends: Sequence[_End], levels: Levels, stored: Collection[str]) -> list[Cut]:
-    """Passes by level: what lies in one domain ends in one pass."""
+    """Passes by level, one for each domain."""
     cuts = []
     for level in sorted({e.level for e in ends}):
         own = [e for e in ends if e.level == level]
@@ -342,7 +342,7 @@ def _cuts_of(ends: Sequence[_End], levels: Levels, stored: Collection[str]) -> l
 
 
 def _position(end: _End, levels: Levels, stored: Collection[str]) -> Position:
-    """Where an end lies. What surveys are fed, and what rests on answers to slabs, tells the slabs."""
+    """The position of an end. Surveys, and nodes that depend on answers, fix the domain."""
     root, lattice = position(end.node)
     if end.barrier is not None:
         return Position(root.token, lattice, lattice)
@@ -355,12 +355,12 @@ def _position(end: _End, levels: Levels, stored: Collection[str]) -> Position:
 
 
 def _holds(sink: Sink, node: Node) -> bool:
-    """Whether a pass that needs a node can read it back from where it is written."""
+    """Whether a later pass can read a node back from its output."""
     return sink.holds(node.dtype) and not isinstance(node, SourceNode)
 
 
 def _choice(node: Node, passes: int, again: float) -> Choice:
-    """Whether storing a node beats computing it again, at a cost, in so many later passes."""
+    """Compare the cost of storing a node with computing it again in ``passes`` later passes."""
     size, again = _bytes(node), passes * again
     store = size * WRITE_COST + passes * size * READ_COST
     text = f"about {again / 1e9:.1f} s to compute and read, against {store / 1e9:.1f} s to store"
@@ -368,13 +368,13 @@ def _choice(node: Node, passes: int, again: float) -> Choice:
 
 
 def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
-    """Cuts as they run, each with what it reads of those before it.
+    """Sort the passes in the order of execution, and set what each reads from earlier ones.
 
-    That is what earlier levels have stored for it. What an earlier pass writes, of any level, is read
-    back where that is quicker than to compute it again; so of one level those come first whose outputs
-    others rest on.
+    A pass reads nodes that earlier levels have stored for it. It also reads back other outputs of
+    earlier passes if that is faster than computing them again. Within a level, passes with such
+    outputs come first.
     """
-    # A source that is copied first may be an output itself, of a later level.
+    # A rechunked source may also be an output of a later level.
     levels = {n.token: c.level for c in reversed(cuts) for n, _ in c.outputs}
     ordered: list[Cut] = []
     there: dict[str, Source] = {}
@@ -392,9 +392,9 @@ def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
 
 
 def _first(cuts: Sequence[Cut], before: Collection[str]) -> int:
-    """Which of one level's cuts to run first: one that rests on the outputs of no other.
+    """Choose the next pass of a level: one that depends on no output of the others.
 
-    If each does, that whose outputs are most of what the others rest on.
+    If all depend on others, the one with the most bytes that others need.
     """
     needed = [{n.token for n in ancestors(c.ends, before)} for c in cuts]
     given = []
@@ -407,10 +407,10 @@ def _first(cuts: Sequence[Cut], before: Collection[str]) -> int:
 
 
 def _quicker(roots: Sequence[Node], known: Collection[str], there: Collection[str]) -> list[str]:
-    """Which nodes of those that are there to be read are quicker read than computed again."""
+    """The available nodes that are faster to read than to compute again."""
     taken: list[str] = []
     now = _cost(roots, known)
-    # Users before inputs: behind what is read nothing else is needed.
+    # Users before inputs: inputs of a node that is read are not needed.
     for node in reversed(ancestors(roots, known)):
         if node.token in there and node.token not in known:
             then = _cost(roots, {*known, *taken, node.token})
@@ -425,7 +425,7 @@ def _cost_at_best(roots: Sequence[Node], known: Collection[str], there: Collecti
 
 
 def _cost(roots: Sequence[Node], known: Collection[str]) -> float:
-    """Nanoseconds to compute nodes from sources and from what is known, roughly."""
+    """Approximate nanoseconds to compute nodes from sources and known nodes."""
     cost = 0.0
     for n in ancestors(roots, known):
         voxels = Box.of_shape(n.shape).size
@@ -443,22 +443,22 @@ def _bytes(node: Node) -> int:
 
 
 def describe_cuts(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
-    """Why nodes are stored, read back or computed again, of cuts that are `in_order`."""
+    """Describe why nodes are stored, read back or computed again; cuts must be `in_order`."""
     reads = [[n for n in c.reached if n.token in c.before] for c in cuts]
     makes = [[n for n in c.reached if n.token not in c.before] for c in cuts]
     lines = []
 
-    def tell(node: Node, what: str, passes: Sequence[int], why: str) -> None:
+    def add_line(node: Node, action: str, passes: Sequence[int], why: str) -> None:
         if passes:
-            lines.append(f"{node.name}: {what} {', '.join(str(k + 1) for k in passes)}{why}")
+            lines.append(f"{node.name}: {action} {', '.join(str(k + 1) for k in passes)}{why}")
 
     for choice in choices:
         if choice.stored:
             passes = _those_with(choice.node, reads)
-            tell(choice.node, "stored for pass", passes, f": {choice.why}")
+            add_line(choice.node, "stored for pass", passes, f": {choice.why}")
         else:
             passes = _those_with(choice.node, makes)[1:]
-            tell(choice.node, "computed again in pass", passes, f": {choice.why}")
+            add_line(choice.node, "computed again in pass", passes, f": {choice.why}")
     known = {choice.node.token for choice in choices}
     places: dict[str, str] = {}
     made: set[str] = set()
@@ -466,10 +466,10 @@ def describe_cuts(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
         for node, sink in c.outputs:
             if _holds(sink, node) and node.token not in {*known, *places}:
                 passes = [j for j in _those_with(node, reads) if j > k]
-                places[node.token] = "what comes back in memory" if sink.scratch else sink.name
+                places[node.token] = "the result in memory" if sink.scratch else sink.name
                 why = ", where it is written anyway"
-                tell(node, f"read back from {places[node.token]} in pass", passes, why)
-        # Of a chain that is computed again only the end is told of.
+                add_line(node, f"read back from {places[node.token]} in pass", passes, why)
+        # Only the end of a chain that is computed again is described.
         used = {n.token for n in c.ends}
         used |= {i.token for n in makes[k] if n.token not in made for i in n.inputs}
         for node in makes[k]:
@@ -477,7 +477,7 @@ def describe_cuts(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
                 why = ": it writes or reduces voxels of another shape, or in other write units"
                 if node.token in places:
                     why = f": reading it back from {places[node.token]} would take longer"
-                tell(node, "computed again in pass", [k], why)
+                add_line(node, "computed again in pass", [k], why)
         made |= {n.token for n in makes[k]}
     return lines
 
@@ -487,7 +487,7 @@ def _those_with(node: Node, passes: Sequence[Sequence[Node]]) -> list[int]:
 
 
 def _crossing(levels: Levels) -> list[tuple[Node, int]]:
-    """Computed nodes that passes of later levels use directly, with how many, inputs first."""
+    """Computed nodes that later passes use directly, with the number of passes; inputs first."""
     later: dict[str, set[int]] = {}
 
     def use(node: Node, level: int) -> None:

@@ -1,4 +1,4 @@
-"""What a plan asks of machines that are hired for it: their memory, how many, for how long."""
+"""The machines that a plan needs: their memory, number and hours, and accelerators."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
 
 GIB = 1 << 30
-#: What a machine's system and its runner's own processes take: of a Dataflow worker at most so much.
+#: Memory of a machine's system and the runner's processes: an upper limit for Dataflow workers.
 SYSTEM = GIB
 
 
 def needed(plan: Plan, index: int) -> int:
-    """GiB that a machine must have for a pass.
+    """GiB that a machine needs for a pass.
 
-    Where slabs find components or rows, those and their merges may take what the budget leaves.
+    Surveys and their merges may use the memory that the plan leaves.
     """
     p = plan.passes[index]
     slab = p.slab_memory
@@ -31,7 +31,7 @@ def needed(plan: Plan, index: int) -> int:
 
 
 def of_process(budget: int) -> int:
-    """GiB that a machine must have whose processes may take so many bytes.
+    """GiB that a machine needs for processes of ``budget`` bytes in total.
 
     >>> of_process(6 << 30)
     7
@@ -40,7 +40,7 @@ def of_process(budget: int) -> int:
 
 
 def is_accelerated(plan: Plan, index: int) -> bool:
-    """Whether a pass runs something that may compute on an accelerator."""
+    """Whether a pass has a stage that can compute on an accelerator."""
     p = plan.passes[index]
     passes = (p,) if p.point is None else p.point.passes
     stages = (step.stage for some in passes for step in some.program.steps)
@@ -48,10 +48,10 @@ def is_accelerated(plan: Plan, index: int) -> bool:
 
 
 def check_accelerator(plan: Plan, accelerator: str | None) -> None:
-    """Refuse an accelerator that nothing of a plan would compute on."""
+    """Refuse an accelerator that no stage of a plan uses."""
     if accelerator is not None and not any(is_accelerated(plan, p.index) for p in plan.passes):
         raise ValueError(
-            f"accelerator={accelerator!r}: no pass of this run would compute on one; that is for "
+            f"accelerator={accelerator!r}: no pass of this run uses one; it is for "
             'bv.predict(..., device="auto") or "cuda". Leave accelerator= out'
         )
 
@@ -62,12 +62,12 @@ def core_hours(plan: Plan) -> float:
 
 
 def advice(plan: Plan) -> str:
-    """What to hire for a plan, in words and numbers.
+    """Describe the machines for a plan: cores, memory, number and hours.
 
     >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
     >>> print(advice(plan))
-    machines: 4 cores and 2 GiB each (1.0 GiB of them for the system); more than 1 would have nothing to do
+    machines: 4 cores and 2 GiB each (1.0 GiB of them for the system); more than 1 would be idle
     about 0.0 core-hours and 0.0 GiB-hours; reads 4.0 MiB and writes 4.0 MiB before compression
     """
     gib = max((needed(plan, p.index) for p in plan.passes), default=1)
@@ -76,7 +76,7 @@ def advice(plan: Plan) -> str:
     hours = core_hours(plan)
     return (
         f"machines: {counted(cores, 'core')} and {gib} GiB each ({format_bytes(SYSTEM)} of them for the "
-        f"system); more than {maximum:,} would have nothing to do\n"
+        f"system); more than {maximum:,} would be idle\n"
         f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
         f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
     )

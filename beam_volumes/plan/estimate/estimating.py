@@ -10,7 +10,7 @@ from typing import Any
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.plan.cost.stores import STORES, Store
-from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.estimate.machines import GIB_HOUR, VCPU_HOUR, Machine
 from beam_volumes.plan.fit.many_objects import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, serial_share
@@ -135,7 +135,7 @@ class Estimate:
         return (
             self.vcpu_hours * vcpu_hour
             + self.gib_hours * gib_hour
-            + self.shuffle_bytes / hiring.GIB * shuffle_gib
+            + self.shuffle_bytes / accelerators.GIB * shuffle_gib
             + (self.request_cost if request is None else self.requests * request)
         )
 
@@ -176,16 +176,18 @@ class Estimate:
             f"{counted(self.machines, 'machine')} of {counted(self.machine.vcpus, 'vCPU')} and "
             f"{self.machine.gib:g} GiB: about {self.hours:,.2f} hours, bound by {self.bound_by}",
             f"hours by limit: {each}{tail}",
-            f"{self.vcpu_hours:,.1f} vCPU-hours and {self.gib_hours:,.1f} GiB-hours are paid for; cores work "
-            f"for {self.core_hours:,.1f} hours",
+            f"{self.vcpu_hours:,.1f} vCPU-hours and {self.gib_hours:,.1f} GiB-hours are paid for; "
+            f"cores work for {self.core_hours:,.1f} hours",
             f"memory: {format_bytes(self.memory_needed)} of a machine's {self.machine.gib:g} GiB",
             f"shuffled: {format_bytes(self.shuffle_bytes)}"
             + (
                 f", and up to {found} of what slabs find, by the voxels" if self.found_bytes else ""
             ),
-            f"store: reads {format_bytes(self.bytes_read)} by {self.requests_read:,} requests and writes "
-            f"{format_bytes(self.bytes_written)} by {self.requests_written:,}, before compression",
-            f"list prices: machines ${self.cost(request=0):,.2f}, requests ${self.request_cost:,.2f}",
+            f"store: reads {format_bytes(self.bytes_read)} by {self.requests_read:,} requests and "
+            f"writes {format_bytes(self.bytes_written)} by {self.requests_written:,}, before "
+            "compression",
+            f"list prices: machines ${self.cost(request=0):,.2f}, requests "
+            f"${self.request_cost:,.2f}",
             *(f"note: {remark}" for remark in self.remarks),
         ]
         return "\n".join(lines)
@@ -285,7 +287,9 @@ def estimate(
         for p, h in zip(plan.passes, hours, strict=True)
         if len(p.grid) > concurrency.slots
     )
-    needed = max((hiring.needed(plan, p.index) for p in plan.passes), default=1) * hiring.GIB
+    needed = (
+        max((accelerators.needed(plan, p.index) for p in plan.passes), default=1) * accelerators.GIB
+    )
     total = sum(hours)
     return Estimate(
         machine,
@@ -293,7 +297,7 @@ def estimate(
         total,
         total * workers * machine.vcpus,
         total * workers * machine.gib,
-        hiring.core_hours(plan),
+        accelerators.core_hours(plan),
         sum(_shuffled(p) for p in plan.passes),
         sum(p.limit_bytes * len(p.grid) for p in plan.passes if p.program.surveys),
         needed,
@@ -335,7 +339,7 @@ def _times(
     cores = min(plan.threads * plan.processes, machine.vcpus)
     busy = min(plan.concurrency.busy(serial_share([p])), float(cores))
     in_flight = min(plan.workers * machines, len(p.grid))
-    # A machine that has fewer slabs than it could have in flight has its cores for those.
+    # With fewer slabs than it could have in flight, a machine has more cores for each.
     each = -(-in_flight // machines)
     rounds = -(-len(p.grid) // in_flight)
     used = min(machines, in_flight)
@@ -371,10 +375,11 @@ def _shuffled(p: Pass) -> int:
 
 def _remarks(plan: Plan, machine: Machine, machines: int, needed: int, store: Store) -> list[str]:
     remarks = [*many_objects(plan.passes, STORES["s3"] if store.name == "disk" else store)]
-    if needed > machine.gib * hiring.GIB:
-        minimum = max(1, math.floor(machine.gib - hiring.SYSTEM / hiring.GIB))
+    if needed > machine.gib * accelerators.GIB:
+        minimum = max(1, math.floor(machine.gib - accelerators.SYSTEM / accelerators.GIB))
         remarks.append(
-            f"a machine has too little memory: plan with memory='{minimum}GiB', or take a larger one"
+            f"a machine has too little memory: plan with memory='{minimum}GiB', or choose a larger "
+            "machine"
         )
     used = plan.threads * plan.processes
     if used < machine.vcpus:
@@ -385,7 +390,7 @@ def _remarks(plan: Plan, machine: Machine, machines: int, needed: int, store: St
     maximum = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
     if machines > maximum:
         remarks.append(
-            f"more than {counted(maximum, 'machine')} would have nothing to do: plan with "
+            f"more than {counted(maximum, 'machine')} would be idle: plan with "
             f"machines={machines}, or with smaller slabs by slab="
         )
     return remarks

@@ -1,4 +1,4 @@
-"""Where a run stores what is its own: a plan says what, a run where."""
+"""Move the intermediates of a plan to the folder of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from beam_volumes.storage.sources.source import Source
 
 
 def with_scratch(plan: Plan, place: Spec) -> Plan:
-    """The plan with what it stores for itself alone at another place."""
+    """The plan with its intermediates in another folder."""
     if plan.scratch_place is None or plan.scratch_place == place:
         return plan
     own = tuple(str(s.kvstore["path"]).rstrip("/") + "/" for s in plan.intermediates)
@@ -47,13 +47,13 @@ def with_scratch(plan: Plan, place: Spec) -> Plan:
 
 
 class _Move:
-    """From one folder to another."""
+    """Maps places from one folder to another."""
 
     def __init__(self, old: Spec, new: Spec, own: tuple[str, ...]) -> None:
         self.old, self.new, self.own = old, new, own
 
     def spec(self, spec: Spec) -> Spec:
-        """The place of something in the old folder, or what it is if it lies elsewhere."""
+        """The new place of something in the old folder; other places are unchanged."""
         below = self._below(spec)
         if below is None:
             return spec
@@ -69,19 +69,19 @@ class _Move:
         return path[len(root) :] if path.startswith(root) else None
 
     def name(self, name: str) -> str:
-        """How messages name it."""
+        """The new name of a place in messages."""
         root = url(self.old).rstrip("/") + "/"
         if not name.startswith(root):
             return name
         return url(self.new).rstrip("/") + "/" + name[len(root) :]
 
     def _is_own(self, store: Spec) -> bool:
-        """Whether something is one of what is moved, or lies in it."""
+        """Whether a place is one of the moved ones, or inside one."""
         path = str(store.get("path", "")).rstrip("/") + "/"
         return self._below(store) is not None and any(path.startswith(own) for own in self.own)
 
     def source(self, source: Source) -> Source:
-        """A source, read from the new folder if it lies in the old one."""
+        """A source, read from the new folder if it is in the old one."""
         below = any(
             isinstance(e.store, dict) and self._is_own(e.store) for e in source.reader.extents
         )

@@ -1,4 +1,4 @@
-"""What slabs that were asked for cost, and which would do better."""
+"""The extra cost of slabs given by the user, and slabs that cost less."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from beam_volumes.plan.fit.planned_pass import Pass
 
 
 class CutPlan(Protocol):
-    """What is asked of a plan here."""
+    """The attributes of a plan that are used here."""
 
     @property
     def passes(self) -> tuple[Pass, ...]: ...
@@ -26,14 +26,14 @@ class CutPlan(Protocol):
     def bytes_written(self) -> int: ...
 
 
-#: The plan with other slabs, or with the planner's own; None if it does not fit the memory.
+#: Plans with other slabs, or with the planner's own (None); None if they do not fit the memory.
 Replan = Callable[[Sequence[int] | None], CutPlan | None]
-#: Other slabs are spoken of where they would move so much less, and where they move hardly less than others.
+#: Other slabs are suggested if they move this factor less; factors up to the second count as equal.
 _LESS, _EQUAL = 1.5, 1.25
 
 
 def badly_cut(plan: CutPlan, replan: Replan) -> list[str]:
-    """Why slabs that were asked for read and write more than others would, and which those are."""
+    """Describe why the user's slabs need more I/O than others would, and suggest better ones."""
     if plan.slab is None:
         return []
     better = _better(plan, replan)
@@ -42,8 +42,8 @@ def badly_cut(plan: CutPlan, replan: Replan) -> list[str]:
     lines = [line for p in plan.passes for line in _cut_through(p)]
     if len(plan.passes) > len(better.passes):
         lines.append(
-            f"the slabs take {len(plan.passes)} passes instead of {len(better.passes)}: where they cut "
-            "planes, whole planes cannot be computed at once, and are stored to be read by rows and columns"
+            f"the slabs need {len(plan.passes)} passes instead of {len(better.passes)}: they divide "
+            "planes, so operations on whole planes are stored and read again by rows and columns"
         )
     which = "without slab= it" if better.slab is None else f"slab={better.slab}"
     read, written = (
@@ -64,13 +64,13 @@ def _moved(plan: CutPlan) -> int:
 
 
 def _cut_through(p: Pass) -> Iterator[str]:
-    """Of which chunks a pass reads more than it needs."""
+    """The chunks that a pass reads more often than needed."""
     sources = {s.source.name: s.source for s in p.program.steps if s.source is not None}
     for r in p.reads:
-        if sources[r.name].in_memory or r.bytes < _LESS * r.bytes_once:
+        if sources[r.name].in_memory or r.bytes < _LESS * r.bytes_needed:
             continue
         yield (
-            f"pass {p.index + 1} reads {r.name} {r.bytes / r.bytes_once:.1f} times: its slabs of "
+            f"pass {p.index + 1} reads {r.name} {r.bytes / r.bytes_needed:.1f} times: its slabs of "
             f"{_text(p.grid.step)}, with halos, cut through chunks of {_text(sources[r.name].chunk)}"
         )
 
@@ -80,22 +80,22 @@ def _text(shape: Triple) -> str:
 
 
 def _better(plan: CutPlan, replan: Replan) -> CutPlan | None:
-    """The smallest slabs' plan of those that move least; None if they move hardly less than this one.
+    """The plan with the smallest slabs of those with the minimum I/O; None if they save little.
 
-    What would need more memory than there is is none.
+    Plans that do not fit the memory are not considered.
     """
     plans = [other for other in map(replan, (*_candidates(plan), None)) if other is not None]
-    least = min(map(_moved, plans), default=0)
-    if not plans or _moved(plan) <= _LESS * least:
+    minimum = min(map(_moved, plans), default=0)
+    if not plans or _moved(plan) <= _LESS * minimum:
         return None
     return min(
-        (p for p in plans if _moved(p) <= _EQUAL * least),
+        (p for p in plans if _moved(p) <= _EQUAL * minimum),
         key=lambda p: math.inf if p.slab is None else math.prod(p.slab),
     )
 
 
 def _candidates(plan: CutPlan) -> list[tuple[int, ...]]:
-    """The slab that was asked for, along some axes out to where chunks end, or all of the volume."""
+    """The user's slab, extended along some axes to whole chunks or the whole volume."""
     assert plan.slab is not None
     largest = max(plan.passes, key=lambda p: p.voxels)
     shape, step = largest.program.shape, largest.grid.step

@@ -1,7 +1,7 @@
-"""Stages that a plan has a choice of: of those that fit the memory, the one that computes least.
+"""Choose between alternative stages with the same voxels: the cheapest that fits the memory.
 
-A stage says which others give the same voxels, and what they are expected to take. One that is chosen is
-tried first, and says what is so.
+A stage lists its alternatives with their expected cost. The chosen one is tried first, and then
+reports its actual cost.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from beam_volumes.plan.fit.planned_pass import in_pieces
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.stage import Regrid, Stage
 
-#: Gives partitions of programs, or raises `TooLarge`.
+#: Returns partitions of programs, or raises `TooLarge`.
 Partition = Callable[[Sequence[Program]], list[Partitioning]]
 
-#: A stage is tried instead of another that fits if it computes less than this share.
+#: An alternative is tried if it computes less than this share.
 _WORTH_TRYING = 0.9
 
 
 def suited(programs: list[Program], partition: Partition) -> list[Program]:
-    """Programs with those stages which fit, and compute least; the leanest ones if none fit."""
+    """Replace stages by their cheapest alternatives that fit; by the leanest ones if none fit."""
     stages = {
         id(s.stage): s.stage for p in programs for s in p.steps if s.stage and s.stage.alternatives
     }
@@ -39,7 +39,7 @@ def _with_best(programs: list[Program], stage: Stage, partition: Partition) -> l
     for k, other in enumerate(offered):
         found[k] = with_stage(programs, stage, other)
         costs[k] = _cost(found[k], other, partition)
-    # What is known already is not given up for little.
+    # A stage that is known to work is only replaced by a much cheaper one.
     costs = {k: c if k == 0 or c < _WORTH_TRYING * costs[0] else math.inf for k, c in costs.items()}
     while (best := min(costs, key=lambda k: costs[k])) and costs[best] < math.inf:
         sure = offered[best].confirmed()
@@ -62,7 +62,7 @@ def _leanness(stage: Stage) -> int:
 
 
 def _cost(programs: list[Program], stage: Stage, partition: Partition) -> float:
-    """Voxels that it is given in all pieces of all slabs; infinite if it does not fit."""
+    """Voxels of all patches of a stage in all slabs; infinite if it does not fit."""
     try:
         parts = partition(programs)
     except TooLarge:
@@ -76,7 +76,7 @@ def _cost(programs: list[Program], stage: Stage, partition: Partition) -> float:
 
 
 def with_stage(programs: Sequence[Program], stage: Stage, other: Stage) -> list[Program]:
-    """Programs that have another stage instead of one."""
+    """Programs in which a stage is replaced by another."""
     if other is stage:
         return list(programs)
 

@@ -1,4 +1,4 @@
-"""Passes made of cuts: programs with slabs and windows that fit the memory, and what they cost."""
+"""Make passes of cuts: choose slabs and windows that fit the memory, and compute their cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from beam_volumes.sweep.schedule import OVERLAPS
 
 @dataclass(frozen=True)
 class Limits:
-    """What a partition has to go by: bytes for a slab, and what the user has said."""
+    """The limits of a partition: bytes for a slab, and the user's slab and window."""
 
     budget: int
     concurrency: Concurrency
@@ -51,10 +51,10 @@ class Limits:
 def fitted(
     cuts: list[Cut], stored: dict[str, Any], limits: Limits, choices: list[Choice]
 ) -> tuple[list[Pass], list[Value], Partitioning, list[str]]:
-    """The passes of cuts, the values they take, the largest of their smallest partitions, and why.
+    """Return the passes of cuts, their values, the largest of the smallest partitions, and reasons.
 
-    The last is why there are so many passes, what each needs of those before it, and what is stored,
-    read back or computed again.
+    The reasons explain the number of passes, their dependencies, and why nodes are stored, read
+    back or computed again.
     """
     cuts = in_order(cuts, stored)
     separate, reasons = _separate(cuts, limits)
@@ -76,7 +76,8 @@ def fitted(
             parts = _partitions(members, limits)
         except TooLarge as error:
             parts = error.smallest
-        # All passes are looked at before the budget is refused: it must do for each.
+        # All passes are partitioned before the budget is refused: the smallest memory must suffice
+        # for each.
         chosen = limits.slab is not None or limits.window is not None
         slab, window = parts[0].grid.step, parts[0].window
         lowest = (
@@ -94,7 +95,7 @@ def fitted(
 def _waits(
     cuts: list[Cut], programs: Sequence[Program], values: Sequence[Sequence[Value]]
 ) -> list[str]:
-    """What each pass needs of those before it."""
+    """Describe what each pass needs from earlier ones."""
     found: dict[str, tuple[int, str]] = {}
     kept: dict[str, tuple[int, str]] = {}
     lines = []
@@ -115,7 +116,7 @@ def _waits(
 
 
 def _same_slabs(programs: Sequence[Program]) -> list[list[int]]:
-    """Passes in groups that have one grid of slabs: where answers go, and where they come from."""
+    """Group passes that need the same slabs: surveys, and passes that use their answers."""
     groups: list[set[int]] = []
     for k, program in enumerate(programs):
         linked = {k, *(j for j, p in enumerate(programs) if _surveyed(p) & set(program.barriers))}
@@ -129,7 +130,7 @@ def _surveyed(program: Program) -> set[str]:
 
 
 def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
-    """Give outputs of one pass sweeps of their own where their write units do not fit together."""
+    """Give outputs separate passes if their write units do not fit together."""
     separate: list[Cut] = []
     reasons = []
     for c in cuts:
@@ -140,8 +141,8 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
                 choose([program], limits.budget, limits.concurrency)
             except TooLarge:
                 reasons.append(
-                    "outputs of one pass have sweeps of their own: the least common multiple of their "
-                    f"write units {sorted(units)} is beyond the budget"
+                    "outputs of one pass have separate sweeps: the least common multiple of their "
+                    f"write units {sorted(units)} does not fit the memory"
                 )
                 for k, output in enumerate(c.outputs):
                     first = k == 0
@@ -155,9 +156,10 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
 
 
 def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[str, str]:
-    """Levels that slabs would have to be too large for, in whole units of them.
+    """Find levels with write units that would make slabs too large.
 
-    By token of the nearest finer output that they rest on, from which a later pass goes on: why it does.
+    By token of the nearest finer output that they depend on, from which a later pass computes them:
+    why.
     """
     found: dict[str, str] = {}
     for c in in_order(cuts, stored):
@@ -169,7 +171,7 @@ def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[
         minimum = math.inf
         for end, node in ends:
             if _coarseness(end) > minimum:
-                break  # the later pass is asked about levels that are coarser still
+                break  # still coarser levels are checked in the later pass
             why = _too_coarse(program, end, limits)
             finer = None if why is None else _finer_output(c, node)
             if why is not None and finer is None and program.barriers:
@@ -185,7 +187,7 @@ def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[
 
 
 def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
-    """Why slabs should not be as large as whole units of an end ask for; None if they may be."""
+    """Why slabs should not contain whole units of an end; None if they can."""
     if _coarseness(end) == 1:
         return None
     z, y, x = (u * f for u, f in zip(end.unit, end.lattice.step, strict=True))
@@ -200,7 +202,7 @@ def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
         return None
     slab = slab_shape(limits.slab, program.shape)
     for s, u, n in zip(slab, (z, y, x), program.shape, strict=True):
-        # What rests on answers to slabs does not go beyond them.
+        # Nodes that depend on answers are only known inside their slab.
         if s < n and (u > s or (program.barriers and s % u)):
             return f"slabs would have to be multiples of {z} x {y} x {x} {whole}"
     return None
@@ -219,7 +221,7 @@ def _is_affordable(program: Program, limits: Limits) -> bool:
 
 
 def _finer_output(c: Cut, node: Node) -> Node | None:
-    """The nearest that a pass writes of what one of its outputs rests on by first operands."""
+    """The nearest output of a pass that a node depends on, following first operands."""
     written = {n.token for n, s in c.outputs if s.holds(n.dtype)}
     while node.inputs:
         node = node.inputs[0]
@@ -231,7 +233,7 @@ def _finer_output(c: Cut, node: Node) -> Node | None:
 
 
 def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
-    """Partitions of passes that have the same slabs and windows."""
+    """Partitions of passes that share slabs and windows."""
     if limits.slab is None:
         found = choose(programs, limits.budget, limits.concurrency)
         if limits.window is None:
@@ -243,7 +245,7 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
 
 
 def _asked_slab(programs: Sequence[Program], slab: Sequence[int]) -> Triple:
-    """The slab that a user asked for, of passes that have the same slabs: as wide as stages need it."""
+    """The user's slab, extended along axes where stages need the whole volume."""
     shape = programs[0].shape
     spans = {a for p in programs for a in p.spans}
     z, y, x = (
@@ -254,10 +256,10 @@ def _asked_slab(programs: Sequence[Program], slab: Sequence[int]) -> Triple:
 
 
 def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> None:
-    """Refuse slabs that cut through a write unit of an output of a whole domain.
+    """Refuse slabs that cut through a write unit of an output that covers its whole domain.
 
-    Crops and levels are not refused: a slab writes those of their units that begin in it. Outputs that
-    rest on answers to slabs are no crops: their voxels are known in their slab alone.
+    Crops and levels are accepted: a slab writes all of their units that begin in it. Outputs that
+    depend on answers are never crops: their voxels are only known inside their slab.
     """
     for axis in range(3):
         whole = [
@@ -270,17 +272,18 @@ def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> N
         cut = next(((o, u, s) for o, u, s, n in whole if s % u and s < n), None)
         if cut is not None:
             output, unit, s = cut
-            # What the run stores for itself has chunks that divide the slabs.
+            # Intermediates have chunks that divide the slabs.
             minimum = math.lcm(unit, *(u for o, u, *_ in whole if not o.sink.scratch))
             minimum = min(minimum, max(n for *_, n in whole))
             raise ValueError(
-                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {unit}, the write unit "
-                f"of {output.sink.name}; use a multiple of {minimum}, or chunks={s} along {'zyx'[axis]}"
+                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {unit}, the write "
+                f"unit of {output.sink.name}; use a multiple of {minimum}, or chunks={s} along "
+                f"{'zyx'[axis]}"
             )
 
 
 def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
-    """The same, but slabs and windows that were asked for are refused, too, if they do not fit."""
+    """As `_partitions`, but refuse slabs and windows of the user that do not fit."""
     parts = _partitions(programs, limits)
     if max(p.memory for p in parts) > limits.budget:
         raise TooLarge(parts)
@@ -288,7 +291,7 @@ def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
 
 
 def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
-    """The slab that a user asked for, along z, y and x, no larger than the volume."""
+    """The user's slab along z, y and x, no larger than the volume."""
     numbers = list(slab)
     if len(numbers) == 2 and shape[0] == 1:
         numbers.insert(0, 1)
@@ -299,12 +302,12 @@ def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
 
 
 def cut_across(p: Pass, slab: Sequence[int] | None) -> bool:
-    """Whether tiles were asked for where a stage needs whole planes."""
+    """Whether the user's slab divides planes."""
     return slab is not None and slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
 
 
 def _needed_values(c: Cut) -> tuple[Value, ...]:
-    """The lazy scalars that a pass's stages and folds take."""
+    """The lazy scalars that a pass's stages and folds use."""
     values = {v.token: v for f in c.folds for v in f.parameters}
     values |= {v.token: v for b in c.barriers for v in b.parameters}
     for node in c.reached:
@@ -316,7 +319,7 @@ def _needed_values(c: Cut) -> tuple[Value, ...]:
 def costed(
     index: int, program: Program, part: Partitioning, values: tuple[Value, ...], budget: int
 ) -> Pass:
-    """A pass with what it reads and writes, and what its surveys may keep of the budget."""
+    """Make a pass, with its I/O and the bytes that its surveys may keep."""
     reads = chunks_read(program, part.grid)
     units = units_written(program)
     part = part.grown(budget)
@@ -338,12 +341,13 @@ class MemoryTooSmall(ValueError):
 
 
 def refuse(part: Partitioning, total: int, base: int, concurrency: Concurrency) -> None:
-    """Raise what says which part is too large, and the smallest memory that would do."""
+    """Raise an error that names the largest part and the smallest memory that works."""
     need = memory.of_machine(base, part.memory, concurrency)
     raise MemoryTooSmall(
-        f"memory {format_bytes(total)} is too small for {counted(concurrency.processes, 'process')} of "
-        f"{format_bytes(base)} before any voxel and {counted(concurrency.workers, 'slab')} in flight of "
-        f"at least {format_bytes(part.memory)}, whose largest part is {part.largest.name} with "
+        f"memory {format_bytes(total)} is too small for "
+        f"{counted(concurrency.processes, 'process')} of {format_bytes(base)} without voxels and "
+        f"{counted(concurrency.workers, 'slab')} in flight of "
+        f"at least {format_bytes(part.memory)}. Its largest part is {part.largest.name} with "
         f"{format_bytes(part.largest.bytes)}. "
         f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
         "fewer workers or smaller output chunks need less"

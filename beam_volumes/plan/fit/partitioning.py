@@ -1,4 +1,4 @@
-"""Choosing slabs, tiles and windows for a program so that a sweep stays within its memory."""
+"""Choose slabs, tiles and windows for a program so that a sweep fits its memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from beam_volumes.plan.cost.traffic import amplification_inside
 from beam_volumes.sweep.program import Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap
 
-#: Voxels a window should have: enough that a round of threads costs little beside the work.
+#: Voxels of a window: enough to make the overhead of threads negligible.
 _WINDOW_VOXELS = 8 << 20
-#: Slabs should not read more than this share again at their ends.
+#: Slabs should read at most this share repeatedly at their borders.
 _AMPLIFICATION = 0.10
-#: A slab has no more windows than these, unless the user asks for narrower ones.
+#: Maximum number of windows of a slab, unless the user asks for narrower ones.
 _MAX_WINDOWS = 1 << 12
-#: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
+#: Minimum voxels of a slab, unless parallelism needs smaller ones, and maximum.
 _MIN_VOXELS, _MAX_VOXELS = 1 << 26, 1 << 32
 #: Slabs that each slot of a machine gets, if there are enough voxels: where machines wait for the last slabs
 #: of a pass, those are a small part of it.
@@ -31,12 +31,12 @@ _SMALLEST_VOXELS = 1 << 22
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How a pass is cut up and what that costs."""
+    """The slabs and windows of a pass, and their memory."""
 
     grid: Grid  #: The slabs.
-    window: int  #: Slices finished at a time.
-    overlap: Overlap  #: What there is room for.
-    parts: tuple[MemoryItem, ...]  #: The peak memory of a slab's sweep, step by step.
+    window: int  #: Slices computed at a time.
+    overlap: Overlap  #: Room for reading ahead and writing behind.
+    parts: tuple[MemoryItem, ...]  #: The peak memory of a slab's sweep, part by part.
     #: The peak memory of a step of the merges, which begin when the sweep has freed its memory.
     merge: tuple[MemoryItem, ...] = ()
 
@@ -56,7 +56,7 @@ class Partitioning:
     @property
     def kept(self) -> int:
         """Bytes of the sweep that are not free while its merges run."""
-        return sum(p.bytes for p in self.merge if not p.least)
+        return sum(p.bytes for p in self.merge if not p.minimum)
 
     def limit_bytes(self, budget: int) -> int:
         """Bytes that surveys may keep of a slab that may take ``budget`` bytes."""
@@ -68,18 +68,19 @@ class Partitioning:
 
     @property
     def reserved(self) -> int:
-        """Bytes set aside for what grows with what is found."""
-        return sum(p.bytes for p in self.parts if p.least)
+        """Bytes reserved for results that depend on the voxels."""
+        return sum(p.bytes for p in self.parts if p.minimum)
 
     def room(self, times: int) -> int:
-        """Bytes that would do for so many times the least of that, and for what is likely."""
-        return sum(max(times * p.least, p.likely) for p in self.parts if p.least)
+        """Bytes for ``times`` the minimum of these results, or for their likely size."""
+        return sum(max(times * p.minimum, p.likely) for p in self.parts if p.minimum)
 
     def grown(self, budget: int) -> Partitioning:
-        """With what grows as large as it may well become, as far as the budget goes.
+        """Grow the parts to their likely size, as far as the budget allows.
 
-        Slabs are chosen by the least, so that no run is refused for what may not come: where labels are
-        fewer, less is taken than predicted, and where there is no more room, slabs say so when it ends.
+        Slabs are chosen by the minimum, so that no run is refused for results that it may not have.
+        Runs with fewer labels take less memory than predicted. Without room, a slab reports an
+        error at its end.
         """
         wanted = [max(0, p.likely - p.bytes) for p in self.parts]
         spare = min(max(0, budget - self.sweep_memory), sum(wanted))
@@ -100,14 +101,14 @@ class Partitioning:
 
 
 class TooLarge(Exception):
-    """No partition of some programs fits; carries the smallest ones."""
+    """No partition of some programs fits; has the smallest ones."""
 
     def __init__(self, smallest: list[Partitioning]):
         self.smallest = smallest
 
 
 def write_grid(programs: Sequence[Program]) -> Triple:
-    """The least common multiple of what ends take at once: outputs whole units, levels whole windows."""
+    """The least common multiple of the write units of outputs and the windows of levels."""
     unit = [1, 1, 1]
     for end in (e for p in programs for e in p.ends):
         for axis, (u, f) in enumerate(zip(end.unit, end.lattice.step, strict=True)):
@@ -118,18 +119,18 @@ def write_grid(programs: Sequence[Program]) -> Triple:
 def choose(
     programs: Sequence[Program], budget: int, concurrency: Concurrency
 ) -> list[Partitioning]:
-    """Partitions of programs over one domain, all with the same slabs and windows.
+    """Partition programs over one domain, all with the same slabs and windows.
 
-    That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one
-    with larger tiles, then larger windows. Room to read ahead is given up where more than a tenth
-    would be read twice, room to write behind where nothing else would do.
+    Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
+    largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
+    would be read repeatedly, room to write behind if nothing else fits.
 
-    Raises TooLarge: Even the smallest tiles and windows need more.
+    Raises TooLarge: even the smallest tiles and windows do not fit.
     """
     if 0 in programs[0].shape:
         return smallest_partitions(programs, concurrency)
     best: list[Partitioning] | None = None
-    least_read = math.inf
+    minimum_read = math.inf
     for overlap in OVERLAPS[:2]:
         for tile in _tiles_for(programs, concurrency):
             reads = []
@@ -142,11 +143,11 @@ def choose(
                     for p, part in zip(programs, parts, strict=True)
                 )
                 reads.append(read)
-                if read < 0.97 * least_read:
-                    best, least_read = parts, read
-            if reads and (least_read <= 1 + _AMPLIFICATION or min(reads) > 1.5 * least_read):
+                if read < 0.97 * minimum_read:
+                    best, minimum_read = parts, read
+            if reads and (minimum_read <= 1 + _AMPLIFICATION or min(reads) > 1.5 * minimum_read):
                 break
-        if least_read <= 1 + _AMPLIFICATION:
+        if minimum_read <= 1 + _AMPLIFICATION:
             break
     if best is not None:
         return best
@@ -160,7 +161,7 @@ def choose(
 
 
 def peak(parts: Sequence[Partitioning]) -> int:
-    """What the most demanding of several needs."""
+    """The largest memory of several partitions."""
     return max(p.memory for p in parts)
 
 
@@ -175,11 +176,11 @@ def _fitting(
     budget: int,
     concurrency: Concurrency,
 ) -> list[Partitioning] | None:
-    """The largest window with which slabs of a shape fit the budget.
+    """The partitions with the largest window that fit the budget.
 
-    Room to read ahead may take half of the window, and no more: stages share work among its slices.
+    Reading ahead may take at most half of the window: stages share work among its slices.
     """
-    if any(memory.at_least(p, slab) > budget for p in programs):
+    if any(memory.lower_bound(p, slab) > budget for p in programs):
         return None
 
     def measured(window: int) -> list[Partitioning]:
@@ -187,7 +188,7 @@ def _fitting(
 
     narrowest = _narrowest(slab[0])
     window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
-    narrowest = max(narrowest, window // 2) if overlap.ahead else narrowest
+    narrowest = max(narrowest, window // 2) if overlap.read_ahead else narrowest
     narrow = measured(narrowest)
     if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
         return None
@@ -204,7 +205,7 @@ def smallest_partitions(
 ) -> list[Partitioning]:
     """The partitions with the smallest peak.
 
-    The smallest slabs, or larger ones if those have less in common with their neighbours.
+    Usually the smallest slabs; larger ones if they share less with their neighbours.
     """
     unit, nz = write_grid(programs)[0], max(1, programs[0].shape[0])
     whole, tiles = -(-nz // unit) * unit, _tiles(programs)
@@ -220,7 +221,7 @@ def smallest_partitions(
 
 
 def _narrowest(depth: int) -> int:
-    """Slices of the smallest window that is chosen for a slab: a schedule holds all windows."""
+    """Slices of the smallest window for a slab; a schedule lists all windows."""
     return max(1, -(-depth // _MAX_WINDOWS))
 
 
@@ -228,7 +229,7 @@ def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:
     """Tiles from the whole plane down to one unit, rows halved before columns."""
     unit = write_grid(programs)
     whole = [max(1, n) for n in programs[0].shape]
-    # Without an output nothing forces tiles, but tiny ones would only re-read halos.
+    # Without an output, tiles could be tiny, but halos would be read repeatedly.
     unit_y, unit_x = (
         n if _spans(programs, axis) else u if _outputs(programs) else min(n, 64)
         for axis, u, n in zip((1, 2), unit[1:], whole[1:], strict=True)
@@ -236,7 +237,7 @@ def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:
     y, x = whole[1], whole[2]
     tiles = [(y, x)]
     while y > unit_y or x > unit_x:
-        # Square tiles have the least halo; rows of a thousand voxels are as fast as longer ones.
+        # Square tiles have the smallest halo; rows of a thousand voxels are as fast as longer ones.
         if y > unit_y and (y >= x or x <= max(unit_x, 1024)):
             y = _half(y, unit_y)
         else:
@@ -246,7 +247,7 @@ def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:
 
 
 def _spans(programs: Sequence[Program], axis: int) -> bool:
-    """Whether slabs have to be as wide as the volume along an axis."""
+    """Whether slabs must be as wide as the volume along an axis."""
     return any(axis in p.spans for p in programs)
 
 
@@ -292,7 +293,7 @@ def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
 
 
 def _depth(programs: Sequence[Program], tile: tuple[int, int], concurrency: Concurrency) -> int:
-    """Slab depth: few voxels read twice, but slabs enough for the workers and for a retry to be cheap."""
+    """Slab depth: few repeated reads, but enough slabs for the workers and for cheap retries."""
     shape = programs[0].shape
     nz = max(1, shape[0])
     unit = write_grid(programs)[0]
@@ -320,7 +321,7 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], concurrency: Conc
 
 
 def natural_depth(program: Program, concurrency: Concurrency) -> int:
-    """The depth that slabs of whole planes would have, or might as well have."""
+    """The depth of slabs of whole planes, or a larger one that is as good."""
     tile = max(1, program.shape[1]), max(1, program.shape[2])
     return max(_depth([program], tile, concurrency), _MIN_VOXELS // math.prod(tile))
 
@@ -328,7 +329,7 @@ def natural_depth(program: Program, concurrency: Concurrency) -> int:
 def _depths(
     programs: Sequence[Program], tile: tuple[int, int], concurrency: Concurrency
 ) -> list[int]:
-    """Depths of slabs to try: where tiles alone give slabs enough, also that of the deepest chunks."""
+    """Slab depths to try: with enough tiles, also the depth of the deepest chunks."""
     shape = programs[0].shape
     found = [_depth(programs, tile, concurrency)]
     layers = [
@@ -346,7 +347,7 @@ def _depths(
 
 
 def _read_twice(program: Program, tile: tuple[int, int]) -> int:
-    """Slices that a slab reads beyond its own, in whole layers of chunks."""
+    """Slices that a slab reads in addition to its own, in whole layers of chunks."""
     middle = program.shape[0] // 2
     maximum = 0
     one = (middle, min(middle + 1, max(program.shape[0], 1)))
@@ -368,7 +369,7 @@ def _middle(n: int, step: int) -> tuple[int, int]:
 def fit(
     programs: Sequence[Program], slab: Triple, window: int, concurrency: Concurrency, budget: int
 ) -> list[Partitioning]:
-    """Partitions into given slabs and windows, with room for as much overlap as the budget has."""
+    """Partitions with given slabs and windows, with as much overlap as fits the budget."""
     for overlap in OVERLAPS:
         parts = [partitioned(p, slab, window, overlap, concurrency) for p in programs]
         if peak(parts) <= budget:
@@ -379,7 +380,7 @@ def fit(
 def partitioned(
     program: Program, slab: Triple, window: int, overlap: Overlap, concurrency: Concurrency
 ) -> Partitioning:
-    """A program in given slabs and windows, with what that takes."""
+    """A program in given slabs and windows, with its memory."""
     grid = Grid(program.shape, slab)
     parts = memory.of_slab(program, grid, window, overlap, concurrency)
     merge = memory.of_merge(program, grid, parts, concurrency.threads)

@@ -1,4 +1,4 @@
-"""One pass of a plan: a fused sweep, its partition, and what it reads and writes."""
+"""One pass of a plan: a fused sweep, its partition, and its I/O."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class Pass:
     """One fused sweep over a grid of slabs."""
 
     index: int
-    program: Program  #: What is read, computed, folded and written.
+    program: Program  #: Sources, steps, folds and outputs.
     partition: Partitioning  #: Slab grid, window, and the peak memory of one slab.
-    values: tuple[Value, ...]  #: Lazy scalars the stages need, known when the pass starts.
-    reads: tuple[Read, ...]  #: What is read, source by source.
+    values: tuple[Value, ...]  #: Lazy scalars that the stages need, known when the pass starts.
+    reads: tuple[Read, ...]  #: Reads of each source.
     bytes_written: int
     units_written: int
     limit_bytes: int = 0  #: Bytes that its surveys may keep of a slab.
     merge_limit_bytes: int = 0  #: Bytes that a step of their merges may hold.
-    #: How each of its slabs is computed, if they are points in time: see `plan.points`.
+    #: The plan of each slab, if slabs are points in time: see `plan.points`.
     point: Any = None
 
     @property
     def of_all_points(self) -> tuple[str, ...]:
-        """The numbers that it finds of all points in time together, if it has a slab for each."""
+        """The numbers of all points in time together, if slabs are points in time."""
         return ()
 
     @property
     def chunks_read(self) -> int:
-        """Arrays of this process are not read in chunks."""
+        """Chunks read; arrays of this process have none."""
         return sum(r.units for r in self.reads if not r.in_memory)
 
     @property
@@ -47,9 +47,9 @@ class Pass:
         return sum(r.bytes for r in self.reads)
 
     @property
-    def bytes_once(self) -> int:
-        """Bytes of the chunks that are needed at all."""
-        return sum(r.bytes_once for r in self.reads)
+    def bytes_needed(self) -> int:
+        """Bytes of the chunks that are needed, each counted once."""
+        return sum(r.bytes_needed for r in self.reads)
 
     @property
     def grid(self) -> Grid:
@@ -61,8 +61,8 @@ class Pass:
 
     @property
     def read_amplification(self) -> float:
-        """Bytes read over `bytes_once`."""
-        return self.bytes_read / self.bytes_once if self.bytes_once else 1.0
+        """Bytes read over `bytes_needed`."""
+        return self.bytes_read / self.bytes_needed if self.bytes_needed else 1.0
 
     @property
     def slab_memory(self) -> int:
@@ -70,9 +70,9 @@ class Pass:
 
     @property
     def merges(self) -> dict[str, int]:
-        """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
+        """By survey, the maximum bytes of a step of its merge, estimated before the sweep.
 
-        What it will hold is known when the pass is done; more than `merge_limit_bytes` is refused then.
+        The actual size is known after the pass; more than `merge_limit_bytes` is refused then.
         """
         return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
 
@@ -108,7 +108,7 @@ class Pass:
         }
 
     def graph(self) -> list[dict[str, Any]]:
-        """What is read, computed, found out and written, each with the numbers of what it takes."""
+        """Sources, stages, numbers, surveys and outputs, each with the indices of its inputs."""
         program = self.program
         found: list[dict[str, Any]] = []
 
@@ -120,15 +120,15 @@ class Pass:
         for fold in program.folds:
             fed = (e for f in fold.fed for e in (f.voxels, f.mask, *f.others) if e is not None)
             add("number", fold.reduction.name, fed)
-        for seen in program.surveys:
-            add("survey", seen.survey.name, seen.edges)
+        for surveyed in program.surveys:
+            add("survey", surveyed.survey.name, surveyed.edges)
         for output in program.outputs:
             add("write", output.sink.name, [output.edge])
         return found
 
 
 def compute_seconds(passes: Iterable[Pass]) -> float:
-    """Nanoseconds of one core for all that passes compute."""
+    """Nanoseconds of one core for all computations of passes."""
     return sum(
         p.voxels * sum(cost for cost, _ in _parts(p))
         if p.point is None
@@ -138,7 +138,7 @@ def compute_seconds(passes: Iterable[Pass]) -> float:
 
 
 def transfer_seconds(passes: Iterable[Pass]) -> float:
-    """Nanoseconds of one core for all that passes read and write."""
+    """Nanoseconds of one core for all reads and writes of passes."""
     return sum(p.bytes_read * READ_COST + p.bytes_written * WRITE_COST for p in passes)
 
 
@@ -150,7 +150,7 @@ def swept(p: Pass) -> list[int]:
 
 
 def serial_share(passes: Iterable[Pass]) -> float:
-    """The share of computing that one thread of a slab does while its others wait."""
+    """The share of computing that one thread of a slab does while the others wait."""
     passes = list(passes)
     total = compute_seconds(passes)
     serial = sum(p.voxels * cost * share for p in passes for cost, share in _parts(p))
@@ -158,25 +158,25 @@ def serial_share(passes: Iterable[Pass]) -> float:
 
 
 def _parts(p: Pass) -> Iterator[tuple[float, float]]:
-    """Nanoseconds a voxel of everything that a pass computes, and what share of each is serial."""
+    """Nanoseconds per voxel of each computation of a pass, and the serial share of it."""
     for step in p.program.steps:
         if step.stage is not None:
             yield step.stage.cost, 0.0
         if step.completion is not None:
             yield step.completion.cost, step.completion.serial
-    for seen in p.program.surveys:
-        yield seen.survey.cost, seen.survey.serial
+    for surveyed in p.program.surveys:
+        yield surveyed.survey.cost, surveyed.survey.serial
     for fold in p.program.folds:
         yield fold.reduction.cost, 0.0
 
 
 def pieces(p: Pass, index: int) -> int:
-    """How many pieces all slabs of a pass compute for one of its steps; 0 if it has none."""
+    """The number of patches that all slabs of a pass compute for a step; 0 without patches."""
     return in_pieces(p.program, p.grid, index)
 
 
 def in_pieces(program: Program, grid: Grid, index: int) -> int:
-    """The same of a program cut into slabs."""
+    """The number of patches of a step in all slabs of a program."""
     stage = program.steps[index].stage
     if stage is None or not stage.piece or not len(grid):
         return 0
@@ -187,7 +187,7 @@ def in_pieces(program: Program, grid: Grid, index: int) -> int:
 
 
 def describe_patches(p: Pass, index: int, timed: bool, threads: int) -> str:
-    """What a plan says of the pieces of a step: how many, what share of them is kept; if asked, the time."""
+    """Describe the patches of a step: their number, the share that is kept, and their time."""
     stage, count = p.program.steps[index].stage, pieces(p, index)
     if stage is None or not count:
         return ""
@@ -197,7 +197,7 @@ def describe_patches(p: Pass, index: int, timed: bool, threads: int) -> str:
     if isinstance(stage, Regrid):
         kept *= math.prod(stage.of) / math.prod(stage.grid)
     share = kept / (count * stage.piece_voxels)
-    text = f"{count:,} {stage.piece}, of what they are given {100 * share:.0f} % is kept"
+    text = f"{count:,} {stage.piece}, {100 * share:.0f} % of their voxels are kept"
     if timed and (seconds := stage.seconds(threads)) is not None:
         text += f"; about {count * seconds:,.1f} s, by one that took {seconds:.3g} s"
     return text

@@ -1,8 +1,8 @@
-"""Reading in two stages what one sweep would read many times, since slabs cut through its chunks.
+"""Store a source in other chunks first, if slabs would read its chunks many times.
 
-Slabs are made of whole write units. If they are made of whole chunks too, each chunk is read once. Where both
-together do not fit the memory, as for columns of voxels that are to become planes, a source is first stored
-in chunks between the two: each of two sweeps then moves it once.
+Slabs consist of whole write units. If they also consist of whole chunks, each chunk is read once.
+If both together do not fit the memory, for example for columns of voxels that become planes, the
+source is first stored in chunks between the two. Each of two sweeps then moves it once.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from beam_volumes.plan.fit.partitioning import write_grid
 from beam_volumes.storage.sources.chunking import no_larger
 from beam_volumes.storage.sources.source import Source
 
-#: A source is looked at where it is read so many times; two stages are taken where they move so much less.
+#: A source that is read this many times is considered; two stages must move this factor less.
 _TIMES, _LESS = 2.0, 1.5
-#: Where sweeps read no more than that of what they need, other chunks are not tried.
-_ONCE = 1.1
-#: Bytes of a chunk between two stages.
+#: With at most this amplification, no further chunks are tried.
+_GOOD_ENOUGH = 1.1
+#: Minimum and maximum bytes of a chunk between two stages.
 _MINIMUM, _MAXIMUM = 1 << 18, 32 << 20
-#: How many of the chunks that look best are planned.
+#: Number of the best candidates that are planned.
 _TRIED = 4
 
-#: Makes the passes anew: by token of a source, the chunks that it is first stored in.
+#: Plans the passes again, given the chunks of sources to store first, by token.
 Refit = Callable[[Mapping[str, Triple]], Fit]
 
 
 def in_two_stages(found: Fit, refit: Refit) -> Fit:
-    """The passes of a plan, with sources stored in other chunks first where that moves less."""
+    """The passes of a plan, with sources stored in other chunks first if that moves less."""
     chosen: dict[str, Triple] = {}
     for alike, unit in _read_often(found):
         source = alike[0]
@@ -45,7 +45,7 @@ def in_two_stages(found: Fit, refit: Refit) -> Fit:
             fit = refit(asked)
             if fit.is_within_budget and (best is None or _moved(fit) < _moved(best)):
                 best, chunks = fit, asked
-                if all(p.read_amplification < _ONCE for p in fit.passes):
+                if all(p.read_amplification < _GOOD_ENOUGH for p in fit.passes):
                     break
         if best is not None and (
             not found.is_within_budget or _LESS * _moved(best) <= _moved(found)
@@ -56,9 +56,9 @@ def in_two_stages(found: Fit, refit: Refit) -> Fit:
 
 
 def _read_often(fit: Fit) -> list[tuple[list[Source], Triple]]:
-    """Sources that passes read again and again, with the units in which the passes write.
+    """Sources that passes read many times, with the write units of the passes.
 
-    Those of one shape and one chunk, such as the channels of a volume, are stored alike.
+    Sources with the same shape and chunks, such as the channels of a volume, are grouped.
     """
     written = {o.sink.name for p in fit.passes for o in p.program.outputs}
     found: dict[tuple[Triple, Triple, Triple], dict[str, Source]] = {}
@@ -74,9 +74,9 @@ def _read_often(fit: Fit) -> list[tuple[list[Source], Triple]]:
             ):
                 continue
             r = read.get(source.name)
-            if r is None:  # a channel that is decoded with others
+            if r is None:  # a channel that is decoded with another
                 continue
-            if r.bytes > _TIMES * r.bytes_once and r.bytes - r.bytes_once > 2 * source.nbytes:
+            if r.bytes > _TIMES * r.bytes_needed and r.bytes - r.bytes_needed > 2 * source.nbytes:
                 unit = write_grid([p.program])
                 alike = found.setdefault((source.shape, source.chunk, unit), {})
                 alike[source.token()] = source
@@ -88,10 +88,10 @@ def _moved(fit: Fit) -> int:
 
 
 def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: int) -> list[Triple]:
-    """Chunks to store a source in between two sweeps, those that look best first.
+    """Chunks in which to store a source between two sweeps, the best first.
 
-    The first sweep holds whole chunks of the source and of these, the second of these and whole units.
-    Of those that leave room, the largest are the fewest files.
+    The first sweep needs memory for whole source chunks and whole new chunks, the second for whole
+    new chunks and whole write units. Of those that fit, the largest chunks need the fewest files.
 
     ``shape``, ``itemsize``, ``chunk``: of the source.
 
@@ -103,9 +103,9 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     minimum = min(_MINIMUM, math.prod(shape) * itemsize)
 
     def cost(c: Triple) -> tuple[int, int]:
-        held = max(_both(first, c), _both(c, last)) * itemsize
-        # Sweeps that fit are alike: they move as much.
-        return (max(held, budget // 2).bit_length(), -math.prod(c))
+        needed = max(_both(first, c), _both(c, last)) * itemsize
+        # All sweeps that fit move the same number of bytes.
+        return (max(needed, budget // 2).bit_length(), -math.prod(c))
 
     able = [
         (z, y, x)
@@ -116,12 +116,12 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
 
 
 def _both(a: Triple, b: Triple) -> int:
-    """Voxels of the least box of whole chunks of two kinds, roughly."""
+    """Approximate voxels of the smallest box of whole chunks of both kinds."""
     return math.prod(map(max, a, b))
 
 
 def _ladder(a: int, b: int) -> list[int]:
-    """From one extent to another in steps of four."""
+    """From one extent to another in factors of four."""
     low, high = min(a, b), max(a, b)
     found = [low]
     while found[-1] * 4 < high:

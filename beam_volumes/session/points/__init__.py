@@ -1,1 +1,1 @@
-"""Points in time: each is computed as a run by itself, in the process that has its slab."""
+"""Points in time: each is computed as a separate run in the process of its slab."""

@@ -1,4 +1,4 @@
-"""A point in time, computed as a run by itself in the process that has its slab."""
+"""Compute a point in time as a separate run in the process of its slab."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.sweep.writing import SlabResult
 
-#: By token.
+#: Numbers by token.
 Numbers = dict[str, Any]
-#: Runs the plan of a point, calls a function with the result of each slab, and gives the numbers found.
+#: Runs the plan of a point, calls a function with the result of each slab, and returns numbers.
 RunPlan = Callable[[Plan, Callable[[SlabResult], None]], Numbers]
 
 
@@ -31,10 +31,10 @@ def compute_point(
     on_progress: Callable[[float], None],
     run: RunPlan,
 ) -> tuple[SlabResult, dict[str, Any]]:
-    """Compute point ``k`` by ``run``: what was written, and what was found by token.
+    """Compute point ``k`` by ``run``: written units, and numbers by token.
 
-    ``known`` has the numbers of all points that earlier passes found. After each slab, ``on_progress`` is
-    called with the finished share of the point.
+    ``known`` has numbers of all points from earlier passes. ``on_progress`` is called after each
+    slab with the finished share of the point.
     """
     place = plan.scratch_place
     own = at_point(p.point, k, lambda part: _sink_of(p, part, k))
@@ -60,7 +60,7 @@ def compute_point(
                 Place.of(place).remove()
     states: dict[str, Any] = {}
     values = [v for v in p.point.results if isinstance(v, Value) and found_here(v, known)]
-    # In the order in which they were planned
+    # in the order of the plan
     for value, fold in zip(values, p.program.folds, strict=False):
         number = evaluate(value, found)
         states[fold.token] = {k: number} if isinstance(fold.reduction, PerPoint) else number
@@ -70,7 +70,7 @@ def compute_point(
 
 
 def _sink_of(p: PointsPass, part: Sink, k: int) -> Sink:
-    """The part of an output that point ``k`` writes, where the output is now: it may have been moved."""
+    """The part of an output that point ``k`` writes; the output may have been moved."""
     assert part.at is not None
     planned = [s for s in p.point.results if isinstance(s, Sink)]
     now = [o.sink for o in p.program.outputs]
@@ -85,7 +85,7 @@ def _sink_of(p: PointsPass, part: Sink, k: int) -> Sink:
 
 
 class _Results:
-    """The results of a point's slabs, as those of one slab of the run of all points."""
+    """The results of a point's slabs, as the result of one slab of the run of all points."""
 
     def __init__(self, outputs: Mapping[str, Sink], k: int) -> None:
         self.outputs, self.k, self.sum = outputs, k, SlabResult()

@@ -18,7 +18,7 @@ from beam_volumes.storage.places.claims import Watched
 
 @dataclass(frozen=True, eq=False)
 class TimePointSink(Sink):
-    """A part of an output that the run of all points creates and finishes."""
+    """A part of an output; the run of all points creates and finishes the output."""
 
     def exists(self) -> bool:
         return False
@@ -33,7 +33,7 @@ class TimePointSink(Sink):
     def of(cls, sink: Sink) -> Any:
         if not isinstance(sink, ArraySink):
             return cls(**{name: getattr(sink, name) for name in Sink.__dataclass_fields__})
-        return sink  # an array of this process already exists
+        return sink  # arrays of this process already exist
 
 
 @dataclass
@@ -78,7 +78,7 @@ def shard_of(point: int, shard: int) -> str:
 
 
 def tables_of(plan: Plan, p: PointsPass) -> dict[str, tuple[TableSink, ...]]:
-    """By barrier, the tables that the points of a pass write rows of."""
+    """The tables with rows of the points of a pass, by barrier."""
     counted = {f.token for f in p.program.folds}
     return {t: sinks for t, sinks in plan.tables.items() if rows_token(t) in counted}
 
@@ -86,7 +86,7 @@ def tables_of(plan: Plan, p: PointsPass) -> dict[str, tuple[TableSink, ...]]:
 def finish_tables(
     plan: Plan, p: PointsPass, found: Mapping[str, Any], run_id: str, durable: bool
 ) -> None:
-    """Finish the tables of all points, of the shards that each point has written."""
+    """Finish the tables of all points, from the shards that each point has written."""
     for token, sinks in tables_of(plan, p).items():
         counts = np.asarray(found[rows_token(token)])
         shards = [shard_of(k, n) for k, many in enumerate(counts.tolist()) for n in range(many)]

@@ -1,7 +1,7 @@
-"""Single steps of labels across slabs, for pipelines of one's own.
+"""Labels across slabs as separate steps of a pipeline.
 
-`LabelComponents`, `MergeEquivalences` and `RelabelSlabs` are, one after the other, what `bv.label` does:
-voxels are read twice, and what is shuffled are summaries of slabs, ids and nothing else.
+`LabelComponents`, `MergeEquivalences` and `RelabelSlabs` together do the same as `bv.label`. Voxels
+are read twice; only summaries of slabs and ids are shuffled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same gr
 
 
 class SummaryCoder(beam.coders.Coder):
-    """A pickle, compressed; summaries that are equal are equal bytes."""
+    """A compressed pickle; deterministic."""
 
     def encode(self, value: SlabSummary) -> bytes:
         return bytes(imagecodecs.zstd_encode(pickle.dumps(value, protocol=5), level=1))
@@ -77,38 +77,37 @@ _Answer: Any = Tuple[SlabKey, bytes]
 class LabelComponents(beam.PTransform):
     """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
-    With `MergeEquivalences` and `RelabelSlabs`, one after the other, it is `label` as steps of a
-    pipeline; `LabelSlabs` is all three.
+    With `MergeEquivalences` and `RelabelSlabs` it does the same as `label`, as steps of a pipeline.
+    Use `LabelSlabs` unless you need a step in between.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or Grid
-        How the volume is cut. Slabs have the halo ``(0, 1)`` along each axis: one plane more on
-        the upper side.
+        The division of the volume. Slabs need the halo ``(0, 1)`` along each axis: one more plane
+        on the upper side.
     %(connectivity)s
     %(neighbours)s
     by_value : bool, default: False
-        Whether neighbours belong together only if they are equal, as in
-        `skimage.measure.label`.
+        Whether neighbours are only connected if they are equal, as in `skimage.measure.label`.
     background : number or None, default: 0
         With ``by_value``, the value that is left out; None for none.
     measures : sequence of str, default: ()
-        What `MergeEquivalences` has to know of components: ``"size"``, ``"box"``,
+        Properties of components that `MergeEquivalences` needs: ``"size"``, ``"box"``,
         ``"touches_border"``.
 
     Raises
     ------
     ValueError
         If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a
-        summary would be larger than 8 MiB. The message says what would do.
+        summary would be larger than 8 MiB. The message names a remedy.
 
     See Also
     --------
-    beam_volumes.label : the same of a whole volume.
+    beam_volumes.label : the same for a whole volume.
 
     Notes
     -----
-    Voxels are read twice. Summaries of slabs and ids are shuffled, and nothing else.
+    Voxels are read twice. Only summaries of slabs and ids are shuffled.
 
     Examples
     --------
@@ -147,7 +146,7 @@ class LabelComponents(beam.PTransform):
         known = ("size", "box", "touches_border")
         for name in measures:
             if name not in known:
-                raise ValueError(f"measures={measures!r}: {name!r} is none of {known}")
+                raise ValueError(f"measures={measures!r}: {name!r} is not one of {known}")
         self.measures = tuple(measures)
 
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
@@ -156,7 +155,7 @@ class LabelComponents(beam.PTransform):
 
 
 def grid_of(slabs: ReadSlabs | SlabGrid | LabelComponents | Grid) -> Grid:
-    """Return the grid of slabs that a step, or a user, knows of."""
+    """Return the grid of slabs of a step."""
     found = slabs if isinstance(slabs, Grid) else getattr(slabs, "grid", None)
     if not isinstance(found, Grid):
         raise TypeError(f"{slabs!r} has no grid of slabs: give a ReadSlabs or a SlabGrid")
@@ -175,7 +174,7 @@ def key_of(index: Key, grid: Grid) -> SlabKey:
 
 
 def under_keys(grid: Grid) -> Take:
-    """Have what comes out of a flow for a slab, in pieces, carry its key."""
+    """Convert pieces for a slab to elements with its key."""
     return functools.partial(_keyed_pieces, grid=grid)
 
 
@@ -192,13 +191,13 @@ def _summarise(
     core, region = region_of(grid, (z, y, x))
     if slab.shape != grid.shape or slab.core != core or not slab.box.contains(region):
         raise ValueError(
-            f"slab {slab.key} has the voxels {slab.box}, and components are found in {region}, "
+            f"slab {slab.key} has the voxels {slab.box}; finding components needs {region}, "
             f"one plane beyond the core {core}: {ABOUT}"
         )
     labeler = SlabLabeler(grid, (z, y, x), labelling, measures)
     labeler.feed(slab.data[region.translate([-a for a in slab.box.start]).slices])
     summary = labeler.finish()
-    # Compressing tells; a summary that is not even large otherwise is not compressed for that.
+    # The size is only known after compression, which is skipped for small summaries.
     plain = len(pickle.dumps(summary, protocol=5))
     if plain > MAX_BYTES and (size := len(SummaryCoder().encode(summary))) > MAX_BYTES:
         depth, rows, cols = core.shape
@@ -215,49 +214,46 @@ def _summarise(
 
 @with_input_types(_Summary)
 class MergeEquivalences(beam.PTransform):
-    """Merge the components of all slabs: a PCollection of `LabelComponents` to a dict of two.
+    """Merge the components of all slabs: from the results of `LabelComponents` to a dict.
 
     ``"answers"`` is for `RelabelSlabs`: for each slab, in pieces, the final ids of its components.
     They are 1, 2, ... in the raster order of first voxels, over the components that are kept.
-    ``"numbers"`` has one element, ``((), {"count": how many are kept})``.
+    ``"numbers"`` has one element, ``((), {"count": number of components})``.
 
     Parameters
     ----------
     slabs : LabelComponents or Grid
-        The step before, or the grid of its slabs.
+        The previous step, or the grid of its slabs.
     min_size : int, optional
-        Keep components of at least so many voxels. `LabelComponents` needs the measure
-        ``"size"``.
+        Minimum size of components that are kept, in voxels. Needs the measure ``"size"`` of
+        `LabelComponents`.
     max_size : int, optional
-        Keep components of at most so many voxels; needs ``"size"``.
+        Maximum size of components that are kept, in voxels; needs ``"size"``.
     touches_border : bool, optional
-        Keep components that touch the border of the volume, or those that do not; needs
-        ``"touches_border"``.
+        Keep components that touch the border of the volume (True), or those that do not (False);
+        needs ``"touches_border"``.
     k_largest : int, optional
-        Keep so many of those, the largest; needs ``"size"``.
+        Keep this number of the largest remaining components; needs ``"size"``.
     as_mask : bool, default: False
-        Whether answers say only which components are kept.
+        Whether answers only contain which components are kept.
     dtype : dtype, default: numpy.uint32
         Dtype of the ids.
     memory : int or str, optional
-        Memory that one step of the merge may hold, e.g. ``"1GiB"``. Where that is not enough,
-        the pipeline fails before merging begins, and says which slabs would do.
+        Memory limit of one step of the merge, e.g. ``"1GiB"``. If it is too small, the pipeline
+        fails before the merge begins, and the message suggests other slabs.
 
     Raises
     ------
     ValueError
-        If components were not measured as is needed; in a worker, if the merge would take more
-        than ``memory``.
+        If components lack a measure; in a worker, if the merge would need more than ``memory``.
 
     See Also
     --------
-    LabelComponents : the step before, whose example has all steps.
-    RelabelSlabs : the step after.
+    LabelComponents : the previous step, with an example of all steps.
+    RelabelSlabs : the next step.
 
-    Notes
-    -----
-    Components meet by key, up a tree of slabs: one step holds the components on the faces of a
-    block of slabs.
+    Notes ----- Components are merged by key, up a tree of slabs. One step needs memory for the
+    components on the faces of a block of slabs.
 
     Examples
     --------
@@ -313,7 +309,7 @@ class MergeEquivalences(beam.PTransform):
                 | "Load" >> beam.Map(_load_of, self.load)
                 | "Loads" >> beam.CombineGlobally(_Loads(self.load))
             )
-        # In no window: components of a volume are merged, or not.
+        # Components are merged over all windows.
         given = summaries | "In no window" >> in_global_window()
         merged = run_keyed(given, self.flow, self.grid, ready)
         merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
@@ -327,7 +323,7 @@ def run_keyed(
     ready: beam.PCollection | None = None,
     of: Callable[..., tuple[Key, Any]] | None = None,
 ) -> dict[str, beam.PCollection]:
-    """Run a flow whose messages come from slabs, and whose answers go to them, by their keys."""
+    """Run a flow with messages from slabs and answers to slabs, by their keys."""
     take = {"answers": under_keys(grid)}
     first = FirstRound(flow, functools.partial(of or _indexed, grid=grid), take)
     ports = given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
@@ -344,7 +340,7 @@ def _load_of(found: tuple[SlabKey, SlabSummary], load: MergeEstimate) -> Load:
 
 
 class _Loads(beam.CombineFn):
-    """Sums loads; raises where one is too large."""
+    """Sums loads; raises an error if one is too large."""
 
     def __init__(self, load: MergeEstimate):
         self.load = load
@@ -368,42 +364,40 @@ class _Loads(beam.CombineFn):
 @with_input_types(answers=_Answer, slabs=GivenSlab, mapping=Tuple[Any, Any])
 @with_output_types(KeyedSlab)
 class RelabelSlabs(beam.PTransform):
-    """Label each slab again, with final ids: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
+    """Write final ids into each slab: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
 
-    Applied to ``merged["answers"]`` alone, it reads the mask again. Applied to a dict it may take more:
-    ``"answers"``, ``"slabs"``, the slabs that were labelled, instead of a mask; and a ``"mapping"``, which
-    gives ids new values: a PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays,
-    which takes far less time if there are many. It may be of any size, and each slab is told of its
-    own labels only.
+    Applied to ``merged["answers"]``, it reads the mask again. It also accepts a dict with
+    ``"answers"`` and: ``"slabs"``, the labelled slabs, instead of a mask; ``"mapping"``, new values
+    of ids, as a PCollection of ``(label, value)``, or of ``(labels, values)`` with two arrays,
+    which is much faster for many labels. The mapping may have any size, and each slab only receives
+    its own labels.
 
     Parameters
     ----------
     mask : Volume or None
-        The volume that `LabelComponents` was given, as slabs; None with ``"slabs"``.
+        The volume that `LabelComponents` received as slabs; None with ``"slabs"``.
     label : LabelComponents
-        That step.
+        The first step.
     dtype : dtype, default: numpy.uint32
-        Dtype of the labels: the one that `MergeEquivalences` was given, or bool for a mask;
-        with a mapping, that of the values.
+        Dtype of the labels: the dtype that `MergeEquivalences` has, bool for a mask, or the dtype
+        of the values of a mapping.
     missing : {"error", "keep"} or number, default: "error"
-        Labels that the mapping lacks are an error, keep their number, or become this number.
+        Labels that the mapping lacks raise an error, keep their number, or become this number.
 
     Raises
     ------
     ValueError
-        If slabs of labels would be larger than 8 MiB; in a worker, if voxels differ from those
-        that were labelled, answers are of another dtype, or the mapping has no value for a
-        label, or two.
+        If slabs of labels would be larger than 8 MiB; in a worker, if voxels have changed since
+        they were labelled, answers have another dtype, or the mapping has no value for a label, or
+        two.
 
     See Also
     --------
-    LabelComponents : the first step, whose example has all steps.
+    LabelComponents : the first step, with an example of all steps.
     LabelSlabs : all steps as one.
 
-    Notes
-    -----
-    A mask is read again, slab by slab, rather than shuffled; ``"slabs"`` meet their answers by key. That
-    voxels are what was labelled the first time is checked.
+    Notes ----- A mask is read again, slab by slab, and not shuffled; ``"slabs"`` are joined to
+    their answers by key. A digest verifies that the voxels are the same as in the first step.
 
     Examples
     --------
@@ -437,16 +431,19 @@ class RelabelSlabs(beam.PTransform):
         self.missing = missing
         depth, *tile = label.grid.step
         if self.mask is not None:
-            ReadSlabs(self.mask, depth, (tile[0], tile[1]))  # refuses what workers cannot read
+            # refuses volumes that workers cannot read
+            ReadSlabs(self.mask, depth, (tile[0], tile[1]))
             grid = slab_grid(self.mask.astype(self.dtype), depth, tile)
             if grid != label.grid:
                 raise ValueError(
-                    f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
+                    f"the mask's shape is {grid.shape}, but the labelled shape is "
+                    f"{label.grid.shape}"
                 )
         elif (size := math.prod(label.grid.step) * self.dtype.itemsize) > MAX_BYTES:
             raise ValueError(
-                f"RelabelSlabs: slabs of {label.grid.step} labels of {self.dtype} are {format_bytes(size)} "
-                f"each; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs"
+                f"RelabelSlabs: slabs of {label.grid.step} labels of {self.dtype} are "
+                f"{format_bytes(size)} each; elements are at most {format_bytes(MAX_BYTES)}: read "
+                "smaller slabs"
             )
 
     def type_check_inputs(self, given: Any) -> None:
@@ -456,7 +453,7 @@ class RelabelSlabs(beam.PTransform):
         given = given if isinstance(given, dict) else {"answers": given}
         if "answers" not in given or not given.keys() <= {"answers", "mapping", "slabs"}:
             raise ValueError(
-                'RelabelSlabs takes "answers", and a "mapping" and "slabs" if there are, and was given '
+                'RelabelSlabs takes "answers", and optionally "mapping" and "slabs", not '
                 f"{', '.join(given)}"
             )
         if ("slabs" in given) == (self.mask is not None):
@@ -489,7 +486,7 @@ class RelabelSlabs(beam.PTransform):
 
 
 def _labels_of(group: tuple[SlabKey, Iterable[bytes]], grid: Grid) -> tuple[Key, Tally]:
-    """Return the labels of a slab, each once."""
+    """Return the distinct labels of a slab."""
     labels = np.unique(_answer(group[1])[0]).astype(np.uint64)
     labels = labels[labels != 0]
     some = Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
@@ -502,8 +499,8 @@ def _part_of(pair: tuple[Any, Any]) -> tuple[Key, Part]:
 
 
 def _answer(some: Iterable[bytes]) -> tuple[np.ndarray, int]:
-    """Of a slab, the final id of each component, and the digest of what was labelled."""
-    (((ids,), (digest,)),) = whole(some)  # one answer, of one window
+    """Return the final ids of a slab's components, and the digest of its voxels."""
+    (((ids,), (digest,)),) = whole(some)  # one answer in one window
     return ids, digest
 
 
@@ -517,9 +514,7 @@ def _relabel(
     key, came = group
     some = list(came["answers"])
     if not some:
-        raise ValueError(
-            f"slab {key} was not among those that were labelled: give RelabelSlabs the same"
-        )
+        raise ValueError(f"slab {key} was not labelled before: give RelabelSlabs the same")
     ids, digest = _answer(some)
     if "found" in came:
         ((labels, values, _),) = whole(came["found"])
@@ -538,14 +533,14 @@ def _relabel(
         slabs = list(came["slabs"])
         if not slabs:
             raise ValueError(
-                f"slab {key} was labelled, and is missing now: give RelabelSlabs the same"
+                f"slab {key} was labelled before, but is missing now: give RelabelSlabs the same"
             )
         slab = slabs[0]
     return key, _labelled(slab, labelling, grid, ids, digest)
 
 
 def _labelled(slab: Slab, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int) -> Slab:
-    """Label a slab again, its components called ``ids``."""
+    """Label a slab again with the final ids of its components."""
     labels = np.empty(slab.core.shape, ids.dtype)
     z, y, x = grid.cell(index_of(slab.key, grid)[0])
     _, region = region_of(grid, (z, y, x))

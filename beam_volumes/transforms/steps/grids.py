@@ -1,4 +1,4 @@
-"""Into which slabs a volume is cut: their cores, halos and sizes, known before any is read."""
+"""The division of a volume into slabs: cores, halos and sizes, known before reading."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.transforms.slab import MAX_BYTES
 
-#: What users may give as a halo: one number, or per axis one number or (before, after).
+#: A halo given by users: one number, or for each axis one number or (before, after).
 HaloLike = int | Sequence[int | Sequence[int]]
 
 
 @dataclass(eq=False)
 class SlabGrid:
-    """Into which slabs a volume is cut: what steps know of slabs before there are any.
+    """The division of a volume into slabs, for steps that need it before there are slabs.
 
-    `LabelSlabs`, `RegionTable` and the like lay out their merges by it, wherever the slabs come from.
-    A `ReadSlabs` has the same attributes, and will do instead.
+    `LabelSlabs`, `RegionTable` and similar transforms plan their merges with it, wherever the slabs
+    come from. A `ReadSlabs` has the same attributes and can be used instead.
 
     Parameters
     ----------
     volume : Volume
-        What the slabs are of, or another expression of its shape, dtype and space. No voxels are
-        read.
+        The volume of the slabs, or an expression with the same shape, dtype and space. No voxels
+        are read.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
-        Rows and columns of a slab's core, where whole planes are too large.
+        Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core, as `ReadSlabs` has them.
+        Voxels around the core, as in `ReadSlabs`.
 
     Raises
     ------
     ValueError
-        If a slab would be larger than 8 MiB. The message says what would do.
+        If a slab would be larger than 8 MiB. The message suggests a smaller one.
 
     Examples
     --------
@@ -74,20 +74,20 @@ def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
         else:
             return (found["z"], found["y"], found["x"])
     raise ValueError(
-        f"halo={halo!r}: give a whole number from 0 on, or for each axis of {tuple(axes)} one or (before, "
-        "after)"
+        f"halo={halo!r}: give a whole number from 0 on, or for each axis of {tuple(axes)} one or "
+        "(before, after)"
     )
 
 
 def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo = NO_HALO) -> Grid:
-    """Return the cores of a volume's slabs; those with their halos must do as elements.
+    """Return the grid of a volume's slabs; with their halos they must fit elements.
 
     >>> slab_grid(bv.open(np.zeros((9, 20, 20), "u1")), 4, (10, 10)).step
     (4, 10, 10)
     """
     if volume.space.times:
         raise ValueError(
-            f"{volume!r}: slabs are of one point in time; choose one, as v[0], or use Compute, for all"
+            f"{volume!r}: slabs have one point in time; choose one, as v[0], or use Compute for all"
         )
     shape = volume.node.shape
     wanted = (depth, *(shape[1:] if tile is None else tile))
@@ -113,12 +113,12 @@ def _bytes(core: Triple, halo: Halo, volume: Volume) -> int:
 
 
 def remedy(core: Triple, halo: Halo, volume: Volume) -> str:
-    """Return a depth, and a tile, that would do."""
+    """Suggest a depth and a tile that fit."""
     z, y, x = core
     fits = [d for d in range(z, 0, -1) if _bytes((d, y, x), halo, volume) <= MAX_BYTES]
     offers = []
     if fits:
-        # A multiple of what chunks are deep by default, if one fits.
+        # A multiple of the default chunk depth, if one fits.
         offers.append(f"depth={max([d for d in fits if d % 16 == 0] or fits)}")
     tiles = [(min(y, e), min(x, e)) for e in (2048, 1024, 512, 256, 128, 64, 32, 16)]
     tile = next((t for t in tiles if _bytes((z, *t), halo, volume) <= MAX_BYTES), None)
@@ -128,7 +128,7 @@ def remedy(core: Triple, halo: Halo, volume: Volume) -> str:
 
 
 def halo_of(core: Box, box: Box) -> Halo:
-    """Return what a box has around its core."""
+    """Return the halo of a box around its core."""
     z, y, x = (
         (a - lo, hi - b)
         for a, b, lo, hi in zip(core.start, core.stop, box.start, box.stop, strict=True)

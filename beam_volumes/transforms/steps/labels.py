@@ -1,4 +1,4 @@
-"""Labels of slabs as one step."""
+"""Label slabs in one step."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs
 class LabelSlabs(beam.PTransform):
     """Label the components of slabs across their borders: ``(SlabKey, Slab)`` to slabs of labels.
 
-    Labels are those of `label` of the whole volume: 1, 2, ... in the raster order of first voxels. Slabs
-    may come from anywhere, by any steps, in any order and windows, as long as they are all slabs of the
-    grid.
+    The labels are equal to those from `label` of the whole volume: 1, 2, ... in the raster order of
+    first voxels. Slabs may come from any steps, in any order and windows, but all slabs of the grid
+    are needed.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or Grid
-        How the volume is cut. Slabs have the halo ``(0, 1)`` along each axis, or more: one plane more
-        on the upper side.
+        The division of the volume. Slabs need the halo ``(0, 1)`` along each axis, or more: one
+        more plane on the upper side.
     %(connectivity)s
     %(neighbours)s
     by_value : bool, default: False
-        Whether neighbours belong together only if they are equal.
+        Whether neighbours are only connected if they are equal.
     background : number or None, default: 0
         With ``by_value``, the value that is left out; None for none.
     min_size : int, optional
-        Keep components of at least so many voxels.
+        Minimum size of components that are kept, in voxels.
     max_size : int, optional
-        Keep components of at most so many voxels.
+        Maximum size of components that are kept, in voxels.
     touches_border : bool, optional
-        Keep components that touch the border of the volume, or those that do not.
+        Keep components that touch the border of the volume (True), or those that do not (False).
     k_largest : int, optional
-        Keep so many of those, the largest.
+        Keep this number of the largest remaining components.
     dtype : dtype, default: numpy.uint32
         Dtype of the labels; bool for a mask of the components that are kept.
     mask : Volume, optional
-        What the slabs are of, if workers can read it: each then reads its voxels again. By default
-        slabs meet their labels by key, and are shuffled once.
+        The volume of the slabs, if workers can read it: each then reads its voxels again. By
+        default slabs are joined to their labels by key, which shuffles them once.
     memory : int or str, optional
-        Memory that one step of the merge may hold, e.g. ``"1GiB"``.
+        Memory limit of one step of the merge, e.g. ``"1GiB"``.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or one is
-        missing or there twice.
+        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a slab
+        is missing or arrives twice.
 
     See Also
     --------
     LabelComponents, MergeEquivalences, RelabelSlabs : its steps.
-    beam_volumes.label : the same of a whole volume.
+    beam_volumes.label : the same for a whole volume.
 
     Examples
     --------

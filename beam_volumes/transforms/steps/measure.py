@@ -1,4 +1,4 @@
-"""Numbers and tables of the whole volume from its slabs, wherever these come from, in one sweep."""
+"""Numbers and tables of the whole volume from its slabs, in one sweep."""
 
 from __future__ import annotations
 
@@ -39,59 +39,58 @@ from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.steps.slabs import ReadSlabs
 from beam_volumes.transforms.waiting import in_global_window
 
-#: What a function of a volume may give.
+#: Results of a function of a volume.
 Wanted = Scalar | Table
-#: A name that is not that of a function: where slabs may be missing, these are told there.
+#: Key of the missing slabs in the result; functions cannot have it.
 MISSING = "missing"
-#: Slabs that are counted together.
+#: Slabs that are counted together, and the number that messages list.
 _BLOCK, _NAMED = 1000, 5
 
 
 @with_input_types(GivenSlab)
 class MeasureSlabs(beam.PTransform):
-    """Measure slabs: numbers and tables of the whole volume, from ``(SlabKey, Slab)`` of any origin.
+    """Measure the whole volume by its slabs: from ``(SlabKey, Slab)`` to numbers and tables.
 
-    They are those of `compute` of the whole volume, to the bit. Slabs may come in any order and windows,
-    from a volume that is still being written too: each is reduced to small states when it comes, and the
-    numbers follow when the last one has come.
+    The results are bit-identical to `compute` of the whole volume. Slabs may arrive in any order
+    and in any windows, also from a volume that is still being written. Each slab is reduced to
+    small states on arrival, and the numbers follow after the last one.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or WatchSlices
-        How the volume is cut, and what its slabs are like. Give a `SlabGrid` of a volume of their
-        dtype, where a step in between has changed it.
+        The division of the volume, and its dtype and space. Give a `SlabGrid` of another volume if
+        a step in between has changed the dtype.
     partial : bool, default: False
-        Whether slabs may be missing. Numbers are those of the slabs that have come then. Otherwise
-        the pipeline fails, and says which are missing.
+        Whether slabs may be missing. The numbers then cover the slabs that have arrived. Otherwise
+        the pipeline fails, and the message lists the missing slabs.
     memory : int or str, optional
         Memory that a worker process may use, e.g. ``"1GiB"``.
     **functions : callable
-        Under the name of each result a function of the whole volume that gives a lazy number or a
+        For the name of each result, a function from the whole volume to a lazy number or a
         table: ``mean=bv.mean``, or ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
 
     Returns
     -------
     dict of PCollection
-        By name: a number, or the rows of a table, as `RegionTable` has them. With ``partial`` there is
-        ``"missing"`` too: the boxes of the slabs that did not come, as text.
+        By name: the number, or the rows of a table, in the format of `RegionTable`. With
+        ``partial`` also
+        ``"missing"``: the boxes of missing slabs, as text.
 
     Raises
     ------
     ValueError
-        If a function needs more than one sweep over the voxels, such as labels and what is measured
-        of them, or a larger halo than slabs have; in a worker, if slabs are missing or there twice.
+        If a function needs more than one sweep over the voxels, for example to measure labels, or a
+        larger halo than slabs have; in a worker, if slabs are missing or arrive twice.
     TypeError
-        If a function gives anything else.
+        If a function returns anything else.
 
     See Also
     --------
     LabelSlabs, RegionTable : labels of slabs, and their table.
     Compute : any number of sweeps over stored volumes.
 
-    Notes
-    -----
-    States of slabs are shuffled, and no voxels: some bytes for a mean, a histogram for a percentile of
-    bytes.
+    Notes ----- States of slabs are shuffled, but no voxels: a few bytes for a mean, a histogram for
+    a percentile of uint8.
 
     Examples
     --------
@@ -119,14 +118,14 @@ class MeasureSlabs(beam.PTransform):
         volume = getattr(slabs, "volume", None)
         if not isinstance(volume, Volume):
             raise TypeError(
-                f"MeasureSlabs: {slabs!r} does not say what slabs are like: give the ReadSlabs, the "
+                f"MeasureSlabs: {slabs!r} has no grid of slabs: give the ReadSlabs, the "
                 "WatchSlices or a SlabGrid"
             )
         if not functions:
             raise ValueError("MeasureSlabs: give a function for each result, as in mean=bv.mean")
         if partial and MISSING in functions:
             raise ValueError(
-                f"MeasureSlabs: with partial=True {MISSING!r} names the slabs that lack"
+                f"MeasureSlabs: with partial=True {MISSING!r} is the result with missing slabs"
             )
         stand_in = _stand_in(volume)
         made = {name: _wanted(name, function, stand_in) for name, function in functions.items()}
@@ -135,15 +134,16 @@ class MeasureSlabs(beam.PTransform):
         for name, plan in plans.items():
             if len(plan.passes) != 1:
                 raise ValueError(
-                    f"MeasureSlabs: {name} takes {len(plan.passes)} sweeps over the voxels, and slabs come "
-                    "once: write them with WriteSlabs, and have Compute or ReadSlabs wait for what it "
-                    "gives; LabelSlabs and RegionTable label and measure slabs"
+                    f"MeasureSlabs: {name} needs {len(plan.passes)} sweeps over the voxels, but "
+                    "slabs arrive once: write them with WriteSlabs, and let Compute or ReadSlabs "
+                    "wait for its result; LabelSlabs and RegionTable label and measure slabs"
                 )
         plan = make_plan(list(made.values()), options)
         if len(plan.passes) != 1 or plan.passes[0].grid != self.grid:
             raise ValueError(
-                f"MeasureSlabs: {', '.join(made)} are not all of the whole volume, of "
-                f"{self.grid.shape} (z, y, x): measure other volumes with Compute, and parts with mask="
+                f"MeasureSlabs: {', '.join(made)} do not cover the whole volume of shape "
+                f"{self.grid.shape} (z, y, x): measure other volumes with Compute, and parts with "
+                "mask="
             )
         check_numbers(plan, has_journal=True)
         self.measuring = _Measuring(plan.passes[0], self.grid)
@@ -151,8 +151,8 @@ class MeasureSlabs(beam.PTransform):
         if partial and plan.passes[0].program.surveys:
             names = ", ".join(b.survey.name for b in plan.passes[0].program.surveys)
             raise ValueError(
-                f"MeasureSlabs: {names} can be told of whole volumes alone: leave out partial=True; "
-                "WatchSlices(missing='fill') makes slabs whole"
+                f"MeasureSlabs: {names} can only be computed of whole volumes: leave out "
+                "partial=True; WatchSlices(missing='fill') fills missing slices"
             )
         self.results: dict[str, Any] = dict(zip(made, plan.results, strict=True))
         tables = {name: t.barrier for name, t in made.items() if isinstance(t, Table)}
@@ -197,9 +197,9 @@ class MeasureSlabs(beam.PTransform):
         return results | ({MISSING: done[MISSING]} if self.partial else {})
 
     def _missing(self, came: beam.PCollection, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Which slabs did not come; raises for those that came twice."""
+        """Return the slabs that are missing; raises an error for slabs that arrive twice."""
         came.element_type = _Counted
-        # Those of which nothing came are missing too.
+        # Blocks without any slab are missing, too.
         wanted = (
             pipeline
             | "Blocks" >> beam.Create(slab_ranges(len(self.grid)) or [(0, 1)])
@@ -223,12 +223,12 @@ class MeasureSlabs(beam.PTransform):
 
 _CAME = "came"
 _Counted: Any = Tuple[Tuple[int], int]
-#: All of one group: what kind of part it is, whose, and the part.
+#: The parts of one group: kind, key, and the part.
 _Part: Any = Tuple[Tuple[int], Any]
 
 
 def _stand_in(volume: Volume) -> Volume:
-    """Make a volume of what slabs are of, whose voxels each slab has for itself."""
+    """Return A placeholder for the volume of slabs; each slab replaces it by its voxels."""
     none = Box((0, 0, 0), (0, 0, 0))
     empty = np.empty((0, 0, 0), volume.dtype)
     block = BlockSource.of(empty, none, volume.node.shape, volume.space)
@@ -241,13 +241,13 @@ def _wanted(name: str, function: Any, volume: Volume) -> Wanted:
     made = function(volume)
     if not isinstance(made, Scalar | Table):
         hint = "; ApplyStages makes slabs of voxels" if isinstance(made, Volume) else ""
-        raise TypeError(f"MeasureSlabs: {name} gave {made!r}, no lazy number or table{hint}")
+        raise TypeError(f"MeasureSlabs: {name} returned {made!r}, not a lazy number or table{hint}")
     return made
 
 
 @dataclass(frozen=True, eq=False)
 class _Measuring:
-    """The sweep over a slab: that of a plan of the whole volume, its source replaced by the slab."""
+    """The sweep over a slab, from a plan of the whole volume with the slab as source."""
 
     p: Pass
     grid: Grid
@@ -261,7 +261,7 @@ class _Measuring:
         return {v.token: evaluate(v, {}) for v in self.p.values}
 
     def needs(self, box: Box) -> Box:
-        """Which voxels a slab with this core takes; none if it is not looked at."""
+        """Return the voxels that the slab with a core needs; none if it is not used."""
         program = self.p.program
         per_axis = [program.regions(axis, box.ranges) for axis in range(3)]
         spans = [
@@ -281,18 +281,18 @@ class _Measuring:
         return Box(start, stop)  # type: ignore[arg-type]
 
     def check(self, halo: Halo | None) -> None:
-        """Refuse slabs whose halo is too small, if it is known."""
+        """Refuse a known halo that is too small."""
         if halo is None:
             return
-        # Slabs at the edges, and those in between, which are all alike.
+        # Slabs at the edges, and one in between, which stands for all others.
         ends = [sorted({0, 1, n - 2, n - 1} & set(range(n))) for n in self.grid.counts]
         whole = Box.of_shape(self.grid.shape)
         for z, y, x in itertools.product(*ends):
             core = self.grid.box(self.grid.index((z, y, x)))
             if not core.expand(halo).intersect(whole).contains(need := self.needs(core)):
                 raise ValueError(
-                    f"MeasureSlabs: slabs have the halo {halo}, and {core} needs the voxels {need}: read "
-                    f"them with halo={_most(halo, halo_of(core, need))}"
+                    f"MeasureSlabs: slabs have the halo {halo}, but {core} needs the voxels "
+                    f"{need}: read them with halo={_larger_halo(halo, halo_of(core, need))}"
                 )
 
     def of(self, slab: Slab) -> SlabResult:
@@ -302,8 +302,9 @@ class _Measuring:
         core = grid.box(index)
         if slab.shape != grid.shape or slab.core != core:
             raise ValueError(
-                f"MeasureSlabs: slab {slab.key}: its core {slab.core} of {slab.shape} is none of the grid "
-                f"of {grid.step} in {grid.shape}: give the ReadSlabs that yields the slabs"
+                f"MeasureSlabs: slab {slab.key}: its core {slab.core} of {slab.shape} is not in "
+                f"the grid of {grid.step} in {grid.shape}: give the ReadSlabs that yields the "
+                "slabs"
             )
         need = self.needs(core)
         if not slab.box.contains(need):
@@ -314,12 +315,12 @@ class _Measuring:
         source = BlockSource.of(slab.data, slab.box, slab.shape, slab.space)
         steps = []
         for step in program.steps:
-            if not isinstance(step.source, BlockSource):  # of a volume that is stored
+            if not isinstance(step.source, BlockSource):  # it reads a stored volume
                 steps.append(step)
                 continue
             if step.source.dtype != slab.data.dtype:
                 raise ValueError(
-                    f"MeasureSlabs: slab {slab.key} holds {slab.data.dtype}, and was to hold "
+                    f"MeasureSlabs: slab {slab.key} has dtype {slab.data.dtype}, not "
                     f"{step.source.dtype}: give bv.SlabGrid(volume, ...) of a volume of that dtype"
                 )
             steps.append(replace(step, source=source))
@@ -335,13 +336,13 @@ class _Measuring:
             )
 
 
-def _most(a: Halo, b: Halo) -> Halo:
+def _larger_halo(a: Halo, b: Halo) -> Halo:
     z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
     return (z, y, x)
 
 
 class _Measure(beam.DoFn):
-    """Reduces a slab to states, and to messages of what surveys found, by the first round of its merge."""
+    """Reduces a slab to states, and to messages of the first round of a survey's merge."""
 
     def __init__(
         self, measuring: _Measuring, firsts: dict[str, Round], takes: dict[str, dict[str, Take]]
@@ -380,12 +381,12 @@ def _blocks(span: tuple[int, int]) -> Iterator[tuple[tuple[int], int]]:
         yield (block,), -1
 
 
-#: Bits of the slabs of a block that came, and of those that came twice.
+#: Bits of the slabs of a block that have arrived, and of those that have arrived twice.
 _Came = tuple[int, int]
 
 
 class Which(beam.CombineFn):
-    """Which slabs of a block came, and which of them twice."""
+    """Which slabs of a block have arrived, and which of them twice."""
 
     def create_accumulator(self) -> _Came:
         return 0, 0
@@ -410,8 +411,8 @@ def _lacking(block: tuple[tuple[int], _Came], grid: Grid) -> tuple[tuple[int], A
     again = [k for k in slabs if twice >> (k - first) & 1]
     if again:
         raise ValueError(
-            f"MeasureSlabs: {_some(again, grid)} came more than once, and would count so often: give each "
-            "slab once"
+            f"MeasureSlabs: {_some(again, grid)} arrived more than once, and would be counted "
+            "repeatedly: give each slab once"
         )
     return (0,), ("missing", [k for k in slabs if not there >> (k - first) & 1])
 
@@ -423,7 +424,7 @@ def _some(slabs: list[int], grid: Grid) -> str:
 
 
 class _Finish(beam.DoFn):
-    """Makes numbers of the merged states; tells what is missing, or fails."""
+    """Makes numbers of the merged states; reports missing slabs, or fails."""
 
     def __init__(
         self, measuring: _Measuring, results: dict[str, Any], names: list[str], partial: bool
@@ -450,8 +451,8 @@ class _Finish(beam.DoFn):
         grid = self.measuring.grid
         if lacking and not self.partial:
             raise ValueError(
-                f"MeasureSlabs: {_some(sorted(lacking), grid)} did not come: give all slabs, or "
-                "partial=True to measure those there are"
+                f"MeasureSlabs: {_some(sorted(lacking), grid)} did not arrive: give all slabs, or "
+                "partial=True to measure the others"
             )
         for token, reduction in self.measuring.reductions.items():
             some = pieces.get(token)

@@ -1,4 +1,4 @@
-"""Outputs that are made of what slabs say of their volume, one for each, and whether slabs fill them."""
+"""Outputs of slabs: created from the metadata of the slabs, and checked for completeness."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _PLACING = ("format", "zarr_version", "ome_version")
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Where slabs are written, and how."""
+    """The location and options of outputs for slabs."""
 
-    path: Any  #: Of the one output, or from the name of a volume to the path of its output.
+    path: Any  #: Path of the output, or a function from the name of a volume to its path.
     overwrite: bool
     partial: bool
-    run_id: str  #: Under which outputs are made.
-    options: Mapping[str, Any]  #: Of `Volume.to`.
+    run_id: str  #: The run that outputs belong to.
+    options: Mapping[str, Any]  #: Options of `Volume.to`.
     replaces: str | None = None  #: The run in the place of the one output, before this one.
 
     def name_of(self, volume: str) -> str:
@@ -70,20 +70,21 @@ class Outputs:
         target: Target = like.to(path, **options)
         sink = target.sink
         if not sink.portable:
-            raise ValueError(f"{sink.name} is memory of this process; give a path")
+            raise ValueError(f"{sink.name} is in the memory of this process; give a path")
         if not self.overwrite and sink.exists() and sink.begun_run() != self.run_id:
             raise OutputExistsError(
-                f"the output {sink.name} exists: pass overwrite=True to replace it, or choose another path"
+                f"the output {sink.name} exists: pass overwrite=True to replace it, or choose "
+                "another path"
             )
         if self.partial and sink.assembles:
             raise ValueError(
-                f"{sink.name}: {sink.format} is put together of all its units, so that slabs must "
-                "be the whole volume; leave partial=True out, or write .zarr"
+                f"{sink.name}: {sink.format} is assembled from all its units, so slabs must "
+                "fill the whole volume; leave partial=True out, or write .zarr"
             )
         return target
 
     def unfinished(self, sink: Sink) -> Mapping[str, Any] | None:
-        """What is noted in an output until all slabs are written; None if some may be missing."""
+        """The mark of an output until all slabs are written; None if some may be missing."""
         return None if self.partial else {"start": sink.name, "by": "pipeline"}
 
     def sink_of(self, kind: Kind) -> Sink:
@@ -148,8 +149,8 @@ def one_kind(kinds: Iterable[Kind]) -> Kind:
     if len(found) > 1:
         one, other = map(_described, found[:2])
         raise ValueError(
-            f"slabs of one output are of volumes that differ: {one}, and {other}; give WriteSlabs a "
-            "function of the volume's name as path"
+            f"slabs of one output are from different volumes: {one}, and {other}; give WriteSlabs "
+            "a function of the volume's name as path"
         )
     return found[0]
 
@@ -188,7 +189,7 @@ class CheckEach(beam.PTransform):
 
 @dataclass(frozen=True)
 class Fill:
-    """What boxes fill: so many voxels; all start at multiples of ``step``, and have at most ``extents``."""
+    """The voxels of boxes, which start at multiples of ``step`` and have at most ``extents``."""
 
     voxels: int = 0
     step: tuple[int, ...] = (0, 0, 0)
@@ -203,12 +204,12 @@ class Fill:
 
     @property
     def overlaps(self) -> bool:
-        """Whether boxes of different starts may lie over one another."""
+        """Whether boxes with different starts may overlap."""
         return any(0 < s < n for s, n in zip(self.step, self.extents, strict=True))
 
 
 class Filled(beam.CombineFn):
-    """What boxes, each given once, fill of a volume.
+    """Combines boxes of a volume, each given once.
 
     >>> boxes = [((0, 0, 0), (4, 8, 8)), ((4, 0, 0), (6, 8, 8))]
     >>> Filled().apply(boxes)
@@ -238,12 +239,14 @@ def _check(output: tuple[str, Mapping[str, Any]], finish: Callable[[Sink], str])
     fill, whole = sum(fills, Fill()), math.prod(sink.shape)
     if fill.overlaps:
         raise ValueError(
-            f"{sink.name}: slabs were cut in several ways, with cores of up to {fill.extents} voxels that "
-            f"start at multiples of {fill.step}: give WriteSlabs those of one ReadSlabs"
+            f"{sink.name}: slabs are from several grids, with cores of up to {fill.extents} "
+            f"voxels that start at multiples of {fill.step}: give WriteSlabs the slabs of one "
+            "ReadSlabs"
         )
     if fill.voxels != whole:
         raise ValueError(
-            f"{sink.name} is not complete: {whole - fill.voxels:,} of {whole:,} voxels were in no slab, and "
-            "read as 0; give WriteSlabs all slabs, or partial=True to write those there are"
+            f"{sink.name} is not complete: {whole - fill.voxels:,} of {whole:,} voxels were in no "
+            "slab, and are 0; give WriteSlabs all slabs, or partial=True to write an incomplete "
+            "volume"
         )
     yield finish(sink)

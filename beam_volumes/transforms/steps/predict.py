@@ -1,4 +1,4 @@
-"""A network over slabs that are elements, from wherever they come."""
+"""Run a network over slabs."""
 
 from __future__ import annotations
 
@@ -35,41 +35,42 @@ from beam_volumes.transforms.steps.slabs import ReadSlabs, function_name, place_
 @with_input_types(GivenSlab)
 @with_output_types(KeyedSlab)
 class Predict(Excepting, beam.PTransform):
-    """Run a network over slabs: ``(SlabKey, Slab)`` to slabs of one channel of its result.
+    """Run a network over slabs: ``(SlabKey, Slab)`` to slabs with one channel of its result.
 
-    Results are those of `predict` of the whole volume: patches lie on the volume's grid. A slab is
-    given with the voxels that its patches reach, as its halo, and has none afterwards.
+    The results are equal to those from `predict` of the whole volume: patches are placed on the
+    volume's grid. A slab needs the voxels that its patches use as its halo; the result has no halo.
 
     Parameters
     ----------
     slabs : ReadSlabs or SlabGrid
-        How the volume is cut, and of which dtype it is. Its halo must be as large as patches reach beyond a
-        slab; the error says how large that is.
+        The division of the volume, and its dtype. Its halo must be as large as patches extend
+        beyond a slab; the error message contains the required one.
     model : path, callable or ModelHandler
-        The network, as `predict` takes it. A file is read by each worker from where it lies.
+        The network: a path, a function, or a RunInference handler; see `predict`. Each worker reads
+        a file from its original path.
     then : callable, optional
-        Makes slabs of the result, a function from a `Volume` to one, such as ``lambda p: p[0] > 0.5``. It
-        chooses a channel where the network makes several.
+        A function from the result, a `Volume`, to another one, such as ``lambda p: p[0] > 0.5``. It
+        must choose a channel if the network returns several.
     **options : options
-        Further options of `predict`: ``patch``, ``context``, ``mode``, ``normalize`` by two numbers, ...
+        Further options of `predict`: ``patch``, ``context``, ``mode``, ``normalize`` by two
+        numbers, ...
 
     Raises
     ------
     ValueError
-        If the network cannot be run, the halo is too small, or the result has several channels or is
-        of another shape than the volume.
+        If the network cannot be run, the halo is too small, or the result has several channels or
+        another shape than the volume.
     TypeError
-        If ``slabs`` does not say how a volume is cut, or ``then`` is not callable.
+        If ``slabs`` has no grid of slabs, or ``then`` is not callable.
 
     See Also
     --------
-    ReadSlabs : makes slabs; of an expression with a network, too, without a halo.
+    ReadSlabs : makes slabs; also computes expressions with a network, without a halo.
     beam_volumes.predict : all options.
 
-    Notes
-    -----
-    A process loads the network once. ``Predict(...).with_resource_hints(accelerator=..., min_ram=...)`` has
-    Dataflow run this step alone on machines with a GPU.
+    Notes ----- A process loads the network once. With
+    ``Predict(...).with_resource_hints(accelerator=..., min_ram=...)`` Dataflow runs only this step
+    on machines with a GPU.
 
     Examples
     --------
@@ -96,13 +97,12 @@ class Predict(Excepting, beam.PTransform):
         super().__init__()
         if not isinstance(slabs, ReadSlabs | SlabGrid):
             raise TypeError(
-                f"Predict: slabs={slabs!r} does not say how a volume is cut: give the ReadSlabs, or a "
-                "SlabGrid"
+                f"Predict: slabs={slabs!r} has no grid of slabs: give the ReadSlabs, or a SlabGrid"
             )
         if then is not None and not callable(then):
             raise TypeError(f"Predict: then={then!r} is not a function from a Volume to a Volume")
         volume, self.grid = slabs.volume, slabs.grid
-        # Stands for the voxels of a slab, which workers put in.
+        # Placeholder for the voxels of a slab.
         nothing = np.empty((0, 0, 0), volume.dtype)
         none = Box((0, 0, 0), (0, 0, 0))
         given = SourceNode.of(BlockSource.of(nothing, none, volume.node.shape, volume.space))
@@ -113,8 +113,8 @@ class Predict(Excepting, beam.PTransform):
         self.node, self.space = _one_channel(result, len(made.nodes)), result.space.of_one("c")
         if self.node.shape != given.shape:
             raise ValueError(
-                f"Predict: the result is of shape {self.node.shape}, and slabs are of {given.shape}; slabs "
-                "keep their places: use Compute"
+                f"Predict: the result has the shape {self.node.shape}, but slabs have "
+                f"{given.shape}; slabs keep their positions: use Compute"
             )
         check_no_numbers(self.node)
         _check_halo(self.node, given, self.grid, slabs.halo)  # type: ignore[arg-type]
@@ -134,17 +134,19 @@ class Predict(Excepting, beam.PTransform):
 
 def _one_channel(result: Any, made: int) -> Node:
     if not isinstance(result, Volume):
-        raise ValueError(f"Predict: then= gave a {type(result).__name__}, not a volume: {result!r}")
+        raise ValueError(
+            f"Predict: then= returned a {type(result).__name__}, not a volume: {result!r}"
+        )
     if len(result.nodes) > 1:
         raise ValueError(
-            f"Predict: the network makes {made} channels, and slabs have one: choose it by "
+            f"Predict: the network returns {made} channels, but slabs have one: choose it by "
             "then=lambda p: p[0]"
         )
     return result.nodes[0]
 
 
 def _check_halo(node: Node, given: Node, grid: Grid, halo: Halo) -> None:
-    """Refuse a halo that does not hold what the patches of each slab are given."""
+    """Refuse a halo that does not contain the patches of each slab."""
     wanted = []
     for axis, (n, step) in enumerate(zip(grid.shape, grid.step, strict=True)):
         before = after = 0
@@ -155,9 +157,9 @@ def _check_halo(node: Node, given: Node, grid: Grid, halo: Halo) -> None:
         wanted.append((before, after))
     if any(w > h for ws, hs in zip(wanted, halo, strict=True) for w, h in zip(ws, hs, strict=True)):
         raise ValueError(
-            f"Predict: {stage_names(node)} needs the halo {tuple(wanted)} around slabs of {grid.step}, and "
-            f"they have {halo}: read them with halo={tuple(wanted)}, or with a depth that is a multiple of "
-            "what a patch makes, which needs less"
+            f"Predict: {stage_names(node)} needs the halo {tuple(wanted)} around slabs of "
+            f"{grid.step}, but they have {halo}: read them with halo={tuple(wanted)}, or with a "
+            "depth that is a multiple of the output of a patch, which needs less"
         )
 
 
@@ -165,8 +167,9 @@ def _check_size(node: Node, grid: Grid) -> None:
     size = Box.of_shape(grid.step).size * node.dtype.itemsize
     if size > MAX_BYTES:
         raise ValueError(
-            f"Predict: slabs of {grid.step} become {format_bytes(size)} of {node.dtype}; elements are at "
-            f"most {format_bytes(MAX_BYTES)}: use a smaller depth or a tile, or a smaller dtype by then="
+            f"Predict: slabs of {grid.step} become {format_bytes(size)} of {node.dtype}; elements "
+            f"are at most {format_bytes(MAX_BYTES)}: use a smaller depth or a tile, or a smaller "
+            "dtype by then="
         )
 
 

@@ -1,4 +1,4 @@
-"""Slabs of many volumes, which are elements themselves."""
+"""Read slabs of many volumes that are elements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from beam_volumes.transforms.steps.slabs import (
     source_names,
 )
 
-#: Volumes that a worker keeps open, and of how many it knows the inputs.
+#: Volumes that a worker keeps open.
 _KEPT, _KNOWN = 8, 1000
 #: The inputs of volumes that this process has opened, by the volume's name.
 _inputs: dict[str, tuple[Named, ...]] = {}
@@ -46,9 +46,10 @@ _Planned: Any = Tuple[str, Any, int]
 @with_input_types(Union[str, os.PathLike, Tuple[str, Any]])
 @with_output_types(KeyedSlab)
 class ReadAll(Excepting, beam.PTransform):
-    """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)`` of all.
+    """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)``.
 
-    Volumes are opened and cut in the workers. The keys' ``volume`` says of which a slab is.
+    Use it if the volumes are only known while the pipeline runs. They are opened and divided in the
+    workers. ``volume`` of a key is the name of the slab's volume.
 
     Parameters
     ----------
@@ -58,27 +59,27 @@ class ReadAll(Excepting, beam.PTransform):
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
-        Rows and columns of a slab's core, where whole planes are too large.
+        Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core that each slab has too, as `ReadSlabs` has it.
+        Voxels around the core that each slab also has, as in `ReadSlabs`.
 
     Raises
     ------
     TypeError
-        If ``function`` is not callable; in a worker, if an element is neither a path nor a pair of a
-        name and what ``function`` takes.
+        If ``function`` is not callable; in a worker, if an element is neither a path nor a pair of
+        a name and an argument of ``function``.
     ValueError
-        In a worker, as `ReadSlabs` says, with the volume's name.
+        In a worker, as in `ReadSlabs`, with the volume's name.
 
     See Also
     --------
-    ReadSlabs : of one volume, which is known when the pipeline is made.
-    ComputeAll : computes each volume whole.
+    ReadSlabs : reads one volume that is known when the pipeline is made.
+    ComputeAll : computes each volume as a whole.
 
     Notes
     -----
-    Elements are paths, which are the volumes' names, or pairs of a name and anything that ``function``
-    takes. A volume of another name is another one.
+    Elements are paths, which are also the volumes' names, or pairs of a name and an argument of
+    ``function``. Volumes with different names are different volumes.
 
     Examples
     --------
@@ -105,16 +106,16 @@ class ReadAll(Excepting, beam.PTransform):
         self.opened = Opened(function, depth, tile, halo)
 
     def expand(self, elements: beam.PCollection) -> Any:
-        # What cannot be opened is told as one element, before there are slabs of it.
+        # A volume that cannot be opened is one failure, before it is divided into slabs.
         out = self.tried(elements, "Plan", partial(_planned, opened=self.opened), _Planned, _what)
-        plans, told = out if isinstance(out, tuple) else (out, None)
+        plans, unopened = out if isinstance(out, tuple) else (out, None)
         slabs = plans | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Planned)
         spread = slabs | "Spread" >> beam.Reshuffle()
         out = self.tried(spread, "Read", partial(_read, opened=self.opened), KeyedSlab, _where)
-        if told is None:
+        if unopened is None:
             return out
         good, bad = out
-        return good, (told, bad) | "Bad" >> beam.Flatten()
+        return good, (unopened, bad) | "Bad" >> beam.Flatten()
 
     def display_data(self) -> dict[str, Any]:
         return {
@@ -126,7 +127,7 @@ class ReadAll(Excepting, beam.PTransform):
 
 
 class Opened:
-    """Volumes of elements, cut into slabs; the last few stay open in each process."""
+    """Volumes of elements, divided into slabs; each process keeps the last few open."""
 
     def __init__(self, function: Callable[[Any], Volume] | None, *how: Any):
         self.function, self.how, self.outside = function, how, options.outside
@@ -137,7 +138,9 @@ class Opened:
             with allowing(self.outside):
                 volume = (self.function or open_volume)(what)
             if not isinstance(volume, Volume):
-                raise TypeError(f"ReadAll: for {name} the function gave {volume!r}, not a Volume")
+                raise TypeError(
+                    f"ReadAll: for {name} the function returned {volume!r}, not a Volume"
+                )
             while len(self.kept) >= _KEPT:
                 self.kept.pop(next(iter(self.kept)), None)
             self.kept[name] = ReadSlabs(volume, *self.how)
@@ -156,7 +159,7 @@ def _named(element: Any) -> tuple[str, Any]:
     if isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str):
         return element[0], element[1]
     raise TypeError(
-        f"ReadAll takes paths, or pairs (name, what to open), and was given {element!r}"
+        f"ReadAll takes paths, or pairs (name, argument of the function), not {element!r}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A box of an expression as an array, computed by the same sweep as everything else."""
+"""Compute a box of an expression as an array, by a normal sweep."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from beam_volumes.sweep.stage import Regrid, digest
 
 
 def render(node: Node, box: Box) -> np.ndarray:
-    """The voxels of a box of a node; the rest of the volume is not looked at beyond the halo.
+    """The voxels of a box of a node; only its halo is read in addition.
 
-    Boundary modes apply where the volume ends, not where the box does.
+    Boundary modes apply at the border of the volume, not of the box.
     """
     out = np.empty(box.shape, node.dtype)
     if box.size == 0:
         return out
-    # Not `CropNode.of`: a source that were cropped anew for each box would be opened for each.
+    # Not `CropNode.of`: it would crop, and open, the source again for each box.
     crop = CropNode(
         box.shape, node.dtype, digest("crop", node.token, box.start, box.stop), node, box.start
     )
-    sink: Any = ArraySink("a slab", out)  # all of a `Sink` that a sweep uses
+    sink: Any = ArraySink("a slab", out)  # has the parts of a `Sink` that a sweep uses
     program = compile_program(box.shape, [(crop, sink)], [], [], {})
     width = preferred_window([program], box.shape[1:])
     with gate.admitted(cores()) as arena:
@@ -64,7 +64,7 @@ class ArraySink:
 
 @dataclass(frozen=True, eq=False)
 class BlockSource(Source):
-    """An array that is one box of a volume; nothing else of the volume can be read."""
+    """An array with one box of a volume; the rest cannot be read."""
 
     block: Box = field(kw_only=True)
 
@@ -78,22 +78,22 @@ class BlockSource(Source):
         return store[ts.d[:].translate_to[self.block.start]]
 
     def crop(self, box: Box) -> Source:
-        raise ValueError("stages of a slab see the whole volume; slicing is not among them")
+        raise ValueError("stages of a slab apply to the whole volume; slicing is not possible")
 
     def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
-        raise ValueError("slabs keep their places; flip and transpose are not among the stages")
+        raise ValueError("slabs keep their positions; flip and transpose are not possible")
 
     def subsampled(self, step: Triple) -> Source:
-        raise ValueError("slabs keep their places; downsample is not among the stages")
+        raise ValueError("slabs keep their positions; downsample is not possible")
 
     def token(self) -> str:
-        # One slab's expression never meets another's.
+        # Expressions of different slabs are never combined.
         return digest("block", self.block.start, self.block.stop, self.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class _Array:
-    """Not ``array``: what sweeps take from there has its first voxel at (0, 0, 0)."""
+    """Not ``array``: sweeps would assume that its first voxel is at (0, 0, 0)."""
 
     voxels: np.ndarray
     portable = False
@@ -119,12 +119,12 @@ def reach(node: Node, source: Node) -> Halo:
         if n.token in halos and isinstance(n, StageNode):
             for i, operand in enumerate(n.operands):
                 found = _sum(halos[n.token], n.stage.halo(i))
-                halos[operand.token] = _most(halos.get(operand.token, NO_HALO), found)
+                halos[operand.token] = _larger_halo(halos.get(operand.token, NO_HALO), found)
     return halos.get(source.token, NO_HALO)
 
 
 def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
-    """The range of an axis of a source that a range of a node takes; networks take whole patches.
+    """The range of a source for a range of a node along an axis; networks need whole patches.
 
     >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
     >>> needed(bv.median_filter(v, 3).node, v.node, 0, (4, 6))
@@ -137,7 +137,7 @@ def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tupl
         for i, operand in enumerate(n.operands):
             a, b = ranges[n.token]
             if isinstance(n.stage, Regrid):
-                # Along the other axes any range may be wanted: where these count, all of it.
+                # Use the whole range along the other axes, in case it matters.
                 box = [(0, size) for size in n.shape]
                 box[axis] = (a, b)
                 a, b = n.stage.needs(axis, (box[0], box[1], box[2]))
@@ -152,39 +152,39 @@ def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tupl
 
 
 def stage_names(node: Node) -> str:
-    """The stages that a node rests on, for messages."""
+    """The stages below a node, for messages."""
     return ", ".join(dict.fromkeys(n.name for n in ancestors([node]) if isinstance(n, StageNode)))
 
 
 def check_stages(node: Node, shape: Triple) -> None:
-    """Refuse what is not pointwise or of a neighbourhood."""
+    """Refuse stages that are neither pointwise nor of a neighbourhood."""
     if node.shape != shape:
         raise ValueError(
-            f"the stages make a volume of shape {node.shape} of one of {shape} (z, y, x); "
-            "slabs keep their places, so slicing is not among the stages"
+            f"the stages change the shape {shape} (z, y, x) to {node.shape}; "
+            "slabs keep their positions, so slicing is not possible"
         )
     check_no_numbers(node)
     for n in ancestors([node]):
         if isinstance(n, StageNode) and isinstance(n.stage, Regrid):
             raise ValueError(
-                f"{n.name} moves voxels to other places; slabs keep theirs, so it is not among the stages: "
-                "use Compute"
+                f"{n.name} moves voxels to other positions; slabs keep theirs, so it is not "
+                "possible: use Compute"
             )
 
 
 def check_no_numbers(node: Node) -> None:
-    """Refuse an expression that no single sweep gives: with lazy scalars, or of stored volumes."""
+    """Refuse expressions that need several sweeps: with lazy scalars, or of stored volumes."""
     for n in ancestors([node]):
         if n.values:
             raise ValueError(
-                f"{n.name} needs {', '.join(v.name for v in n.values)} of the whole volume, which no slab "
-                "knows: compute it first and pass the number, or use Compute"
+                f"{n.name} needs {', '.join(v.name for v in n.values)} of the whole volume, not "
+                "of a slab: compute it first and pass the number, or use Compute"
             )
         spans_z = isinstance(n, StageNode) and 0 in n.stage.spans
         if spans_z or isinstance(n, AcrossNode | ViewNode):
             raise ValueError(
-                f"{n.name} needs the whole of {n.inputs[0].name} before its first voxel, which no slab "
-                "has: write it first and open that, or use Compute"
+                f"{n.name} needs the whole of {n.inputs[0].name} before its first voxel, not only "
+                "a slab: write it first and open the result, or use Compute"
             )
 
 
@@ -193,6 +193,6 @@ def _sum(a: Halo, b: Halo) -> Halo:
     return (z, y, x)
 
 
-def _most(a: Halo, b: Halo) -> Halo:
+def _larger_halo(a: Halo, b: Halo) -> Halo:
     z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
     return (z, y, x)

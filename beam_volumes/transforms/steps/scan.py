@@ -1,4 +1,4 @@
-"""States of slabs combined along z, for pipelines of one's own."""
+"""Combine states of slabs along z."""
 
 from __future__ import annotations
 
@@ -24,25 +24,23 @@ from beam_volumes.transforms.waiting import in_global_window
 @with_input_types(Tuple[Union[SlabKey, Tuple[int, ...]], Any])
 @with_output_types(Tuple[SlabKey, Any])
 class SlabScan(beam.PTransform):
-    """Combine the states of all slabs before each: ``(SlabKey, state)`` to another such PCollection.
+    """Combine the states of all previous slabs: ``(SlabKey, state)`` to ``(SlabKey, state)``.
 
-    For each slab it gives the combination, in order, of the states of the slabs before it along z,
-    in the same tile; None where there is none. With the slab's own voxels it gives running sums,
-    distances and the like.
+    For each slab it returns the combination, in order, of the states of the slabs before it along z
+    in the same tile; None if there are none. Use it with the slab's own voxels for running sums,
+    distances and similar results.
 
     Parameters
     ----------
     slabs : ReadSlabs, SlabGrid or Grid
-        How the volume is cut.
+        The division of the volume.
     combine : callable
-        ``combine(a, b)`` of the states of neighbours in the order of the scan. It is
-        associative.
+        ``combine(a, b)`` of neighbouring states in the order of the scan. It must be associative.
     backward : bool, default: False
-        Whether to scan from the last slab to the first: ``a`` is the upper neighbour then.
+        Whether to scan from the last slab to the first: ``a`` is then the upper neighbour.
     itemsize : int, default: 8
-        Bytes of a state for each row and column of the slab. States of more than 4 MB are cut
-        into tiles: they must be planes, or dataclasses that hold planes, and combined pixel by
-        pixel.
+        Bytes of a state for each row and column of the slab. States of more than 4 MB are divided
+        into tiles: they must be planes, or dataclasses of planes, and combined pixel by pixel.
     radix : int, default: 16
         Number of slabs that one step combines.
 
@@ -53,7 +51,7 @@ class SlabScan(beam.PTransform):
 
     Notes
     -----
-    States meet by key, in a tree along z of as many rounds as the grid needs.
+    States are combined by key, in a tree along z with as many rounds as the grid needs.
 
     Examples
     --------
@@ -82,8 +80,9 @@ class SlabScan(beam.PTransform):
         _, rows, cols = grid.step
         if (size := rows * cols * itemsize) > MAX_BYTES:
             raise ValueError(
-                f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are {format_bytes(size)} "
-                f"each; elements are at most {format_bytes(MAX_BYTES)}: read slabs with a smaller tile="
+                f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are "
+                f"{format_bytes(size)} each; elements are at most {format_bytes(MAX_BYTES)}: read "
+                "slabs with a smaller tile="
             )
         self.flow = scan_flow(
             grid,

@@ -1,7 +1,7 @@
-"""Slabs of voxels as elements: read them, and apply stages to each.
+"""Read slabs of voxels as elements, and apply stages to each.
 
-Here, unlike in `Compute`, voxels are elements of PCollections: small slabs, with as much halo as the
-stages will need. Between two of these steps nothing is shuffled unless a pipeline asks for it.
+Unlike in `Compute`, voxels are elements of PCollections: small slabs, with the halo that the stages
+need. These steps do not shuffle.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ from beam_volumes.transforms.waiting import beginning
 class ReadSlabs(Excepting, beam.PTransform):
     """Read a volume, or compute an expression, as slabs: a PCollection of ``(SlabKey, Slab)``.
 
-    Applied to a pipeline it starts at once; applied to a PCollection it waits until that is
-    complete, e.g. for what `Compute` or `WriteSlabs` has written.
+    Use it if your own steps need voxels as elements. Applied to a pipeline, it starts immediately.
+    Applied to a PCollection, it waits until that is complete, e.g. for the outputs of `Compute` or
+    `WriteSlabs`.
 
     Parameters
     ----------
@@ -51,16 +52,16 @@ class ReadSlabs(Excepting, beam.PTransform):
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
-        Rows and columns of a slab's core, where whole planes are too large.
+        Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core that each slab has too, inside the volume: one number for all
+        Voxels around the core that each slab also has, inside the volume: one number for all
         axes, or for each axis a number or a pair ``(before, after)``.
 
     Raises
     ------
     ValueError
-        If a slab would be larger than 8 MiB (the message says what would do), the volume needs
-        numbers of itself, or workers cannot read it.
+        If a slab would be larger than 8 MiB (the message suggests a smaller one), the expression
+        needs numbers of the whole volume, or workers cannot read it.
     TypeError
         If it is applied to anything else.
 
@@ -133,24 +134,25 @@ def _indices(span: tuple[int, int], ready: Any = None) -> range:
 
 
 def source_names(volume: Volume) -> list[str]:
-    """From where the voxels of an expression come."""
+    """Names of the sources of an expression."""
     nodes = ancestors([volume.node])
     return list(dict.fromkeys(n.source.name for n in nodes if isinstance(n, SourceNode)))
 
 
 def check_readable(volume: Volume) -> None:
-    """Refuse what workers cannot compute slab by slab."""
+    """Refuse expressions that workers cannot compute slab by slab."""
     check_no_numbers(volume.node)
     for node in ancestors([volume.node]):
         if isinstance(node, SourceNode) and not node.source.portable:
             raise ValueError(
-                f"{node.source.name} lives in this process ({format_bytes(node.source.nbytes)}): a "
-                "pipeline's workers cannot read it; write it to a .zarr first"
+                f"{node.source.name} is in the memory of this process "
+                f"({format_bytes(node.source.nbytes)}), which a pipeline's workers cannot read; "
+                "write it to a .zarr first"
             )
 
 
 def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo, name: str = "") -> Slab:
-    """One slab of a grid, with as much of the halo as the volume has."""
+    """One slab of a grid, with its halo inside the volume."""
     core = grid.box(index)
     box = core.expand(halo).intersect(Box.of_shape(grid.shape))
     with pipeline_metrics.timed(core.size):
@@ -162,24 +164,23 @@ def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo, name: str = ""
 @with_output_types(KeyedSlab)
 @dataclass(eq=False)
 class ApplyStages(Excepting, beam.PTransform):
-    """Apply pointwise and neighbourhood functions to slabs: ``(SlabKey, Slab)`` to another one.
+    """Apply pointwise and neighbourhood functions to each ``(SlabKey, Slab)``.
 
-    Slabs keep their cores; as much is left of their halos as the functions do not use. Boundary
-    modes apply at the edges of the volume, and only there: voxels are those of the whole volume's
-    result.
+    Slabs keep their cores. Functions reduce the halo by the voxels that they need. Boundary modes
+    only apply at the edges of the volume, so voxels are equal to the result for the whole volume.
 
     Parameters
     ----------
     function : callable
-        Takes a `Volume` and gives one, e.g. ``lambda v: bv.median_filter(v, 3)``. Its argument
-        stands for the whole volume, but only functions that need neither numbers nor crops of
-        it can be applied.
+        From a `Volume` to another one, e.g. ``lambda v: bv.median_filter(v, 3)``. Its argument
+        represents the whole volume, but functions that need numbers or crops of it cannot be
+        applied.
 
     Raises
     ------
     ValueError
-        In a worker, if the halo of a slab is smaller than the functions need. The message says
-        what would do.
+        In a worker, if the halo of a slab is smaller than the functions need. The message contains
+        the required halo.
 
     See Also
     --------
@@ -224,33 +225,33 @@ def _apply_where(pair: Any, name: str) -> tuple[str, str, str]:
 
 
 def function_name(function: Any) -> str:
-    """Say what a person calls a function."""
+    """Return the name of a function in messages."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def place_of(pair: Any) -> tuple[str, str]:
-    """Volume and box of an element, whatever it is."""
+    """Return the volume and box of any element."""
     slab = pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair
     return (slab.volume, str(slab.core)) if isinstance(slab, Slab) else ("", "")
 
 
 def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
-    """Compute a slab of what a function makes of the whole volume."""
+    """Apply a function of the whole volume to a slab."""
     node = SourceNode.of(BlockSource.of(slab.data, slab.box, slab.shape, slab.space))
     result = function(Volume(node, slab.space))
     if not isinstance(result, Volume):
-        raise ValueError(f"the stages gave a {type(result).__name__}, not a volume: {result!r}")
+        raise ValueError(f"the stages returned a {type(result).__name__}, not a volume: {result!r}")
     check_stages(result.node, slab.shape)
     need = reach(result.node, node)
     left: list[tuple[int, int]] = []
     for (before, after), (n, m), a, b, size in zip(
         slab.halo, need, slab.box.start, slab.box.stop, slab.shape, strict=True
     ):
-        # Where the slab ends with the volume, stages pad and use nothing up.
+        # At the edge of the volume stages pad, and need no halo.
         left.append((before - n if a else before, after - m if b < size else after))
     if min(map(min, left)) < 0:
         raise ValueError(
-            f"slab {slab.key} of a volume of shape {slab.shape} has the halo {slab.halo}, and "
+            f"slab {slab.key} of a volume of shape {slab.shape} has the halo {slab.halo}, but "
             f"{stage_names(result.node)} need {need}: read it with ReadSlabs(..., halo={need})"
         )
     halo = (left[0], left[1], left[2])
@@ -258,8 +259,8 @@ def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
     if size > MAX_BYTES:
         raise ValueError(
             f"slab {slab.key}: its {slab.data.dtype} voxels become {format_bytes(size)} of "
-            f"{result.dtype}; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs, with "
-            f"{remedy(slab.core.shape, halo, result)}"
+            f"{result.dtype}; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs, "
+            f"with {remedy(slab.core.shape, halo, result)}"
         )
     data = render(result.node, slab.core.expand(halo))
     return replace(slab, halo=halo, data=data, space=result.space)

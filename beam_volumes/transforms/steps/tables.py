@@ -1,4 +1,4 @@
-"""Region tables of slabs of labels, for pipelines of one's own."""
+"""Region tables of slabs of labels."""
 
 from __future__ import annotations
 
@@ -96,16 +96,16 @@ class RegionTable(beam.PTransform):
             check_readable(self.intensity)
             if self.intensity.node.shape != self.grid.shape:
                 raise ValueError(
-                    f"RegionTable: the intensities' shape is {self.intensity.node.shape}, and that of the "
-                    f"labels {self.grid.shape} (z, y, x); crop them to one shape first"
+                    f"RegionTable: the intensities' shape is {self.intensity.node.shape}, but the "
+                    f"labels' is {self.grid.shape} (z, y, x); crop them to the same shape first"
                 )
             if labels is not None:
                 shared_space("RegionTable", labels, self.intensity)
         about = labels if labels is not None else self.intensity
         if spacing is not None and about is None:
             raise ValueError(
-                f"RegionTable: spacing={spacing!r} of a grid, whose axes are not known: give the ReadSlabs "
-                "of the labels"
+                f"RegionTable: spacing={spacing!r} needs the axes, which a grid does not have: "
+                "give the ReadSlabs of the labels"
             )
         self.survey = RegionSurvey.of(
             "u8" if labels is None else labels.dtype,
@@ -122,7 +122,7 @@ class RegionTable(beam.PTransform):
     def expand(self, slabs: beam.PCollection[Any]) -> beam.PCollection[beam.Row]:
         measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
         flow = self.survey.flow(self.grid)
-        # Neither what a slab adds nor a shard is an element: either may be large.
+        # The results of slabs and the shards may be too large for elements.
         all_slabs = slabs | "In no window" >> in_global_window()
         parts = all_slabs | "Measure" >> FirstRound(flow, measure)
         batches = (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
@@ -142,19 +142,19 @@ def _measured(
 def measure_slab(
     slab: Slab, grid: Grid, survey: RegionSurvey, intensity: Volume | None
 ) -> tuple[Key, Regions]:
-    """Return what one slab adds to the table, under its index."""
+    """Return the contribution of a slab to the table, with its index."""
     z, y, x = (c // s for c, s in zip(slab.core.start, grid.step, strict=True))
     core, region = region_of(grid, (z, y, x))
     if slab.shape != grid.shape or slab.core != core:
         raise ValueError(
-            f"slab {slab.key}: its core {slab.core} of {slab.shape} is none of the grid of "
+            f"slab {slab.key}: its core {slab.core} of {slab.shape} is not in the grid of "
             f"{grid.step} in {grid.shape}: give RegionTable the ReadSlabs that yields the slabs"
         )
     if "surface_area_faces" not in survey.properties:
         region = core
     if not slab.box.contains(region):
         raise ValueError(
-            f"slab {slab.key} has the voxels {slab.box}, and surface_area_faces needs {region}, "
+            f"slab {slab.key} has the voxels {slab.box}; surface_area_faces needs {region}, "
             f"one plane beyond the core: {ABOUT}, or leave it out of properties="
         )
     labels = slab.data[region.translate([-a for a in slab.box.start]).slices]

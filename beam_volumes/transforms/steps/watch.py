@@ -1,4 +1,4 @@
-"""Slabs of a volume that is still being written, slice by slice: each as soon as all its slices are there."""
+"""Make slabs of a volume that is being written slice by slice, as soon as their slices exist."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.waiting import in_global_window
 
-_TOLD, _NAMED = "told", 20
-#: Seconds of event time, so that what is missing is told before the window ends: it is at the end of time.
+_FAILURES, _NAMED = "failures", 20
+#: Seconds of event time: missing slices are reported before the end of the window, which is at the
+#: end of time.
 _BEFORE = 3600
 
 
 class Watched(NamedTuple):
-    """What `WatchSlices` gives.
+    """The results of `WatchSlices`.
 
-    ``slabs``, PCollection of (SlabKey, Slab): each once, when all its slices are there.
-    ``told``, PCollection of Failed: slices that are missing, damaged, not of the volume, or written
-    again after use.
+    ``slabs``, PCollection of (SlabKey, Slab): each once, when all its slices have arrived.
+    ``failures``, PCollection of Failed: slices that are missing, damaged, unexpected, or changed
+    after use.
     """
 
     slabs: Any
-    told: Any
+    failures: Any
 
 
 @with_input_types(Union[str, os.PathLike, FileMetadata])
 class WatchSlices(beam.PTransform):
-    """Watch a folder to which slices are written, and give slabs: each as soon as its slices are there.
+    """Watch a folder in which slices are written, and make each slab as soon as its slices exist.
 
-    Slices may come in any order, late and repeatedly. Applied to a pipeline it looks for files again and
-    again, until all slices are there, or for ``timeout`` seconds. Applied to a PCollection of paths, such
-    as notifications of a bucket, or of Beam's file metadata, it takes those.
+    Use it to process a volume during its acquisition. Slices may arrive in any order, late and
+    repeatedly. Applied to a pipeline, it looks for files periodically until all slices exist, or
+    for ``timeout`` seconds. Applied to a PCollection of paths, such as notifications of a bucket,
+    or of Beam's file metadata, it uses these.
 
     Parameters
     ----------
     pattern : str
         Path of the files, PNG, JPEG or TIFF, with ``{z}`` for the number of the slice:
-        ``"scan/slice_{z}.tif"``. Zeros before the number do not matter.
+        ``"scan/slice_{z}.tif"``. Leading zeros of the number are ignored.
     shape : tuple of int
         Slices, rows and columns of the whole volume.
     dtype : dtype
@@ -73,49 +75,48 @@ class WatchSlices(beam.PTransform):
     depth : int, default: 16
         Number of slices of a slab's core.
     halo : int or sequence, default: 0
-        Slices (voxels) around the core that each slab has too, as `ReadSlabs` has them. A slab waits
-        for those of its halo.
+        Slices (voxels) around the core that each slab also has, as in `ReadSlabs`. A slab waits
+        for the slices of its halo.
     first : int, default: 0
         Number of the first slice.
     voxel_size : sequence of float, optional
-        Along z, y, x.
+        Size of a voxel along z, y, x.
     unit : str, optional
         The unit of the voxel size.
     interval : float, default: 1
-        Seconds between two looks.
+        Seconds between two listings of the folder.
     timeout : float, optional
-        Seconds after which no more slices are waited for; by default for ever.
+        Maximum time to wait for slices in seconds; unlimited by default.
     end_marker : str, optional
-        Path of a file that says, once it is there, that all slices have been written that will be: none
-        is waited for any more. Only where the transform looks for files by itself.
+        Path of a file that marks the end: once it exists, no more slices are waited for. Only for
+        a transform applied to a pipeline.
     missing : {"drop", "fill"}, default: "drop"
-        Whether slabs that lack slices at the end are left out, or made with zeros in their place, as
-        `open` of a stack has them with ``missing="fill"``. Then there are all slabs, and labels, numbers
-        and tables are those of the volume that `open` gives. Either way slices are told.
+        Whether slabs without some of their slices at the end are left out, or made with zeros, as
+        by `open` of a stack with ``missing="fill"``. With ``"fill"`` there are all slabs, and
+        labels, numbers and tables are equal to results for the volume that `open` returns. Missing
+        slices are reported in both cases.
 
     Returns
     -------
     Watched
-        ``slabs`` and ``told``: slabs, and a `Failed` for each slab that was still incomplete at the end,
-        with the slices that it lacked or that are zeros in it, and for each slice that could not be read
-        or was changed after a slab was made of it. The slab stays as it is.
+        ``slabs`` and ``failures``. A `Failed` reports each slab that was incomplete at the end,
+        with its missing or filled slices, and each slice that could not be read or was changed
+        after use in a slab. The slab is not updated.
 
     Raises
     ------
     ValueError
-        If the pattern has no ``{z}``, a slab would be larger than 8 MiB, or ``missing`` is neither.
+        If the pattern has no ``{z}``, a slab would be larger than 8 MiB, or ``missing`` is invalid.
 
     See Also
     --------
-    ReadSlabs : of a volume that is complete.
-    LabelSlabs : labels whose merge ends when the last slice is there.
-    MeasureSlabs : numbers and tables that are known then.
+    ReadSlabs : reads a complete volume.
+    LabelSlabs : labels; their merge ends after the last slice.
+    MeasureSlabs : numbers and tables that are known after the last slice.
 
-    Notes
-    -----
-    Needs a runner that has state and timers. Which slices have come is kept in the runner's state, with
-    its checkpoints. Write a slice under another name first and rename it: one that is read half-written is
-    told, and taken once it has changed.
+    Notes ----- It needs a runner with state and timers. The list of slices is kept in the runner's
+    state, with its checkpoints. Write a slice under another name first and rename it: an incomplete
+    slice is reported as damaged, and used once it has changed.
 
     Examples
     --------
@@ -123,11 +124,11 @@ class WatchSlices(beam.PTransform):
     >>> _ = bv.compute(bv.open(np.zeros((4, 6, 7), "u1")).to("scan", format="png"), runner=None)
     >>> watch = bv.WatchSlices("scan/{z}.png", (4, 6, 7), "u1", depth=2)
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     slabs, told = p | beam.Create([f"scan/{z}.png" for z in (3, 1, 0)]) | watch
+    ...     slabs, failures = p | beam.Create([f"scan/{z}.png" for z in (3, 1, 0)]) | watch
     ...     _ = slabs | beam.Keys() | "Slabs" >> beam.Map(print)
-    ...     _ = told | beam.Map(lambda bad: print(bad.box, bad.message))
+    ...     _ = failures | beam.Map(lambda bad: print(bad.box, bad.message))
     (0, 0, 0)
-    [2:4, 0:6, 0:7] have not come: slice 2
+    [2:4, 0:6, 0:7] is missing slice 2
     """
 
     def __init__(
@@ -154,13 +155,14 @@ class WatchSlices(beam.PTransform):
             raise ValueError(f"WatchSlices: interval={interval}, timeout={timeout}: give seconds")
         if missing not in ("drop", "fill"):
             raise ValueError(
-                f"WatchSlices: missing={missing!r}: slabs that lack slices are 'drop' or 'fill'"
+                f"WatchSlices: missing={missing!r}: give 'drop' or 'fill' for slabs without all "
+                "slices"
             )
         z, y, x = shape
         none = Box((0, 0, 0), (0, 0, 0))
         block = BlockSource.of(np.empty((0, 0, 0), dtype), none, (z, y, x), Space())
         plain = Volume(SourceNode.of(block), Space())
-        #: Stands for the whole volume, where a step asks what it is like.
+        #: Placeholder for the whole volume, with its metadata.
         self.volume = (
             plain if voxel_size is None else plain.with_space(voxel_size=voxel_size, unit=unit)
         )
@@ -190,14 +192,14 @@ class WatchSlices(beam.PTransform):
                 f"{type(given).__name__}"
             )
         slabs = Needs(self.grid, self.halo)  # type: ignore[arg-type]
-        # Slabs of which no slice ever comes are waited for too.
+        # Wait for slabs without any slice, too.
         wanted = (
             pipeline
             | "Ranges" >> beam.Create(slab_ranges(len(self.grid)))
             | "Wanted" >> beam.FlatMap(_wanted).with_output_types(_Came)
         )
         to_slabs = arrivals | "To slabs" >> beam.FlatMap(_to_slabs, slabs).with_outputs(
-            _TOLD, main="main"
+            _FAILURES, main="main"
         )
         to_slabs["main"].element_type = _Came
         gather = beam.ParDo(
@@ -206,12 +208,12 @@ class WatchSlices(beam.PTransform):
         out = (
             (wanted, to_slabs["main"])
             | "All" >> beam.Flatten().with_output_types(_Came)
-            | "Gather" >> gather.with_outputs(_TOLD, main="slabs")
+            | "Gather" >> gather.with_outputs(_FAILURES, main="slabs")
         )
         out["slabs"].element_type = KeyedSlab
-        out[_TOLD].element_type = to_slabs[_TOLD].element_type = Failed
-        told = (out[_TOLD], to_slabs[_TOLD]) | "Told" >> beam.Flatten()
-        return Watched(out["slabs"], told)
+        out[_FAILURES].element_type = to_slabs[_FAILURES].element_type = Failed
+        failures = (out[_FAILURES], to_slabs[_FAILURES]) | "Failures" >> beam.Flatten()
+        return Watched(out["slabs"], failures)
 
     def _looking(self) -> beam.PTransform:
         from apache_beam.io.watch import Watch, after_total_of, never
@@ -246,7 +248,7 @@ class _Looking(beam.PTransform):
         return files | "File" >> beam.Values()
 
 
-#: A slice that has come: its index, path, size and time of the last change.
+#: A slice that has arrived: its index, path, size and time of the last change.
 Arrival = tuple[int, str, int, float]
 #: A slab, and a slice of it that has come, or None before there is any.
 _Came: Any = Tuple[int, Optional[Tuple[int, str, int, float]]]
@@ -269,24 +271,24 @@ class Pattern:
     def __post_init__(self) -> None:
         if self.text.count("{z}") != 1:
             raise ValueError(
-                f"WatchSlices: the pattern {self.text!r} needs one {{z}}, where the number of the slice "
-                "is: 'scan/slice_{z}.tif'"
+                f"WatchSlices: the pattern {self.text!r} needs one {{z}} for the number of the slice, "
+                "such as 'scan/slice_{z}.tif'"
             )
 
     @property
     def glob(self) -> str:
-        """What all slices match."""
+        """A glob pattern for all slices."""
         return self.text.replace("{z}", "*")
 
     def index(self, path: str) -> int | None:
-        """Return the index of a slice, from its path; None of other files."""
+        """Return the index of a slice from its path; None for other files."""
         before, after = map(re.escape, self.text.split("{z}"))
         found = re.fullmatch(rf"{before}(\d+){after}", path)
         return None if found is None else int(found[1]) - self.first
 
 
 class Poll:
-    """Looks for slices; has done so for good when all are there, and have not changed since the last look."""
+    """Looks for slices; finished when all exist and have not changed since the last listing."""
 
     def __init__(self, pattern: Pattern, count: int, end_marker: str | None = None):
         self.pattern, self.count, self.end_marker = pattern, count, end_marker
@@ -295,7 +297,7 @@ class Poll:
     def __call__(self, glob: str) -> Any:
         from apache_beam.io.watch import PollResult
 
-        # Before slices are looked for: what was written before the marker is seen.
+        # Check the marker first: slices written before it must be listed.
         ended = self.end_marker is not None and FileSystems.exists(self.end_marker)
         found = sorted(
             arrival
@@ -315,22 +317,22 @@ def _arrival(file: FileMetadata, pattern: Pattern) -> Iterator[Arrival]:
         yield z, file.path, int(file.size_in_bytes), float(file.last_updated_in_seconds or 0)
 
 
-def _notified(told: Any, pattern: Pattern) -> Iterator[Arrival]:
-    """Say what is told of a file, by its path or by Beam's metadata; others than slices are left out."""
-    if isinstance(told, FileMetadata):
-        yield from _arrival(told, pattern)
-    elif isinstance(told, str | os.PathLike):
-        path = os.fspath(told)
+def _notified(file: Any, pattern: Pattern) -> Iterator[Arrival]:
+    """Return the slice of a path or of Beam's file metadata; other files are ignored."""
+    if isinstance(file, FileMetadata):
+        yield from _arrival(file, pattern)
+    elif isinstance(file, str | os.PathLike):
+        path = os.fspath(file)
         if pattern.index(path) is not None:
-            for file in FileSystems.match([path])[0].metadata_list:
-                yield from _arrival(file, pattern)
+            for match in FileSystems.match([path])[0].metadata_list:
+                yield from _arrival(match, pattern)
     else:
-        raise TypeError(f"WatchSlices takes paths or Beam's FileMetadata, and was given {told!r}")
+        raise TypeError(f"WatchSlices takes paths or Beam's FileMetadata, not {file!r}")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Which slices slabs need, and which slabs need a slice."""
+    """The slices that slabs need, and the slabs that need a slice."""
 
     grid: Grid
     halo: Halo
@@ -355,7 +357,7 @@ def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
     z, path, *_ = arrival
     if not 0 <= z < needs.grid.shape[0]:
         message = f"{path} would be slice {z} of {needs.grid.shape[0]}; check shape= and first="
-        yield TaggedOutput(_TOLD, Failed("WatchSlices", "", "", "come", "ValueError", message))
+        yield TaggedOutput(_FAILURES, Failed("WatchSlices", "", "", "come", "ValueError", message))
         return
     for index in needs.slabs(z):
         yield index, arrival
@@ -363,7 +365,7 @@ def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
 
 @dataclass
 class Kept:
-    r"""What is known of a slab: its slices as they came, and digests of those that it was made of.
+    r"""The state of a slab: its slices that have arrived, and digests of those that were used.
 
     The runner keeps it as bytes: a version, then JSON. A job that is updated reads the states of the job
     before it.
@@ -393,9 +395,9 @@ class Kept:
             return cls({})
         if data[:1] != _VERSION:
             raise ValueError(
-                f"WatchSlices: the job keeps its slices in version {data[0]}, and this program reads "
-                f"version {_VERSION[0]}: update the job by the version of beam-volumes that it ran with, or "
-                "a later one"
+                f"WatchSlices: the job keeps its slices in version {data[0]}, and this program "
+                f"reads version {_VERSION[0]}: update the job by the version of beam-volumes that "
+                "it ran with, or a later one"
             )
         content = json.loads(data[1:])
         made = content["made"]
@@ -437,9 +439,9 @@ class _Gather(beam.DoFn):
         state.write(kept.encoded())
 
     def made(self, index: int, kept: Kept, fill: bool = False) -> Iterator[Any]:
-        """Make a slab of its slices; one that is damaged is waited for once more.
+        """Make a slab of its slices; a damaged slice is waited for again.
 
-        With ``fill`` there is nothing to wait for, and what is not there is zeros.
+        With ``fill`` missing slices are zeros.
         """
         core, box = self.needs.grid.box(index), self.needs.box(index)
         data, digests = np.zeros(box.shape, self.dtype), {}
@@ -451,7 +453,7 @@ class _Gather(beam.DoFn):
                     plane, digests[z] = self.read(kept.came[z])
                 except VolumeError as error:
                     del kept.came[z]
-                    yield self.told(index, "read", error)
+                    yield self.failure(index, "read", error)
                     continue
                 data[k] = plane
         if len(digests) < len(data) and not fill:
@@ -463,24 +465,24 @@ class _Gather(beam.DoFn):
         yield slab.key, slab
 
     def read(self, arrival: Arrival) -> tuple[np.ndarray, bytes]:
-        """Voxels of a slice, and a digest of its file."""
+        """Return the voxels of a slice, and a digest of its file."""
         z, path, *_ = arrival
         content = slice_content(path)
         plane = decoded_slice(content, path)
         if plane.shape != self.needs.grid.shape[1:] or plane.dtype != self.dtype:
             raise VolumeError(
-                f"slice {z}, {path}, is {plane.shape} {plane.dtype}, and the volume's slices are "
+                f"slice {z}, {path}, is {plane.shape} {plane.dtype}, but the volume's slices are "
                 f"{self.needs.grid.shape[1:]} {self.dtype}"
             )
         return plane, hashlib.blake2b(content, digest_size=16).digest()
 
     def again(self, index: int, kept: Kept, arrival: Arrival) -> Iterator[Any]:
-        """Tell of a slice that has changed since a slab was made of it; the same once more is nothing."""
+        """Report a slice that has changed since its slab was made; ignore repeated arrivals."""
         z, path, *_ = arrival
         assert kept.made is not None
         kept.came[z] = arrival
         if hashlib.blake2b(slice_content(path), digest_size=16).digest() != kept.made.get(z):
-            yield self.told(
+            yield self.failure(
                 index, "use", VolumeError(f"slice {z}, {path}, was written again after it was used")
             )
 
@@ -500,9 +502,9 @@ class _Gather(beam.DoFn):
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         which = f"slice{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost[:_NAMED]))}{more}"
         instead = ", read as zeros" if self.fill else ""
-        yield self.told(key, "wait", VolumeError(f"have not come: {which}{instead}"))
+        yield self.failure(key, "wait", VolumeError(f"is missing {which}{instead}"))
 
-    def told(self, index: int, stage: str, error: Exception) -> TaggedOutput:
+    def failure(self, index: int, stage: str, error: Exception) -> TaggedOutput:
         core = str(self.needs.grid.box(index))
         row = Failed("WatchSlices", "", core, stage, type(error).__name__, str(error))
-        return TaggedOutput(_TOLD, row)
+        return TaggedOutput(_FAILURES, row)

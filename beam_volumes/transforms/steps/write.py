@@ -1,4 +1,4 @@
-"""Slabs written to outputs: one that is known when the pipeline is made, or one for each volume."""
+"""Write slabs to one output, or to one for each volume."""
 
 from __future__ import annotations
 
@@ -43,48 +43,47 @@ from beam_volumes.transforms.waiting import in_global_window
 @with_input_types(GivenSlab)
 @with_output_types(str)
 class WriteSlabs(Excepting, beam.PTransform):
-    """Write slabs to an output, or to one for each volume: ``(SlabKey, Slab)`` to the paths of the outputs.
+    """Write slabs to one output, or one for each volume: ``(SlabKey, Slab)`` to paths of outputs.
 
-    The path of an output is emitted once, when all its slabs are written: `ReadAll` takes it. An output is
-    made once, before its first slab is written. Slabs are whole write units (chunks, or
-    shards), so that none is written twice or read, and a retry writes the same again.
+    The path of an output is emitted once, when all its slabs are written; `ReadAll` accepts it. An
+    output is created once, before its first slab is written. Slabs must consist of whole write
+    units (chunks or shards), so no unit is written twice or read, and a retry writes the same
+    bytes.
 
     Parameters
     ----------
     path : str, os.PathLike, dict or callable
-        A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store, which
-        all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in
-        anything with ``format``. A function gives the path for each volume, by the ``volume``
-        of its slabs' keys.
+        A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store that all
+        workers can access. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5); with
+        ``format`` it may have any name. A function returns the path for each volume, given the
+        ``volume`` of its slabs' keys.
     like : Volume, optional
-        An expression of the shape, dtype and space that the slabs have. The output is then made by the
-        pipeline's first step, and its options are checked when the transform is made. By default the
-        first slab of a volume determines them, and its worker makes the output.
+        An expression with the shape, dtype and space of the slabs. The first step of the pipeline
+        then creates the output, and its options are checked when the transform is made. By default
+        the first slab of a volume determines them, and its worker creates the output.
     overwrite : bool, default: False
-        Whether to replace an output that exists; otherwise it is an error.
+        Whether to replace an existing output; otherwise it raises an error.
     partial : bool, default: False
         Whether slabs may be missing: voxels that no slab has written are read as 0. Otherwise
-        the pipeline fails, at its end, if the slabs are not the whole volume.
+        the pipeline fails at its end if slabs are missing.
     **options : options
-        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
-        `Volume.to` takes them.
+        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version`` of
+        `Volume.to`.
 
     Raises
     ------
     ValueError
-        If the output exists, or is read by a step before; in a worker, if a slab is not made of
-        whole write units or not of the shape and dtype of ``like``, or slabs are missing. The
-        message names them.
+        If the output exists, or an earlier step reads it; in a worker, if a slab does not consist
+        of whole write units or has another shape or dtype than ``like``, or slabs are missing. The
+        message lists them.
 
     See Also
     --------
     ReadSlabs : makes slabs.
     ReadAll : makes slabs of many volumes.
 
-    Notes
-    -----
-    With `with_exception_handling` a slab that could not be written is told, and not missing. One that
-    another step has left out is: say ``partial=True``.
+    Notes ----- With `with_exception_handling` a slab that could not be written is returned as a
+    failure and not counted as missing. If another step drops slabs, pass ``partial=True``.
 
     Examples
     --------
@@ -121,7 +120,7 @@ class WriteSlabs(Excepting, beam.PTransform):
             check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
         elif like is not None:
             raise ValueError(
-                "WriteSlabs: path is a function, which gives each volume an output of its own, and "
+                "WriteSlabs: path is a function for several volumes, but "
                 "like= is one volume; leave it out"
             )
         elif not callable(path):
@@ -138,13 +137,14 @@ class WriteSlabs(Excepting, beam.PTransform):
             return self._by_kind(slabs, inputs)
         sink, outputs = self.sink, self.outputs
         make = _Make(sink, outputs)
-        # It is there also where no slab ever comes. Whoever writes one sees to it too, instead of waiting for
-        # this step by a side input: Flink cannot keep those in the checkpoints of a streaming job.
+        # The output is created even without any slab. Steps that write slabs also create it,
+        # instead of waiting for this step by a side input: Flink cannot keep those in the
+        # checkpoints of a streaming job.
         _ = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> beam.Map(make)
         out = self.tried(slabs, "Write", _write_made, Box, _where, make=make)
-        boxes, told = out if isinstance(out, tuple) else (out, None)
-        if told is not None:
-            bad = told | "Told" >> beam.Map(_box_of).with_output_types(Box)
+        boxes, failures = out if isinstance(out, tuple) else (out, None)
+        if failures is not None:
+            bad = failures | "Failures" >> beam.Map(_box_of).with_output_types(Box)
             boxes = (boxes, bad) | "All" >> beam.Flatten()
         if self.partial:
             count = beam.combiners.Count.Globally()
@@ -158,7 +158,7 @@ class WriteSlabs(Excepting, beam.PTransform):
             whole = boxes | "Complete" >> CheckComplete(sink.name, sink.grid, grid)
         finish = beam.Map(lambda _: _finish(sink, outputs.run_id)).with_output_types(str)
         paths = whole | "Finish" >> finish
-        return paths if told is None else (paths, told)
+        return paths if failures is None else (paths, failures)
 
     def _by_kind(self, slabs: beam.PCollection[Any], inputs: list[Named]) -> Any:
         """Write to outputs with the shape and dtype of their slabs.
@@ -168,7 +168,7 @@ class WriteSlabs(Excepting, beam.PTransform):
         outputs = self.outputs
         how = {"outputs": outputs, "inputs": inputs}
         out = self.tried(slabs, "Write", _write_one, _Written, _where, **how)
-        written, told = out if isinstance(out, tuple) else (out, None)
+        written, failures = out if isinstance(out, tuple) else (out, None)
         sinks = (
             written
             | "Kinds" >> beam.Map(_kind).with_output_types(Kinds)
@@ -182,11 +182,13 @@ class WriteSlabs(Excepting, beam.PTransform):
             paths = sinks | "Finish" >> done
         else:
             boxes = written | "Boxes" >> beam.Map(_corners).with_output_types(Boxes)
-            if told is not None:
-                bad = told | "Told" >> beam.Map(_told_of, outputs).with_output_types(Boxes)
+            if failures is not None:
+                bad = failures | "Failures" >> beam.Map(_failed_box, outputs).with_output_types(
+                    Boxes
+                )
                 boxes = (boxes, bad) | "All" >> beam.Flatten()
             paths = (boxes, sinks) | "Complete" >> CheckEach(finish)
-        return paths if told is None else (paths, told)
+        return paths if failures is None else (paths, failures)
 
     def display_data(self) -> dict[str, Any]:
         place = self.place
@@ -199,7 +201,7 @@ class WriteSlabs(Excepting, beam.PTransform):
 
 
 def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
-    """Find the transforms of the pipeline that some slabs come of, those nearest to them first."""
+    """Return the transforms of the pipeline that produce some slabs, the nearest first."""
     steps, known = deque([slabs.producer]), set()
     while steps:
         step = steps.popleft()
@@ -213,7 +215,7 @@ def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
 
 
 def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
-    """Return what some transforms read of volumes."""
+    """Return the volumes that some transforms read."""
     found: list[Named] = []
     for step in steps:
         nodes = [v.node for v in vars(step).values() if isinstance(v, Volume)]
@@ -224,7 +226,7 @@ def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
 
 
 def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]:
-    """Return the grids of slabs of a volume of a shape that some transforms know."""
+    """Return the grids of slabs of volumes with this shape, from the attributes of transforms."""
     for step in steps:
         grid = getattr(step, "grid", None)
         if isinstance(grid, Grid) and grid.shape == shape:
@@ -233,7 +235,7 @@ def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]
 
 @dataclass(frozen=True, eq=False)
 class _Make:
-    """Makes an output ready, in each process once: whoever comes after the first finds it made."""
+    """Creates an output, once in each process; later callers find it created."""
 
     sink: Sink
     outputs: Outputs
@@ -297,30 +299,31 @@ def _corners(written: tuple[str, Box, Kind]) -> tuple[str, Triple, Triple]:
     return name, core.start, core.stop
 
 
-def _told_of(bad: Failed, outputs: Outputs) -> tuple[str, Triple, Triple]:
+def _failed_box(bad: Failed, outputs: Outputs) -> tuple[str, Triple, Triple]:
     box = _box_of(bad)
     return outputs.name_of(bad.volume), box.start, box.stop
 
 
 def _box_of(bad: Failed) -> Box:
-    """Return the box of a slab that was not written, and of which that was said."""
+    """Return the box of a slab that was reported as failed."""
     (a, d), (b, e), (c, f) = re.findall(r"(\d+):(\d+)", bad.box)
     return Box((int(a), int(b), int(c)), (int(d), int(e), int(f)))
 
 
 def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> None:
-    """Write a slab's core into an output that is made, by the run ``made`` if that is given."""
+    """Write a slab's core into an output that exists, by the run ``made`` if given."""
     key = slab.key
     voxels = slab.voxels
     if slab.shape != sink.shape:
         raise ValueError(
-            f"slab {key} is of a volume of shape {slab.shape}, and {sink.name} has {sink.shape}: "
-            "give WriteSlabs a like= of the slabs' shape"
+            f"slab {key} has a volume of shape {slab.shape}, but {sink.name} has {sink.shape}: "
+            "give WriteSlabs a like= with the slabs' shape"
         )
     if voxels.dtype != sink.dtype and not (voxels.dtype == bool and sink.dtype in ("u1", "i1")):
         raise ValueError(
-            f"slab {key} holds {voxels.dtype}, and {sink.name} {sink.dtype}: give WriteSlabs the "
-            f"expression that the slabs are of as like=, or end ApplyStages with .astype('{sink.dtype}')"
+            f"slab {key} has dtype {voxels.dtype}, but {sink.name} {sink.dtype}: give WriteSlabs "
+            "the expression of the slabs as like=, or end ApplyStages with "
+            f".astype('{sink.dtype}')"
         )
     for axis, a, b, u, n in zip(
         "zyx", slab.core.start, slab.core.stop, sink.unit, sink.shape, strict=True
@@ -328,13 +331,14 @@ def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> None:
         if a % u or (b % u and b != n):
             what = "depth" if axis == "z" else "tile"
             raise ValueError(
-                f"slab {slab.key}: its core {slab.core} is not made of whole write units {sink.unit} of "
-                f"{sink.name} along {axis}, so that two slabs would write one unit; read with a {what} that "
-                f"is a multiple of {u}, or write with chunks= that divide the slabs"
+                f"slab {slab.key}: its core {slab.core} does not consist of whole write units "
+                f"{sink.unit} of {sink.name} along {axis}; read with a {what} that is a multiple "
+                f"of {u}, or write with chunks= that divide the slabs"
             )
     watched = None if made is None else sink.watched(made)
     if watched is not None and lost([watched]):
         raise Superseded(
-            f"slab {key}: {sink.name} is gone, or another run's by now: nothing more is written to it"
+            f"slab {key}: {sink.name} was deleted or belongs to another run; nothing more is "
+            "written to it"
         )
     write_units(sink.open(), slab.core, voxels).result()
