@@ -33,7 +33,11 @@ YAML = {n: getattr(yaml, n) for n in yaml.__all__ if n[0].isupper()}
 #: Classes that only functions construct: their docstrings have properties instead of parameters.
 MADE = {"Volume", "Scalar", "Table"}
 #: Methods that only Beam calls.
-BEAMS = {f"{name}.{method}" for name in TRANSFORMS for method in ("expand", "display_data")}
+BEAMS = {
+    f"{name}.{method}"
+    for name in TRANSFORMS
+    for method in ("expand", "display_data", "type_check_inputs")
+}
 #: No library has it under another name, and no paper.
 OURS = {"compute", "estimate", "keep_largest", "open", "plan", "preview", "verify", "view"}
 

@@ -118,7 +118,23 @@ class Slab:
         return Slab, (self.core, self.halo, self.data, self.shape, self.space, self.volume)
 
     def copy(self) -> Slab:
-        """Return a slab with its own voxels, which may be changed."""
+        """Return a slab with its own voxels, which may be changed.
+
+        Returns
+        -------
+        Slab
+            The same slab; its ``data`` is a copy.
+
+        Examples
+        --------
+        >>> from beam_volumes.base.geometry import Box
+        >>> none = ((0, 0), (0, 0), (0, 0))
+        >>> slab = bv.Slab(Box((0, 0, 0), (2, 4, 4)), none, np.zeros((2, 4, 4), "u1"), (2, 4, 4))
+        >>> changed = slab.copy()
+        >>> changed.data[0, 0, 0] = 1
+        >>> int(slab.data.max()), int(changed.data.max())
+        (0, 1)
+        """
         copied = replace(self)
         object.__setattr__(copied, "data", self.data.copy())
         return copied
