@@ -77,11 +77,6 @@ PHRASES = {
     r"nobody|whoever|whatever": "name the actor",
     r"but for": "use 'except'",
 }
-#: How many are left in docstrings, comments and messages: lower these numbers only.
-LEFT = {
-    "public docstrings": 57,
-    "beam_volumes": 681,
-}
 
 
 def phrases(text):
@@ -102,7 +97,7 @@ def test_pages_for_users_do_not_lead_to_internals(page):
 @by_page
 def test_phrases_to_avoid(page):
     found = list(phrases(page.read_text()))
-    assert len(found) <= LEFT.get(str(page.relative_to(ROOT)), 0), found
+    assert found == []
 
 
 def test_phrases_to_avoid_in_public_docstrings():
@@ -115,7 +110,7 @@ def test_phrases_to_avoid_in_public_docstrings():
                 r"^ *>>>.*?(?:\n\n|\Z)", "", inspect.getdoc(public) or "", flags=re.M | re.S
             )
             found += [f"{name}: {phrase}" for phrase in phrases(text)]
-    assert len(found) <= LEFT["public docstrings"], found
+    assert found == []
 
 
 def prose(file):
@@ -138,7 +133,7 @@ def test_phrases_to_avoid_in_sources(folder):
         for text in prose(file)
         for phrase in phrases(text)
     ]
-    assert len(found) <= LEFT.get(folder, 0), found
+    assert found == []
 
 
 def test_phrases_to_avoid_are_found():

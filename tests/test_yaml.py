@@ -118,18 +118,20 @@ def test_refusals(em, tmp_path):
             transform({"depth": 16})
         with pytest.raises(ValueError, match="grid has no halo; it has input, depth, tile"):
             transform({"input": path, "halo": 1})
-    with pytest.raises(ValueError, match=r"cells: tables have rows of no one schema"):
+    with pytest.raises(ValueError, match=r"cells: rows of tables have no fixed schema"):
         cells = {"cells": {"table": {"op": "regionprops_table", "properties": ["area"]}}}
         MeasureSlabs({"input": path, "dtype": "uint32"}, cells)
     with pytest.raises(ValueError, match="read them with halo="):
         cells = {"cells": "label", "x": "num_labels"}
         MeasureSlabs({"input": path}, {"x": cells})
     rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(path=path, sample=1)])
-    with pytest.raises(ValueError, match="has the fields path, sample: say by field: which"):
+    with pytest.raises(
+        ValueError, match="has the fields path, sample; name the one with the path by field:"
+    ):
         _ = rows | ReadAll()
     with pytest.raises(ValueError, match="has no 'file', and has the fields path, sample"):
         _ = rows | "Files" >> ReadAll("file")
-    with pytest.raises(ValueError, match="has a path, and elements are the paths"):
+    with pytest.raises(ValueError, match="has a path, but paths come from the elements"):
         ReadAll(input={"path": path})
     with pytest.raises(ValueError, match=r"error_handling: 'bad'; give a mapping with output:"):
         ReadSlabs(path, error_handling="bad")

@@ -1,1 +1,1 @@
-"""The command `beam-volumes`: one module for each verb."""
+"""The `beam-volumes` command, with one module per verb."""

@@ -1,4 +1,4 @@
-"""What a shell offers where a word is begun: verbs, options, operations, their parameters, recipe keys."""
+"""Shell completion of verbs, options, operations, their parameters and recipe keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 def offered(arguments: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks how a word may go on, and end; nothing happens where none asks."""
+    """Answer a completion request of the shell and exit; return if there is none."""
     import argcomplete
 
     argcomplete.autocomplete(arguments, always_complete_options="long")
 
 
 def words(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Words of a chain: operations and files, or options of the operation before.
+    """Complete a word of a chain: operations and files, or options of the previous operation.
 
     Examples
     --------
@@ -38,14 +38,14 @@ def words(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 
 
 def operation_names(prefix: str, **_: Any) -> list[str]:
-    """Names of operations."""
+    """Complete the name of an operation."""
     from beam_volumes.recipes.catalogue import operations
 
     return [name for name in operations() if name.startswith(prefix)]
 
 
 def places(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """What ``--set`` can change in the recipe that is named."""
+    """Complete the keys that ``--set`` can change in the named recipe."""
     from beam_volumes.recipes.document import load
     from beam_volumes.recipes.recipe import read_text
 

@@ -1,4 +1,4 @@
-"""``run --each``: a recipe for each of many volumes; one that fails does not stop the others."""
+"""``run --each``: run a recipe for each of many volumes; a failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
 from beam_volumes.recipes.recipe import Recipe
 
-#: Failures that the summary lists.
+#: Maximum number of failures listed in the summary.
 MAXIMUM = 100
 
 
@@ -30,31 +30,31 @@ def run_each(
     crop: str | None = None,
     dry_run: bool = False,
 ) -> int:
-    """Carry out a recipe for each volume at a pattern.
+    """Run a recipe for each volume that matches a pattern.
 
     Parameters
     ----------
     recipe : Recipe
     given : str
-        The pattern, or ``NAME=PATTERN`` where the recipe has several inputs.
+        The pattern, or ``NAME=PATTERN`` if the recipe has several inputs.
     out : str
-        The folder in which each volume gets one of its name.
+        The folder for the results; each volume gets a subfolder with its name.
     options : RunOptions
-        With a runner that is named, one pipeline computes all volumes, each of them in one worker.
+        If a runner is named, one pipeline computes all volumes, each in one worker.
     crop : str, optional
     dry_run : bool
-        Plan the first volume alone.
+        Only plan the first volume.
 
     Returns
     -------
     int
-        The exit code: 0 if none failed.
+        The exit code: 0 if no volume failed.
     """
     if not out:
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
     name, pattern = input_of(recipe, given)
     found = items(pattern, expands(recipe, name))
-    recipe_for(recipe, name, found[0], out)  # a mistake common to all is reported before the first
+    recipe_for(recipe, name, found[0], out)  # report common errors before the first volume starts
     if dry_run:
         print_result(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
         execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
@@ -79,7 +79,7 @@ def run_each(
 
 
 def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str]:
-    """The numbers of volumes that are done, and why others failed.
+    """Yield the number of finished volumes, and the errors of the others.
 
     Examples
     --------
@@ -99,12 +99,11 @@ def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str
 def _one_by_one(
     found: list[Item], targets: Targets, options: RunOptions
 ) -> Iterator[tuple[Item, str | None]]:
-    """Each with all of this machine."""
+    """Compute the volumes one after the other, each with the whole machine."""
     first = options
     for k, item in enumerate(found):
-        if (
-            k and first.progress is True and not sys.stderr.isatty()
-        ):  # no line for each pass of each
+        # In a log file, print no progress lines for every pass of every volume.
+        if k and first.progress is True and not sys.stderr.isatty():
             options = replace(first, progress=False)
         if first.progress is not False:
             print_note(f"{k + 1}/{len(found)} {item.path}")
@@ -112,7 +111,7 @@ def _one_by_one(
             built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
             names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
             os.makedirs(os.path.join(targets.out, item.name), exist_ok=True)
-            # All have the first one's plan, except for sizes.
+            # All volumes have the same plan as the first, except for sizes.
             execute(Built(built.targets, names, built.recipe), options, brief=k > 0)
         except Exception as error:
             yield item, message(error, recipe=True)
@@ -123,7 +122,7 @@ def _one_by_one(
 def _in_a_pipeline(
     found: list[Item], targets: Targets, options: RunOptions
 ) -> Iterator[tuple[Item, str | None]]:
-    """Each in one worker of a runner, which reports by a file next to the results."""
+    """Compute each volume in one worker of a runner; reports are files next to the results."""
     import apache_beam as beam
 
     from beam_volumes.drive.launch import pipeline_options
@@ -140,8 +139,8 @@ def _in_a_pipeline(
     try:
         with beam.Pipeline(options.runner, pipeline_options(options.beam_options)) as p:
             good, bad = p | beam.Create([item.path for item in found]) | compute
-            _ = good | "Tell results" >> beam.ParDo(Report(place))
-            _ = bad | "Tell failures" >> beam.ParDo(Report(place))
+            _ = good | "Report results" >> beam.ParDo(Report(place))
+            _ = bad | "Report failures" >> beam.ParDo(Report(place))
         reports = read_reports(place)
     finally:
         Place.of(place).remove()

@@ -1,4 +1,4 @@
-"""Execution of a verb's request: shows the plan, progress, results, time and memory."""
+"""Run the request of a verb and show the plan, progress, results, time and memory."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from beam_volumes.storage.places.place import Place
 if TYPE_CHECKING:
     import pyarrow
 
-#: Rows of a table that are printed.
+#: Maximum number of table rows to print.
 MAX_ROWS = 10_000
 
 
 def execute(
     built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False, note: str = ""
 ) -> compute.Outcome | None:
-    """Show a plan and carry it out; print progress, results, time and memory.
+    """Show a plan and run it; print progress, results, time and memory.
 
-    ``note`` is printed before the plan. If ``brief``, as for one volume of many, the plan is not shown, and
+    ``note`` is printed before the plan. With ``brief`` (one volume of many), the plan is not shown and
     only the time is printed at the end.
 
     Returns
     -------
     Outcome or None
-        None for a dry run, and for a job that was only described.
+        None for a dry run, and if the job was only described.
     """
     if dry_run:
         dry(built.targets, options)
@@ -61,7 +61,7 @@ def execute(
 
 
 def dry(targets: Sequence[Any], options: RunOptions) -> None:
-    """Show the whole plan, and what would keep it from being carried out."""
+    """Show the whole plan, and warn of anything that would prevent the run."""
     planned = compute.plan_run(targets, options)
     print_result(planned.explain(verbose=True))
     if _elsewhere(options.runner):
@@ -75,7 +75,7 @@ def finish(
     options: RunOptions,
     brief: bool = False,
 ) -> None:
-    """Print results, by the names that `Built` has for them, and time and memory."""
+    """Print the results with their names from `Built`, and time and memory."""
     if not outcome.ran:
         print_result(compute.DESCRIBED)
         return
@@ -86,7 +86,7 @@ def finish(
 
 
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
-    """What was written and what was found, a line each; a table without a place is its rows.
+    """Return one line per result: the path of an output, a number, or the rows of a table.
 
     Examples
     --------
@@ -111,9 +111,9 @@ def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
 
 
 def table_text(table: pyarrow.Table) -> str:
-    """A table as CSV, or how many rows it has where those are too many to be looked at."""
+    """Return a table as CSV, or only its number of rows if there are too many to print."""
     if table.num_rows > MAX_ROWS:
-        return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
+        return f"{table.num_rows:,} rows are too many to print: give the table a path, e.g. table.parquet"
     return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 
 
@@ -124,12 +124,12 @@ def note_unless_quiet(text: str, options: RunOptions) -> None:
 
 
 def _elsewhere(runner: Any) -> bool:
-    """Whether machines other than this one do the work."""
+    """Whether the runner uses other machines."""
     return runner not in (None, AUTO) and not is_local(runner)
 
 
 def _warn_of_outputs(plan: Plan, options: RunOptions) -> None:
-    """Warn of outputs that exist: they would keep the run from beginning."""
+    """Warn of existing outputs, which would prevent the run from starting."""
     try:
         begin(plan, options)
     except OutputExistsError as error:
@@ -137,19 +137,21 @@ def _warn_of_outputs(plan: Plan, options: RunOptions) -> None:
 
 
 def _begins(plan: Plan, note: str) -> str:
-    """A plan in a few lines, after a note, and which folders are made for its outputs."""
+    """Summarise a plan after a note, and list the folders created for its outputs."""
     homes = (os.path.dirname(os.path.abspath(path)) for path in map(_local, plan.outputs) if path)
-    made = [f"makes the folder {home}" for home in dict.fromkeys(homes) if not os.path.isdir(home)]
+    made = [
+        f"creates the folder {home}" for home in dict.fromkeys(homes) if not os.path.isdir(home)
+    ]
     return "\n".join([*filter(None, [note]), *made, summary(plan)])
 
 
 def _local(sink: Any) -> str | None:
-    """Where an output lies on this machine, if it does."""
+    """The local path of an output, or None."""
     return Place.of(sink.kvstore).local
 
 
 def summary(plan: Plan) -> str:
-    """A plan in a few lines."""
+    """Summarise a plan in a few lines."""
     lines = []
     for p in plan.passes:
         if p.point is not None:
@@ -186,7 +188,7 @@ def summary(plan: Plan) -> str:
 
 
 def took(outcome: compute.Outcome) -> str:
-    """Time, speed, bytes, and the measured memory against the predicted."""
+    """Describe time, speed, bytes, and measured and predicted memory."""
     parts = [f"done in {seconds_text(outcome.seconds)}"]
     s = outcome.summary
     if s is not None:
@@ -201,13 +203,16 @@ def took(outcome: compute.Outcome) -> str:
             "predicted for a process"
         )
         if s.peak_memory > plan.process_memory and any(p.program.surveys for p in plan.passes):
-            peak += "; components and rows, whose number was not known, may take more, up to what was allowed"
+            peak += (
+                "; the number of components and rows is not predicted, so they may use more, up to the "
+                "limit"
+            )
         parts.append(peak)
         if s.redone:
-            parts.append(f"{s.redone} of {s.slabs} slabs done more than once")
+            parts.append(f"{s.redone} of {s.slabs} slabs computed more than once")
     return "\n".join(parts)
 
 
 def seconds_text(seconds: float) -> str:
-    """A time in words, short ones with a decimal."""
+    """Format a time; below a minute with one decimal."""
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)

@@ -1,4 +1,4 @@
-"""The command ``beam-volumes``: finds the verb, and prints errors in one line."""
+"""The ``beam-volumes`` command: runs a verb and prints errors in one line."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from beam_volumes.cli import completing
 from beam_volumes.cli.messages import MISTAKE, print_note, quiet, report, short_warnings
 from beam_volumes.version import __version__
 
-#: By name: what a verb is for, and its module, which is imported when the verb is asked for.
+#: By name: the purpose of a verb, and its module, which is imported when the verb is used.
 VERBS = {
     "info": ("describe a volume, a group of volumes, a run, or this machine", "info"),
     "preview": ("write a picture of three sections of a volume", "preview"),
     "convert": (
-        "write a volume in another format, in other chunks, or as another dtype",
+        "write a volume in another format, with other chunks, or as another dtype",
         "convert",
     ),
-    "downsample": ("add coarser levels to a volume that is stored in one size", "convert"),
-    "chain": ("apply operations one after the other, without a recipe", "chain"),
-    "run": ("carry out a recipe, for one volume or for each of many", "run"),
+    "downsample": ("add coarser levels to a volume that has only one level", "convert"),
+    "chain": ("apply operations in sequence, without a recipe", "chain"),
+    "run": ("run a recipe, for one volume or for each of many", "run"),
     "resume": ("continue a run that was stopped", "runs"),
     "verify": ("check that a run is complete and its outputs can be read", "runs"),
     "report": ("write a page about a run, a volume or a table", "runs"),
     "view": ("show volumes and tables in Neuroglancer, from this machine", "view"),
-    "check": ("check a recipe: its words, its inputs, and what each step gives", "check"),
+    "check": ("check a recipe, its inputs and the result of each step", "check"),
     "ops": ("list the operations, or show the parameters of one", "reference"),
     "schema": ("print the JSON schema of recipes, for editors", "reference"),
-    "completion": ("print what makes a shell complete this command's words", "reference"),
+    "completion": ("print the shell code that completes this command's arguments", "reference"),
     "label": ("number the connected components of a mask", "label"),
     "stats": ("measure every region of a label volume", "stats"),
-    "probe": ("find out how far a network sees, for the op predict", "check"),
-    "demo": ("make a stack, run a recipe on it, and show the result", "demo"),
-    "estimate": ("estimate what a recipe would take on machines of a kind", "estimate"),
+    "probe": ("measure the receptive field of a network, for the operation predict", "check"),
+    "demo": ("create a stack, run a recipe on it, and show the result", "demo"),
+    "estimate": ("estimate the time and cost of a recipe on a type of machine", "estimate"),
     "bench": ("time a recipe on a crop and suggest changes", "bench"),
-    "worker-pool": ("start workers for Flink and other runners that ask for them", "services"),
+    "worker-pool": ("start workers for Flink and other runners that request them", "services"),
     "expansion-service": (
         "serve the transforms to pipelines in Java, Go and Beam YAML",
         "services",
@@ -51,16 +51,16 @@ VERBS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports wrong arguments as all other mistakes."""
+    """Reports wrong arguments like all other user errors."""
 
     def error(self, message: str) -> NoReturn:
-        """A line, and the exit code of mistakes."""
+        """Print one line, and exit with the code for user errors."""
         print_note(f"beam-volumes: error: {message} (see {self.prog} --help)")
         sys.exit(MISTAKE)
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The arguments of every verb, or of one: importing a verb's module takes time."""
+    """Make the parser of every verb, or of ``only`` one: importing a verb's module takes time."""
     top = Parser(
         prog="beam-volumes",
         description="scipy.ndimage for volumes larger than memory, on any Apache Beam runner",
@@ -88,11 +88,12 @@ def _add_verb(verbs: Any, name: str) -> None:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--debug", action="store_true", help="show where an error comes from")
+    found.add_argument("--debug", action="store_true", help="show the traceback of an error")
     found.add_argument(
         "--outside",
         action="store_true",
-        help="also read files elsewhere that a header, a link or metadata name: trust them",
+        help="also read files in other folders that headers, links or metadata refer to; use it only for "
+        "files you trust",
     )
     act = getattr(module, f"act{suffix}")
     found.set_defaults(act=act, parser=found, others=[], others_to_beam=False)
@@ -101,7 +102,7 @@ def _add_verb(verbs: Any, name: str) -> None:
 
 @contextmanager
 def _trusting(outside: bool) -> Iterator[None]:
-    """Let files name files elsewhere meanwhile, if that is asked for."""
+    """Allow files to refer to files in other folders meanwhile, if ``outside``."""
     if not outside:
         yield
         return
@@ -117,7 +118,7 @@ def _trusting(outside: bool) -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    It is 0, 2 for a user's mistake, 1 for another error and for what `verify` found wrong.
+    It is 0 for success, 2 for a user error, and 1 for another error or problems found by `verify`.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     verb = next((word for word in words if not word.startswith("-")), "")
@@ -141,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 import_module("beam_volumes.cli.options").no_others(args)
             code = args.act(args)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has closed it
+    except BrokenPipeError:  # the reader has closed the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:

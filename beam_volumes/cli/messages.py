@@ -1,4 +1,4 @@
-"""What the command prints: results, notes, warnings and errors, in the words of a command line."""
+"""Print results, notes, warnings and errors in the terms of the command line."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 
 from beam_volumes.base.text import printable
 
-#: What a user can mend: a mistake in the request, or files that are not as they should be.
+#: Errors the user can fix: a wrong request, or damaged or missing files.
 USER_MISTAKES = (ValueError, TypeError, OSError)
-#: Characters shown of the beginning and of the end of a message that cites something long.
+#: Number of characters shown from the beginning and from the end of a long message.
 SHOWN = 600
 MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 
-#: The last line of a worker's traceback, which pipelines put into the text of their own error.
+#: The last line of a worker's traceback, which pipelines include in their own error.
 _REMOTE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Died)): (.+)$", re.M)
 _STAGE = re.compile(r"\s*\[while running .*", re.S)
 
-#: By what Python would have: an option, and what stands in a recipe. Those of runs are options for both.
+#: By the Python expression: the option, or the key of a recipe. Run options are options in both.
 _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
     r"\bbeam_volumes\.options\.outside = True": "--outside",
 }
-#: What is added to errors of functions that name no parameter.
+#: The suffix of errors that name no parameter.
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
@@ -42,7 +42,7 @@ _COMMAND = {
     r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
 }
 _RECIPE = {
-    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} beside the input's path",
+    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} next to the input's path",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
     r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
     rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"\1: \2",
@@ -56,12 +56,12 @@ def print_result(text: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print a note on standard error, at once."""
+    """Print a note on standard error and flush it."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def plain_text(text: str) -> str:
-    """A docstring's text without markup.
+    """Remove markup from the text of a docstring.
 
     Examples
     --------
@@ -72,15 +72,15 @@ def plain_text(text: str) -> str:
 
 
 def quiet() -> None:
-    """Silence logs: `report` prints errors, and pipelines would log the traceback of each."""
-    # Other runners log by the root logger.
+    """Silence logs: `report` prints errors, and pipelines would also log their tracebacks."""
+    # Other runners use the root logger.
     for name in ("", "apache_beam", "beam_volumes"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Print this package's warnings in a line each; others are shown as usual."""
+    """Print warnings of this package in one line each; others are shown as usual."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -112,7 +112,7 @@ def report(error: BaseException, debug: bool = False, recipe: bool = False) -> i
 
 
 def message(error: BaseException, recipe: bool = False) -> str:
-    """An error as one line; with remedies that a recipe has, if one is carried out."""
+    """Format an error as one line; with ``recipe``, remedies are keys of a recipe."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
@@ -130,13 +130,13 @@ def message(error: BaseException, recipe: bool = False) -> str:
 
 
 def worded(text: str, recipe: bool = False) -> str:
-    """An error's text with what is typed here in place of Python's words.
+    """Replace Python keywords in an error message by options, or by keys of a recipe.
 
     Parameters
     ----------
     text : str
     recipe : bool
-        Whether what opens volumes stands in a recipe.
+        Whether the inputs are described in a recipe.
 
     Examples
     --------
@@ -144,12 +144,12 @@ def worded(text: str, recipe: bool = False) -> str:
     'there are 3: choose one by --index c=DAPI'
     >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
-    >>> worded("give voxel_size=, or say affine='drop'")
-    'give --voxel-size, or say --option affine=drop'
+    >>> worded("give voxel_size=, or affine='drop'")
+    'give --voxel-size, or --option affine=drop'
     >>> worded("a plate: choose one by well='B/3'", recipe=True)
     'a plate: choose one by well: B/3'
-    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("say affine='drop'")
-    ('give --journal, or --slab 4,8,8', 'say --option affine=drop')
+    >>> worded("give journal=, or slab=(4, 8, 8)"), worded("give affine='drop'")
+    ('give --journal, or --slab 4,8,8', 'give --option affine=drop')
     """
     for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():
         text = re.sub(python, here, text)
@@ -161,7 +161,7 @@ def worded(text: str, recipe: bool = False) -> str:
 
 @cache
 def _run_keyword() -> re.Pattern[str]:
-    """A keyword of a run, with its value or without one; numbers for axes stand in brackets."""
+    """Match the keyword of a run option, with or without a value; sequences are in parentheses."""
     from beam_volumes.plan.run_options import USER_OPTIONS
 
     names = "|".join(

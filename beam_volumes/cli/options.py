@@ -1,4 +1,4 @@
-"""Arguments that verbs share."""
+"""Arguments shared by several verbs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from beam_volumes.recipes.document import parse_value
 
 
 def budgeting(parser: argparse.ArgumentParser) -> None:
-    """The arguments of verbs that plan."""
+    """Add the arguments of verbs that make a plan."""
     _run_arguments(parser, PLANNING)
 
 
 def _run_arguments(parser: argparse.ArgumentParser, where: str) -> None:
-    """An argument for each option of a run that has its place here."""
+    """Add an argument for each run option of this kind."""
     for name, option in USER_OPTIONS.items():
         if option.metadata["where"] == where:
             kind: dict[str, Any] = {"metavar": option.metadata["metavar"]}
@@ -42,12 +42,12 @@ def _run_arguments(parser: argparse.ArgumentParser, where: str) -> None:
 
 
 def option_help(name: str) -> str:
-    """What an option of a run is, as help: the text of its docstring without markup.
+    """Return the help of a run option: its docstring entry without markup.
 
     Examples
     --------
     >>> option_help("overwrite")
-    'replace outputs that exist; otherwise they are an error'
+    'replace existing outputs; otherwise they raise an error'
     """
     option = USER_OPTIONS[name]
     text = " ".join(option.metadata["text"].split("\n", 1)[1].split())
@@ -57,72 +57,74 @@ def option_help(name: str) -> str:
 
 
 def cropping(parser: argparse.ArgumentParser, help: str) -> None:
-    """The argument that takes a part of the inputs."""
-    parser.add_argument("--crop", metavar="Z0:Z1,Y0:Y1,X0:X1", help=f"{help}; parts may be empty")
+    """Add the argument that crops the inputs."""
+    parser.add_argument(
+        "--crop", metavar="Z0:Z1,Y0:Y1,X0:X1", help=f"{help}; empty parts keep the whole axis"
+    )
 
 
 def running(parser: argparse.ArgumentParser) -> None:
-    """The arguments of verbs that compute."""
+    """Add the arguments of verbs that compute."""
     parser.set_defaults(others_to_beam=True)
     budgeting(parser)
     parser.add_argument(
         "--runner",
         metavar="NAME",
         default=AUTO,
-        help="a Beam runner, or none for this process without Beam (default: none, or FnApiRunner "
-        "for runs that may take more than half of the free memory)",
+        help="a Beam runner, or none to run in this process without Beam (default: none, or FnApiRunner "
+        "for runs that may use more than half of the free memory)",
     )
     _run_arguments(parser, RUNNING)
 
 
 def recipe_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a recipe and change it."""
+    """Add the arguments that name a recipe and change it."""
     parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
     setting(parser)
 
 
 def setting(parser: argparse.ArgumentParser) -> None:
-    """The argument that changes a recipe."""
+    """Add the argument that changes a recipe."""
     change = parser.add_argument(
         "--set",
         metavar="PLACE=VALUE",
         action="append",
         default=[],
-        help="change the recipe: input=PATH, steps.smooth.sigma=2, outputs.0.path=PATH or a variable's "
-        "name=VALUE; may be repeated",
+        help="change a value of the recipe: input=PATH, steps.smooth.sigma=2, outputs.0.path=PATH, or "
+        "NAME=VALUE for a variable; may be repeated",
     )
     change.completer = completing.places  # type: ignore[attr-defined]
 
 
 def levelling(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """The arguments that ask for a pyramid."""
+    """Add the arguments of a pyramid."""
     usual = "" if default is None else f" (default: {default})"
     parser.add_argument(
         "--levels",
         metavar="N",
         default=default,
-        help=f"store a pyramid of so many levels, or auto (OME-Zarr, precomputed){usual}",
+        help=f"number of pyramid levels to store, or auto (OME-Zarr, precomputed){usual}",
     )
     parser.add_argument(
-        "--method", help="how levels are made: mean, mode, nearest, max, min or median"
+        "--method", help="how to downsample: mean, mode, nearest, max, min or median"
     )
     parser.add_argument(
         "--factors",
         metavar="Z,Y,X",
-        help="how many voxels become one: a number, one for each axis, or several of these with ; between "
-        "them, one for each level after the first",
+        help="downsampling factor: one number, one per axis, or several of these separated by ; for the "
+        "levels after the first",
     )
 
 
 def levels_asked(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `levelling` as options of `Volume.to`."""
+    """Return the arguments of `levelling` as options of `Volume.to`."""
     text = args.levels
     levels = int(text) if text is not None and text.isdigit() else text
     return {"levels": levels, "method": args.method, "factors": factors(args.factors)}
 
 
 def factors(text: str | None) -> Any:
-    """Factors from the command line.
+    """Parse downsampling factors.
 
     Examples
     --------
@@ -137,12 +139,12 @@ def factors(text: str | None) -> Any:
 
 
 def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
-    """The arguments of verbs that write outputs: `running`, and how."""
-    parser.epilog = "Options that are not listed go to Beam as pipeline options."
+    """Add the arguments of verbs that write outputs."""
+    parser.epilog = "Other options are passed to Beam as pipeline options."
     running(parser)
     _run_arguments(parser, BEGINNING)
     if crops:
-        cropping(parser, "crop every input first, for a trial")
+        cropping(parser, "crop every input first, e.g. for a test")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the whole plan and write nothing"
     )
@@ -150,7 +152,7 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
 
 
 def run_options(args: argparse.Namespace) -> RunOptions:
-    """The options of a run in the arguments of `computing` or `running`."""
+    """Return the run options from the arguments of `computing` or `running`."""
     runner = None if args.runner.lower() == "none" else args.runner
     return RunOptions.of(
         vars(args),
@@ -162,43 +164,43 @@ def run_options(args: argparse.Namespace) -> RunOptions:
 
 
 def opening(parser: argparse.ArgumentParser, spacing: bool = True) -> None:
-    """The arguments of verbs that open one volume, where ``spacing`` with the size of its voxels."""
-    parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
-    parser.add_argument("--level", metavar="N", type=int, help="the level of a pyramid")
+    """Add the arguments of verbs that open one volume; with ``spacing`` also its voxel size."""
+    parser.add_argument("--dataset", metavar="NAME", help="the array in a group or file")
+    parser.add_argument("--level", metavar="N", type=int, help="the pyramid level to read")
     parser.add_argument(
         "--mpp",
         metavar="SIZE",
         type=float,
-        help="instead of --level: the coarsest with pixels no larger than this, in micrometers",
+        help="instead of --level: choose the coarsest level with pixels of at most SIZE micrometres",
     )
     parser.add_argument(
         "--axes",
         metavar="tyx",
-        help="the axes, where the file does not name them or is wrong",
+        help="the axes, if the file does not name them or names them wrongly",
     )
-    parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to take")
+    parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to read")
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of bv.open that some formats have; may be repeated",
+        help="a format-specific option of bv.open; may be repeated",
     )
     if not spacing:
         return
     parser.add_argument(
-        "--voxel-size", metavar="Z,Y,X", help="size of a voxel, instead of the metadata's"
+        "--voxel-size", metavar="Z,Y,X", help="voxel size that replaces the stored one"
     )
-    parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, e.g. nm")
+    parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, such as nm")
     parser.add_argument(
         "--origin",
         metavar="Z,Y,X",
-        help="position of the first voxel, instead of the metadata's",
+        help="position of the first voxel that replaces the stored one",
     )
 
 
 def opened(path: str, args: argparse.Namespace) -> Volume:
-    """The volume that a path and the arguments of `opening` mean."""
+    """Open the volume at a path with the arguments of `opening`."""
     size = numbers(args.voxel_size, "--voxel-size") if args.voxel_size else None
     origin = numbers(args.origin, "--origin") if args.origin else None
     return open_volume(
@@ -216,7 +218,7 @@ def opened(path: str, args: argparse.Namespace) -> Volume:
 
 
 def parse_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """Options of the form ``NAME=VALUE`` as keywords.
+    """Parse options of the form ``NAME=VALUE`` to keywords.
 
     Examples
     --------
@@ -233,7 +235,7 @@ def parse_options(texts: Sequence[str], option: str = "--option") -> dict[str, A
 
 
 def parse_index(text: str | None) -> dict[str, int | str] | None:
-    """``t=0,c=DAPI`` as a mapping.
+    """Parse an index such as ``t=0,c=DAPI`` to a mapping.
 
     Examples
     --------
@@ -252,7 +254,7 @@ def parse_index(text: str | None) -> dict[str, int | str] | None:
 
 
 def number(text: str, option: str) -> int | float:
-    """A number from the command line.
+    """Parse a number.
 
     Examples
     --------
@@ -266,7 +268,7 @@ def number(text: str, option: str) -> int | float:
 
 
 def numbers(text: str, option: str) -> list[int | float]:
-    """Numbers with commas between them.
+    """Parse numbers separated by commas.
 
     Examples
     --------
@@ -277,7 +279,7 @@ def numbers(text: str, option: str) -> list[int | float]:
 
 
 def extents(text: str | None, option: str) -> list[int] | None:
-    """A shape from the command line, if there is one.
+    """Parse a shape, or return None if there is none.
 
     Examples
     --------
@@ -293,14 +295,14 @@ def extents(text: str | None, option: str) -> list[int] | None:
 
 
 def no_others(args: argparse.Namespace) -> None:
-    """Refuse arguments that the verb does not have."""
+    """Raise ValueError for arguments that the verb does not have."""
     if args.others:
         name = args.others[0].partition("=")[0]
         raise ValueError(f"unknown argument {name}{_meant(name, args.parser)}")
 
 
 def _meant(name: str, parser: argparse.ArgumentParser) -> str:
-    """Say which argument was meant, also where the output is a word of its own."""
+    """Suggest the intended argument; the output may be a positional one."""
     words = [a for a in parser._actions if not a.option_strings]
     if name in ("-o", "--out", "--output") and any(a.dest == "out" for a in words):
         usage = " ".join(str(a.metavar or a.dest) for a in words)
@@ -310,7 +312,7 @@ def _meant(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
-    """A parser's options, and whether a value follows each: 1 or 0.
+    """Return the options of a parser, and the number of values that each takes: 1 or 0.
 
     Examples
     --------
@@ -323,15 +325,15 @@ def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
 
 
 def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
-    """Arguments for Beam: all that are not ours, if they are Beam's.
+    """Return the arguments for Beam: all arguments unknown to the verb but known to Beam.
 
-    A runner that is reached through a job server may have options that only the server knows: for such a
-    runner others are handed on, unless they look like a known one misspelt.
+    Some runners have a job server with options of its own. For these runners unknown arguments are
+    passed on, too, unless they look like a misspelt known one.
 
     Raises
     ------
     ValueError
-        Neither the command nor Beam has the argument.
+        If neither the command nor Beam has the argument.
     """
     others: list[str] = args.others
     if not others:
@@ -363,14 +365,14 @@ def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
 
 
 def _has_server(runner: str | None) -> bool:
-    """Whether a runner's own options are known to its job server alone."""
+    """Whether only a job server knows the options of a runner."""
     name = (runner or "").rpartition(".")[2].lower().removesuffix("runner")
     return name in ("flink", "spark", "samza", "portable", "prism", "sparkuber", "kubernetes")
 
 
 @cache
 def beam_arguments() -> dict[str, int]:
-    """The options that Beam has, and whether a value follows each: 1 or 0."""
+    """Return the options of Beam, and the number of values that each takes: 1 or 0."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")

@@ -1,4 +1,4 @@
-"""A made-up electron-microscopy stack: cells with dark membranes, noise, an uneven background."""
+"""A synthetic electron-microscopy stack: cells with dark membranes, noise and uneven background."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import tifffile
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
-#: Voxels of the fine grid per node of the coarse one, on which cells are computed.
+#: Spacing, in voxels, of the coarse grid on which cells are computed.
 COARSE = 4
-#: Mean distance of cells, and half the width of a membrane, in voxels.
+#: Mean distance between cells, and half the width of a membrane, in voxels.
 CELL, MEMBRANE = 56.0, 3.0
 
 
@@ -33,7 +33,7 @@ def write_specimen(
 
 
 def _slices(coarse: np.ndarray, shape: tuple[int, int, int]) -> Iterator[np.ndarray]:
-    """What is known on the coarse grid, slice by slice on the fine one."""
+    """Interpolate the coarse grid to voxels, slice by slice."""
     rows, cols = _between(shape[1], coarse.shape[1]), _between(shape[2], coarse.shape[2])
     for z in range(shape[0]):
         k, part = divmod(z / COARSE, 1)
@@ -41,13 +41,13 @@ def _slices(coarse: np.ndarray, shape: tuple[int, int, int]) -> Iterator[np.ndar
 
 
 def _cells(shape: tuple[int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """On the coarse grid: how much nearer the nearest cell centre is than the second, and which it is."""
+    """Compute on the coarse grid how much nearer the nearest centre is than the second, and its index."""
     rng = np.random.default_rng(seed)
     counts = [n // COARSE + 2 for n in shape]
     extent = np.array(counts) * COARSE + 2 * CELL
     centres = rng.uniform(-CELL, extent - CELL, (max(2, int(np.prod(extent / CELL))), 3))
     points = np.stack(np.meshgrid(*(np.arange(n) * COARSE for n in counts), indexing="ij"), -1)
-    # Cells are not polyhedra: bend space a little.
+    # Distort space a little: real cells are not polyhedra.
     bend = [gaussian_filter(rng.standard_normal(counts), 4) for _ in range(3)]
     points = points + 9 * np.stack([b / b.std() for b in bend], -1)
     distance, nearest = cKDTree(centres).query(points, k=2, workers=-1)
@@ -56,7 +56,7 @@ def _cells(shape: tuple[int, int, int], seed: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _between(n: int, coarse: int) -> np.ndarray:
-    """The matrix that interpolates linearly from the coarse grid."""
+    """Return the matrix of linear interpolation from the coarse grid."""
     matrix = np.zeros((n, coarse), np.float32)
     k, part = np.divmod(np.arange(n) / COARSE, 1)
     at = np.arange(n)
@@ -66,7 +66,7 @@ def _between(n: int, coarse: int) -> np.ndarray:
 
 
 def _light(shape: tuple[int, ...]) -> np.ndarray:
-    """Uneven illumination: darker towards two corners."""
+    """Return uneven illumination, which is darker towards two corners."""
     y, x = (np.linspace(-1, 1, n, dtype=np.float32) for n in shape)
     return 1 + 0.22 * y[:, None] * x - 0.12 * y[:, None] ** 2 + 0.1 * x
 

@@ -1,1 +1,1 @@
-"""The transforms for other SDKs: configured by rows, with rows as elements, from an expansion service."""
+"""An expansion service with the transforms for other SDKs; configurations and elements are rows."""

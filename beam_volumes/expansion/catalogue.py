@@ -1,7 +1,7 @@
-"""SchemaTransforms: what an expansion service has, by URN; each is configured by a row of nullable fields.
+"""The SchemaTransforms of the expansion service, configured by rows of nullable fields.
 
-They are the transforms of `beam_volumes.yaml`, which document the fields; mappings there are rows here,
-or a text that holds YAML. Slabs are `SlabRow` elements.
+They are the transforms of `beam_volumes.yaml`, which documents the fields. Mappings are given as rows or as
+YAML text. Slabs are `SlabRow` elements.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from beam_volumes.transforms.failures import row_type
 
 @row_type
 class Grid(NamedTuple):
-    """How `ReadSlabs` has cut the slabs."""
+    """The grid of slabs made by `ReadSlabs`."""
 
     input: str
     depth: int | None = None
@@ -34,7 +34,7 @@ class Grid(NamedTuple):
 
 @row_type
 class MeasuredGrid(NamedTuple):
-    """How `ReadSlabs` has cut the slabs, and what they are of by now."""
+    """The grid of slabs made by `ReadSlabs`, and their current dtype."""
 
     input: str
     depth: int | None = None
@@ -45,12 +45,12 @@ class MeasuredGrid(NamedTuple):
 
 @row_type
 class Handling(NamedTuple):
-    """Under which name a transform gives what has failed."""
+    """The name of the output for failed elements."""
 
     output: str
 
 
-#: Types of fields by the annotations that all SDKs have; the first of a union counts.
+#: Field types by annotation, for types that all SDKs support; the first of a union is used.
 _TYPES: dict[str, Any] = {
     "int": int,
     "float": float,
@@ -60,7 +60,7 @@ _TYPES: dict[str, Any] = {
     "Sequence[float]": Sequence[float],
     "Sequence[str]": Sequence[str],
 }
-#: Types of fields whose parameters take more than a row can say, by name.
+#: Field types by name, for parameters with types that rows do not support.
 _FIELDS: dict[str, Any] = {
     "grid": Grid,
     "error_handling": Handling,
@@ -75,9 +75,9 @@ _FIELDS: dict[str, Any] = {
 
 
 def _config(transform: type, **more: Any) -> Any:
-    """The row that configures a transform, from its signature: what it needs, then nullable fields.
+    """Make the configuration row of a transform from its signature: required, then nullable fields.
 
-    ``more`` are types of further fields, and other types of fields.
+    ``more`` adds fields or replaces their types.
     """
     parameters = [
         p for p in signature(transform).parameters.values() if p.kind is not p.VAR_KEYWORD
@@ -98,7 +98,7 @@ def _type_of(parameter: Parameter) -> Any:
 
 
 class _Bordered(beam.PTransform):
-    """A transform of slabs that takes and gives rows in their place."""
+    """A transform of slabs that reads and returns rows instead."""
 
     def __init__(self, inside: beam.PTransform, takes_slabs: bool, outputs: Sequence[str]):
         super().__init__()
@@ -117,7 +117,7 @@ class _Bordered(beam.PTransform):
 
 @dataclass(frozen=True)
 class SchemaTransform:
-    """One transform of the service: ``make`` takes the fields of ``config`` that are given."""
+    """A transform of the service; ``make`` is called with the given fields of ``config``."""
 
     config: Any
     make: Callable[..., beam.PTransform]
@@ -126,12 +126,12 @@ class SchemaTransform:
     description: str
 
     def configured(self, name: str, given: Mapping[str, Any]) -> beam.PTransform:
-        """Return the transform for a configuration; a field that is None is as if it were not there.
+        """Return the transform for a configuration; fields that are None are ignored.
 
         Raises
         ------
         ValueError
-            If a field is not known, or one is missing.
+            If a field is unknown or missing.
         """
         known = self.config._fields
         for field in given:
@@ -142,27 +142,27 @@ class SchemaTransform:
         fields = {field: value for field, value in given.items() if value is not None}
         for field in known:
             if field not in self.config._field_defaults and field not in fields:
-                raise ValueError(f"{name}: the configuration lacks {field}:")
+                raise ValueError(f"{name}: the configuration has no {field}:, which is required")
         return _Bordered(self.make(**fields), self.takes == "slabs", self.gives)
 
 
 def _haloed(
     transform: type, halo: int = 0, halos: Sequence[int] | None = None, **fields: Any
 ) -> beam.PTransform:
-    """The transform with the halo of either field."""
+    """Make the transform with the halo of ``halo`` or ``halos``."""
     if halos is None:
         return transform(halo=halo, **fields)
     if halo or len(halos) not in (3, 6):
         raise ValueError(
             f"{transform.__name__}: halo={halo}, halos={list(halos)}: give one number as halo, or three or "
-            "six as halos: for z, y and x one each, or voxels before and after"
+            "six as halos: one for each of z, y and x, or voxels before and after"
         )
     each = list(halos) if len(halos) == 3 else [*zip(halos[::2], halos[1::2], strict=True)]
     return transform(halo=each, **fields)
 
 
 def _label(background: float | None = None, **fields: Any) -> beam.PTransform:
-    # The background of a volume of whole numbers is one, too.
+    # For volumes of integers, the background is an integer, too.
     if background is not None:
         fields["background"] = int(background) if background == int(background) else background
     return yaml.LabelSlabs(**fields)
@@ -172,31 +172,31 @@ def _watch(shape: Sequence[int], **fields: Any) -> beam.PTransform:
     return transforms.WatchSlices(shape=tuple(shape), **fields)
 
 
-#: How slabs are described.
+#: The description of slabs.
 _ROWS = "slabs are rows of volume, z, y, x, core, halo, shape, dtype, data and space"
 
-#: By the name that Beam YAML has.
+#: By name, as in Beam YAML.
 CATALOGUE = {
     "ComputeRecipe": SchemaTransform(
         _config(yaml.ComputeRecipe),
         yaml.ComputeRecipe,
         None,
         ("output",),
-        "Carry out a recipe (its path, or its text): rows of name, path and value, one for each result.",
+        "Run a recipe (its path, or its text): rows of name, path and value, one for each result.",
     ),
     "ReadSlabs": SchemaTransform(
         _config(yaml.ReadSlabs, halos=Sequence[int]),
         partial(_haloed, yaml.ReadSlabs),
         None,
         ("good",),
-        f"Read a volume, or what steps make of it, as slabs; {_ROWS}.",
+        f"Read a volume, optionally processed by steps, as slabs; {_ROWS}.",
     ),
     "ApplyStages": SchemaTransform(
         _config(yaml.ApplyStages),
         yaml.ApplyStages,
         "slabs",
         ("good",),
-        "Apply pointwise and neighbourhood functions to slabs, by steps as in a recipe.",
+        "Apply pointwise and neighbourhood functions to slabs, with steps as in a recipe.",
     ),
     "LabelSlabs": SchemaTransform(
         _config(yaml.LabelSlabs),
@@ -210,7 +210,7 @@ CATALOGUE = {
         yaml.RegionTable,
         "slabs",
         ("output",),
-        "Measure the regions of slabs of labels: a row for each.",
+        "Measure the regions of slabs of labels: one row for each region.",
     ),
     "WriteSlabs": SchemaTransform(
         _config(yaml.WriteSlabs, format=str, chunks=Sequence[int], shards=Sequence[int], codec=str),
@@ -224,35 +224,34 @@ CATALOGUE = {
         partial(_haloed, yaml.ReadAll),
         "input",
         ("good",),
-        f"Read all volumes whose paths are in rows, as slabs; {_ROWS}.",
+        f"Read the volume at the path in each row, as slabs; {_ROWS}.",
     ),
     "ComputeAll": SchemaTransform(
         _config(yaml.ComputeAll, journal=bool),
         yaml.ComputeAll,
         "input",
         ("good",),
-        "Carry out a recipe for each of the volumes whose paths are in rows: rows of volume, name, path and "
-        "value.",
+        "Run a recipe for the volume at the path in each row: rows of volume, name, path and value.",
     ),
     "MeasureSlabs": SchemaTransform(
         _config(yaml.MeasureSlabs, grid=MeasuredGrid),
         yaml.MeasureSlabs,
         "slabs",
         ("output",),
-        "Measure slabs: numbers of the whole volume, by steps as in a recipe; rows of name and value.",
+        "Compute numbers of the whole volume from slabs, with steps as in a recipe: rows of name and value.",
     ),
     "WatchSlices": SchemaTransform(
         _config(transforms.WatchSlices),
         _watch,
         None,
         ("slabs", "failures"),
-        f"Watch a folder to which slices are written, and give slabs; {_ROWS}.",
+        f"Watch a folder for new slices, and return slabs; {_ROWS}.",
     ),
 }
 
 
 def urn_of(name: str) -> str:
-    """The URN of a transform.
+    """Return the URN of a transform.
 
     Examples
     --------
@@ -264,7 +263,7 @@ def urn_of(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Rows in a configuration as mappings, arrays as lists.
+    """Convert rows in a configuration to mappings, and arrays to lists.
 
     Examples
     --------
@@ -272,7 +271,7 @@ def plain(value: Any) -> Any:
     {'input': 'em.zarr', 'depth': 16, 'tile': [64, 64]}
     """
     if hasattr(value, "_asdict"):
-        # Nested rows leave out fields that are None, too.
+        # Fields of nested rows that are None are ignored, too.
         return {k: plain(v) for k, v in value._asdict().items() if v is not None}
     if isinstance(value, list | tuple | np.ndarray):
         return [plain(v) for v in value]
@@ -280,7 +279,7 @@ def plain(value: Any) -> Any:
 
 
 def listed() -> Iterator[str]:
-    """The transforms, their URNs and their fields, for people.
+    """List the transforms, their URNs and their fields.
 
     Examples
     --------
@@ -291,4 +290,4 @@ def listed() -> Iterator[str]:
         yield f"{name}  {urn_of(name)}"
         yield f"    {transform.description}"
         needed = [f for f in transform.config._fields if f not in transform.config._field_defaults]
-        yield f"    needs {', '.join(needed)}; may have {', '.join(transform.config._field_defaults)}"
+        yield f"    required: {', '.join(needed)}; optional: {', '.join(transform.config._field_defaults)}"

@@ -1,4 +1,4 @@
-"""Slabs as rows of plain fields, which every SDK of Beam's reads and makes."""
+"""Convert slabs to rows of plain fields, which every Beam SDK supports."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class SlabRow(NamedTuple):
     Parameters
     ----------
     volume : str
-        Which volume it is of, where there are several; else empty.
+        Name of its volume if there are several; otherwise empty.
     z, y, x : int
-        Where the core begins.
+        Position of the first voxel of the core.
     core : sequence of int
-        Voxels of the core along z, y, x.
+        Shape of the core along z, y, x.
     halo : sequence of int
-        Voxels before and after it along z, y, x: six numbers.
+        Voxels before and after the core along z, y, x: six numbers.
     shape : sequence of int
         Shape of the whole volume.
     dtype : str
-        As numpy writes it, ``"|u1"`` or ``"<f4"``; little-endian.
+        In numpy's notation, such as ``"|u1"`` or ``"<f4"``; little-endian.
     data : bytes
         Voxels of core and halo, x fastest.
     space : str
-        Axes, voxel size, unit and origin, as JSON; hand it on as it is.
+        Axes, voxel size, unit and origin, as JSON; copy it unchanged.
 
     Examples
     --------
@@ -78,12 +78,12 @@ def row_of(pair: tuple[SlabKey, Slab]) -> SlabRow:
 
 
 def slab_of_row(row: Any) -> tuple[SlabKey, Slab]:
-    """Return the slab of a row, which any SDK may have made.
+    """Convert a row, which may come from any SDK, to a slab.
 
     Raises
     ------
     ValueError
-        If its fields do not fit together.
+        If its fields are inconsistent.
     """
     start = (row.z, row.y, row.x)
     named = f"the row of a slab at {start}"
@@ -118,7 +118,7 @@ def _tuples(item: Any) -> Any:
 
 
 class ToRows(beam.PTransform):
-    """Slabs as rows; what are rows already stays as it is."""
+    """Convert slabs to rows; rows stay unchanged."""
 
     def expand(self, given: beam.PCollection) -> beam.PCollection:
         if given.element_type != KeyedSlab:
@@ -131,7 +131,7 @@ def _same(row: Any) -> Any:
 
 
 class FromRows(beam.PTransform):
-    """Slabs of their rows."""
+    """Convert rows to slabs."""
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         return rows | "Slabs" >> beam.Map(slab_of_row).with_output_types(KeyedSlab)

@@ -1,4 +1,4 @@
-"""An expansion service: other SDKs ask it what a transform consists of, and who runs that."""
+"""An expansion service, which expands transforms for other SDKs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _BY_URN = {urn_of(name): (name, found) for name, found in CATALOGUE.items()}
 
 
 def configured(payload: Any) -> beam.PTransform:
-    """Return the transform that a client has named and configured by a row.
+    """Return the transform that a client requests and configures by a row.
 
     Raises
     ------
     ValueError
-        If there is none, or its configuration is wrong.
+        If it does not exist, or its configuration is wrong.
     """
     urn = payload.identifier
     if urn not in _BY_URN:
@@ -55,10 +55,10 @@ def _from_payload(proto: Any, payload: Any, context: Any) -> beam.PTransform:
 
 
 class Service(ExpansionServiceServicer):
-    """Beam's, which knows none of SchemaTransforms; it has ours, and nothing else."""
+    """Beam's service, extended by our SchemaTransforms and restricted to them."""
 
     def DiscoverSchemaTransform(self, request: Any, context: Any = None) -> Any:
-        """Say which transforms there are, and the fields of their configurations."""
+        """List the transforms and the fields of their configurations."""
         configs = {
             urn: beam_expansion_api_pb2.SchemaTransformConfig(
                 config_schema=named_tuple_to_schema(found.config),
@@ -73,10 +73,10 @@ class Service(ExpansionServiceServicer):
         )
 
     def Expand(self, request: Any, context: Any = None) -> Any:
-        """Say what a transform consists of; no other than ours, which call no code of the client's."""
+        """Expand a transform; only ours are allowed, which run no code of the client."""
         if request.transform.spec.urn != common_urns.schematransform_based_expand.urn:
             refusal = (
-                f"{request.transform.spec.urn!r} is not served here, but SchemaTransforms alone: "
+                f"{request.transform.spec.urn!r} is not served here, only these SchemaTransforms: "
             )
             return beam_expansion_api_pb2.ExpansionResponse(error=f"{refusal}{', '.join(_BY_URN)}")
         return super().Expand(request, context)
@@ -86,13 +86,14 @@ class Service(ExpansionServiceServicer):
 def serving(
     port: int, host: str = "localhost", options: Sequence[str] = ()
 ) -> Iterator[tuple[int, bool]]:
-    """An expansion service at a port (0 for any that is free), while the context lasts.
+    """Run an expansion service at a port (0 chooses a free one) within the context.
 
     Yields
     ------
     port : int
     workers : bool
-        Whether it starts workers too: if Beam's ``options`` have no ``environment_type``.
+        Whether it also starts workers, which it does unless Beam's ``options`` set
+        ``environment_type``.
 
     Raises
     ------
@@ -104,7 +105,9 @@ def serving(
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
     except RuntimeError as error:
-        raise OSError(f"port {port} of {host} is taken or not ours to take ({error})") from None
+        raise OSError(
+            f"port {port} of {host} is in use or not permitted; choose another --port ({error})"
+        ) from None
     pool = None
     portable = pipeline_options.view_as(PortableOptions)
     if portable.environment_type is None:

@@ -238,9 +238,9 @@ documented = filled(
         "runner": """\
 runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
     ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
-    without Beam. Beam looks up any other runner by its name. ``"auto"`` is None for runs that
-    more than half of the free memory, and runs with ``options``: those use ``"FnApiRunner"``, so that
-    the caller survives if memory runs out. `plan` shows which.
+    without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
+    runs that may use more than half of the free memory, and for runs with ``options``. Those use
+    ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
 options : PipelineOptions or list of str, optional
     Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
         "process_memory": """\

@@ -1,1 +1,1 @@
-"""Where the time and memory of a recipe go, tried on a part of it."""
+"""Time and memory of a recipe, measured on a part of its inputs."""

@@ -1,4 +1,4 @@
-"""Suggestions for a run, from what was measured."""
+"""Suggestions for a run, based on measurements."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from beam_volumes.plan.fit.planned_pass import Pass, swept
 from beam_volumes.plan.plan import Plan
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed
 
-#: Shares of the time from which on something is worth a word.
+#: Minimum shares of the time for suggestions.
 _MUCH, _HALF, _SOME = 0.3, 0.5, 0.1
-#: Chunks of fewer bytes cost more by their number than by what is in them.
+#: Below this size in bytes, the overhead per chunk exceeds the cost of its data.
 _SMALL = 256 << 10
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The machine that a run is to be advised for."""
+    """The machine for which a run is tuned."""
 
-    #: The same plan with more memory, if there is more.
+    #: The same plan with more memory, if available.
     roomier: Plan | None
-    #: Those that the process may use.
+    #: Number of cores that the process may use.
     cores: int
-    #: How many processes wanted a core.
+    #: The load average: number of processes that request a core.
     load: float
 
     @property
     def is_shared(self) -> bool:
-        """Whether others use so much of the machine that waiting may be for them."""
+        """Whether other processes use so many cores that they may cause waiting."""
         return self.load > 1.5 * self.cores
 
 
 def advise(measured: Measured, setting: Setting) -> list[str]:
-    """Sentences, each with the figure that it follows from; none where there is nothing to be gained."""
+    """Return suggestions, each with the measurement behind it; empty if nothing can be gained."""
     return [
         *_reading(measured, setting),
         *_writing(measured, setting),
@@ -65,8 +65,9 @@ def _reading(m: Measured, setting: Setting) -> Iterator[str]:
             continue
         chunks = ", ".join(_box(s.source.chunk) for s in p.program.steps if s.source is not None)
         text = (
-            f"{name} reads {p.read_amplification:.1f} times what it needs, and reading is {_percent(share)} "
-            f"of the CPU time: its slabs of {_box(p.grid.step)}, with halos, cut through chunks of {chunks}; "
+            f"{name} reads {p.read_amplification:.1f} times the data that it needs, and reading is "
+            f"{_percent(share)} of the CPU time: its slabs of {_box(p.grid.step)}, with halos, cut through "
+            f"chunks of {chunks}; "
         )
         better = _same(p, roomier)
         if roomier and better and better.read_amplification < 0.8 * p.read_amplification:
@@ -75,7 +76,7 @@ def _reading(m: Measured, setting: Setting) -> Iterator[str]:
                 f"{better.read_amplification:.1f} times"
             )
         else:
-            yield text + "store the input once in smaller chunks"
+            yield text + "store a copy of the input with smaller chunks"
     share = m.share(*READING)
     sources = [s.source for p in m.plan.passes for s in p.program.steps if s.source is not None]
     if share >= _MUCH:
@@ -86,23 +87,23 @@ def _reading(m: Measured, setting: Setting) -> Iterator[str]:
         )
         if smallest.chunk_bytes < _SMALL:
             yield text + (
-                f"its chunks of {_box(smallest.chunk)} are only {format_bytes(smallest.chunk_bytes)}; larger "
-                "ones, of some MiB, cost less to find and to open"
+                f"its chunks of {_box(smallest.chunk)} are only {format_bytes(smallest.chunk_bytes)}; "
+                "chunks of a few MiB have less overhead"
             )
         elif any(s.encoded for s in sources):
             yield text + (
-                "what is read often is worth storing once as .zarr with a codec that is faster to decode "
-                "(blosc, zstd, or none)"
+                "if you read it often, store a copy as .zarr with a codec that decodes faster (blosc, zstd, "
+                "or none)"
             )
         else:
-            yield text + "it is not compressed: the disk and copying are what is left"
+            yield text + "it is not compressed, so the disk and copying set the limit"
     slow = [i for i in m.items if i.activity.kind == "read" and i.cpu < 0.5 * i.wall]
     if m.waits["read"] >= _MUCH and slow and not setting.is_shared:
         busy = sum(i.cpu for i in slow) / sum(i.wall for i in slow)
         yield (
-            f"slabs wait {_percent(m.waits['read'])} of their time for what they read, while it keeps "
-            f"{busy:.1f} cores busy: the storage sets the pace; workers {2 * m.plan.workers} would keep more "
-            "requests under way"
+            f"slabs wait {_percent(m.waits['read'])} of their time for their input, while reading uses "
+            f"{busy:.1f} cores: the storage is the bottleneck; workers {2 * m.plan.workers} would keep more "
+            "requests in flight"
         )
 
 
@@ -117,21 +118,22 @@ def _writing(m: Measured, setting: Setting) -> Iterator[str]:
         if small.unit_bytes < _SMALL:
             yield text + (
                 f"its files hold {_box(small.unit)} voxels, {format_bytes(small.unit_bytes)}; larger "
-                "chunks or shards cost less to open"
+                "chunks or shards have less overhead"
             )
         elif name == "none":
-            yield text + "it is not compressed: the disk is what is left"
+            yield text + "it is not compressed, so the disk sets the limit"
         elif name == "blosc":
-            yield text + "codec: none compresses nothing, if there is room"
+            yield text + "codec: none avoids compression, if there is enough space"
         else:
             faster = "" if name == "zstd" and level == 1 else "zstd (level 1) or "
             yield text + (
-                f"codec: {faster}blosc is faster than {name} (level {level}), and none where there is room"
+                f"codec: {faster}blosc is faster than {name} (level {level}), and none avoids "
+                "compression, if there is enough space"
             )
     if m.waits["write"] >= _MUCH and share < _MUCH and not setting.is_shared:
         yield (
-            f"slabs wait {_percent(m.waits['write'])} of their time until voxels are written, which takes "
-            f"{_percent(share)} of the CPU time: the storage sets the pace"
+            f"slabs wait {_percent(m.waits['write'])} of their time for writing, which takes "
+            f"{_percent(share)} of the CPU time: the storage is the bottleneck"
         )
 
 
@@ -155,8 +157,8 @@ def _halos(m: Measured, setting: Setting) -> Iterator[str]:
         if again < _SOME:
             continue
         text = (
-            f"halos of slabs of {_box(p.grid.step)} make {_percent(again)} more work for the stages of pass "
-            f"{p.index + 1}; "
+            f"the halos of slabs of {_box(p.grid.step)} add {_percent(again)} to the work of the stages of "
+            f"pass {p.index + 1}; "
         )
         roomier = setting.roomier
         better = _same(p, roomier)
@@ -168,7 +170,7 @@ def _halos(m: Measured, setting: Setting) -> Iterator[str]:
 
 
 def _again(m: Measured, p: Pass) -> float:
-    """The share of work that a pass's slabs do again, by what stages took."""
+    """The share of repeated work in the slabs of a pass, weighted by the times of stages."""
     cpu = {i.activity.index: i.cpu for i in m.items if _is_stage_of(i, p)}
     steps = range(len(p.program.steps))
     total = sum(cpu.get(i, 0.0) for i in steps)
@@ -181,21 +183,21 @@ def _is_stage_of(item: Item, p: Pass) -> bool:
 
 
 def _same(p: Pass, other: Plan | None) -> Pass | None:
-    """The pass of another plan, if it has as many."""
+    """The corresponding pass of another plan, if it exists."""
     return other.passes[p.index] if other and p.index < len(other.passes) else None
 
 
 def _cores(m: Measured, setting: Setting) -> Iterator[str]:
     if setting.is_shared:
         yield (
-            f"this machine has other work, a load of {setting.load:.1f} on "
-            f"{counted(setting.cores, 'core')}: times by the clock are longer than they need be"
+            f"other processes use this machine, with a load of {setting.load:.1f} on "
+            f"{counted(setting.cores, 'core')}: measured wall times are too long"
         )
         return
     used = m.busy / m.seconds if m.seconds else 0.0
-    # A run of less than a second is mostly beginning and ending.
+    # A run of less than a second is mostly overhead.
     if max(m.waits.values()) < _MUCH and used < 0.6 * setting.cores and m.seconds > 1:
         yield (
-            f"{used:.1f} of {setting.cores} cores were busy: workers {m.plan.workers + 1} would use more, "
-            f"and {format_bytes(m.plan.slab_memory)} more memory"
+            f"{used:.1f} of {setting.cores} cores were busy: workers {m.plan.workers + 1} would use "
+            f"more, and {format_bytes(m.plan.slab_memory)} more memory"
         )

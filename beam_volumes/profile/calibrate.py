@@ -1,4 +1,4 @@
-"""Measuring the speeds of this machine: of each kind of operation, of reading, writing, and of runs."""
+"""Measure the speed of this machine: operations, reading, writing and the overhead of runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from beam_volumes.profile.measure import timed
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.activity import Meter
 
-#: Of the volumes by which operations, and reading and writing, are measured.
+#: Shapes of the volumes that measure operations, and reading and writing.
 SHAPE, STORED = (32, 192, 192), (64, 512, 512)
-#: Operations that take longer for their first run are measured by it.
+#: Operations that take longer than this, in seconds, are run only once.
 _SLOW = 3.0
 #: Formats and codecs that are measured.
 _WRITTEN: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -44,31 +44,31 @@ _WRITTEN: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tiff/*.tif", {}),
     ("png/*.png", {}),
 )
-#: The share of their time that threads of a sweep work, if the clock is no measure.
+#: Assumed share of time that threads of a sweep work, if wall times are unreliable.
 _EFFICIENCY = 0.85
-#: Of a slide.
+#: How the test slide is stored.
 _TILES: dict[str, Any] = {"tile": (256, 256), "photometric": "rgb", "compression": "jpeg"}
 
-#: Yields targets that are measured together, for the volume of a dtype.
+#: Yields lists of targets to measure together, for a volume of some dtype.
 Operations = Callable[[bv.Volume], Iterator[list[Wanted]]]
 
 
 def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str], None]) -> Speeds:
-    """Measure this machine; kernels that are not compiled yet are compiled first.
+    """Measure this machine, after compiling missing kernels.
 
-    ``dtypes``: of the volumes that operations are applied to.
-    ``note`` is called with what has been done.
+    ``dtypes`` are the dtypes of the volumes that operations are applied to. ``note`` receives progress
+    messages.
     """
     costs: dict[str, float] = {}
     for dtype in dtypes:
         volume = bv.open(specimen(SHAPE, dtype))
         for targets in operations(volume):
-            with suppress(ValueError, TypeError):  # it does not take this dtype
+            with suppress(ValueError, TypeError):  # it does not accept this dtype
                 _measure_operations(targets, costs)
         note(f"{len(costs)} operations; {np.dtype(dtype)}")
     with tempfile.TemporaryDirectory() as folder:
         read, write, unit = _measure_storage(folder)
-        note(f"{len(read)} kinds of sources and {len(write)} of outputs")
+        note(f"{len(read)} kinds of sources and {len(write)} kinds of outputs")
         known = Speeds(costs, read, write, unit, {}, 1.0)
         overhead = _measure_overhead(folder, known)
     fixed = {how: _measure_fixed(how) for how in (PROCESS, PIPELINE)}
@@ -78,7 +78,7 @@ def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str
 
 
 def specimen(shape: tuple[int, int, int], dtype: str) -> np.ndarray:
-    """Smooth objects with noise, or masks and labels of them.
+    """Make smooth objects with noise, or their mask or labels.
 
     >>> specimen((8, 16, 16), "u2").dtype, specimen((8, 16, 16), "?").mean() < 1
     (dtype('uint16'), np.True_)
@@ -94,7 +94,7 @@ def specimen(shape: tuple[int, int, int], dtype: str) -> np.ndarray:
     if dtype == "?":
         return field > 128
     if np.dtype(dtype).itemsize >= 4 and np.dtype(dtype).kind == "u":
-        # Boxes of 16 voxels a side, each a label, and the dark between them.
+        # Boxes with a side of 16 voxels, one label each; dark voxels are background.
         index = [np.arange(n) // 16 for n in shape]
         ids = 1 + index[0][:, None, None] * 4096 + index[1][:, None] * 64 + index[2]
         return np.where(field > 100, ids, 0).astype(dtype)
@@ -103,13 +103,13 @@ def specimen(shape: tuple[int, int, int], dtype: str) -> np.ndarray:
 
 
 def _planned(targets: list[Wanted]) -> Plan:
-    """The plan of targets for one slab at a time in this process."""
+    """Plan targets for one slab at a time in this process."""
     options = RunOptions(memory="1GiB", workers=1, base=None, in_memory_results=True)
     return make_plan(targets, options)
 
 
 def _measured(plan: Plan, unoverlapped: bool = True) -> tuple[tuple[Meter, ...], float, float]:
-    """Meters of a plan's passes, and seconds by the clock and of processors; of a second run, if quick."""
+    """Run a plan, quick ones twice; return the meters of its passes, wall seconds and CPU seconds."""
     Session(plan, "calibrate", None, overwrite=True).make_scratch()
     found = timed(plan, unoverlapped=unoverlapped)
     if found[1] < _SLOW or found[2] < _SLOW:
@@ -118,7 +118,7 @@ def _measured(plan: Plan, unoverlapped: bool = True) -> tuple[tuple[Meter, ...],
 
 
 def _measure_operations(targets: list[Wanted], costs: dict[str, float]) -> None:
-    """Add the factors of the operations of targets that are not known yet."""
+    """Add factors of operations in the targets that are not measured yet."""
     plan = _planned(targets)
     declared = [dict(_operations(p)) for p in plan.passes]
     keys = {key for each in declared for key, _ in each.values()}
@@ -136,7 +136,7 @@ def _measure_operations(targets: list[Wanted], costs: dict[str, float]) -> None:
 
 
 def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:
-    """By kind and index of an activity: the key of its operation, and its declared nanoseconds."""
+    """Yield each activity's kind and index, with its operation's key and declared nanoseconds."""
     steps = p.program.steps
     for i, (step, voxels) in enumerate(zip(steps, swept(p), strict=True)):
         dtypes = [steps[e.step].dtype for e in step.edges]
@@ -157,7 +157,7 @@ def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:
 
 
 def _measure_storage(folder: str) -> tuple[dict[str, float], dict[str, float], float]:
-    """Nanoseconds for a byte read and written, by kind, and for a unit in addition."""
+    """Measure nanoseconds per byte read and written, by kind, and per write unit."""
     volume = bv.open(specimen(STORED, "u1"))
     read: dict[str, float] = {}
     write: dict[str, float] = {}
@@ -183,7 +183,7 @@ def _measure_storage(folder: str) -> tuple[dict[str, float], dict[str, float], f
     slide = bv.open(f"{folder}/slide.tif")
     taken = spent(bv.rgb2gray(slide).to(f"{folder}/gray.zarr"), "read")
     read[_kind(slide)] = taken / slide.nbytes
-    for dtype in ("u2", "f4", "u4", "?"):  # they compress otherwise
+    for dtype in ("u2", "f4", "u4", "?"):  # they compress differently
         other = bv.open(specimen(STORED, dtype))
         for codec in ("none", "zstd"):
             target = other.to(f"{folder}/{codec}-{np.dtype(dtype)}.zarr", codec=codec)
@@ -196,16 +196,16 @@ def _measure_storage(folder: str) -> tuple[dict[str, float], dict[str, float], f
 
 
 def _kind(volume: bv.Volume) -> str:
-    """The kind of source of a volume that was opened."""
+    """The kind of source of an opened volume."""
     node = volume.nodes[0]
     assert isinstance(node, SourceNode)
     return kind_of(node.source)
 
 
 def _measure_overhead(folder: str, speeds: Speeds) -> float:
-    """Seconds of a sweep by the clock, times its threads, over the seconds of processors of its parts.
+    """Measure wall seconds of a sweep, times its threads, divided by the CPU seconds of its parts.
 
-    Where other processes take the cores, the clock is no measure, and threads are assumed to wait little.
+    If other processes use the cores, wall times are unreliable, and threads are assumed to wait little.
     """
     volume = bv.open(np.tile(specimen(STORED, "u1"), (2, 1, 1)))
     bv.compute(volume.to(f"{folder}/large.zarr"), runner=None, progress=False)
@@ -219,8 +219,8 @@ def _measure_overhead(folder: str, speeds: Speeds) -> float:
     return max(0.1, seconds * plan.threads / known)
 
 
-#: Small runs that differ by a pass, slabs or a merge, in a fresh process, and how many kernels the last one
-#: loads. In the process itself only processors are counted, since the runs do not wait.
+#: Small runs that differ by a pass, slabs or a merge, in a fresh process, and the number of kernels that
+#: the last one loads. Runs in the process itself do not wait, so CPU seconds are measured.
 _RUNS = """
 import json, sys, tempfile, time
 import numpy as np
@@ -247,10 +247,10 @@ print(json.dumps([first, whole, cut, passes, cold, merge, len(kernels)]))
 
 
 def _measure_fixed(how: str) -> Fixed:
-    """Measure the time of a run that does not depend on voxels, in a fresh process."""
+    """Measure the fixed time of a run, independent of voxels, in a fresh process."""
     command = [sys.executable, "-P", "-c", _RUNS, how]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    if how == PROCESS:  # kernels that the first has compiled are loaded by the second
+    if how == PROCESS:  # the second process loads the kernels compiled by the first
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     first, whole, cut, passes, cold, merge, kernels = json.loads(done.stdout.splitlines()[-1])
     a_pass, slab = max(0.0, passes - whole), max(0.0, (cut - whole) / 7)

@@ -1,4 +1,4 @@
-"""Time and memory of a plan's run, activity by activity, and of another plan of the same."""
+"""Measure time and memory of a plan's run by activity, and predict them for another plan."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.activity import Activity, Meter
 
-#: The sorts of activities.
+#: Kinds of activities.
 READING, COMPUTING, WRITING = ("read",), ("stage", "fold", "survey", "pad"), ("check", "write")
 
 
 @dataclass(frozen=True)
 class Item:
-    """What an activity of a pass took while nothing else was done."""
+    """The time of an activity of a pass while nothing else ran."""
 
-    #: Of the pass.
+    #: Index of the pass.
     index: int
     activity: Activity
-    #: Seconds by the clock, and of all processors.
+    #: Wall seconds, and CPU seconds of all cores.
     wall: float
     cpu: float
 
@@ -36,43 +36,43 @@ class Measured:
     """Time and memory of a run."""
 
     plan: Plan
-    #: In the order in which they begin.
+    #: In the order of their start.
     items: tuple[Item, ...]
-    #: Of the run in which ``items`` were measured, with everything else that it did.
+    #: CPU seconds of the run that measured ``items``, including all other work.
     cpu: float
-    #: Of a run as planned: by the clock and of processors.
+    #: Wall and CPU seconds of a run as planned.
     seconds: float
     busy: float
-    #: By ``"read"`` and ``"write"``: for which share of their time sweeps waited for it in that run.
+    #: For ``"read"`` and ``"write"``: the share of time that sweeps waited for it in that run.
     waits: dict[str, float]
-    #: Of the process.
+    #: Peak memory of the process, in bytes.
     peak_memory: int
 
     @property
     def voxels(self) -> int:
-        """Of all passes."""
+        """Number of voxels of all passes."""
         return sum(p.voxels for p in self.plan.passes)
 
     @property
     def rest(self) -> float:
-        """Seconds of processors for what is no item: merging, bookkeeping."""
+        """CPU seconds outside of items, such as merging and bookkeeping."""
         return max(0.0, self.cpu - sum(item.cpu for item in self.items))
 
     def share(self, *kinds: str, index: int | None = None) -> float:
-        """The share of activities of some kinds, in a pass, in the seconds of processors."""
+        """The share of CPU seconds of some kinds of activities, optionally of one pass."""
         found = (i for i in self.items if i.activity.kind in kinds and index in (None, i.index))
         return sum(i.cpu for i in found) / self.whole
 
     @property
     def whole(self) -> float:
-        """What shares are of."""
+        """Total CPU seconds."""
         return sum(item.cpu for item in self.items) + self.rest
 
 
 def measure(plan: Plan) -> Measured:
-    """Run a plan in this process, without a journal, and measure it: as planned, and one thing at a time.
+    """Run a plan in this process without a journal: as planned, and then one activity at a time.
 
-    Its outputs are replaced, twice; what is stored for the run alone is left to be removed.
+    This replaces its outputs twice. The caller removes the intermediates of the run.
     """
     meters, seconds, busy = timed(plan)
     total = sum(s.wall for m in meters for s in m.spent.values())
@@ -91,7 +91,7 @@ def measure(plan: Plan) -> Measured:
 
 
 def timed(plan: Plan, unoverlapped: bool = False) -> tuple[tuple[Meter, ...], float, float]:
-    """Run a plan: a meter for each pass, and seconds by the clock and of processors."""
+    """Run a plan; return a meter for each pass, wall seconds and CPU seconds."""
     meters = tuple(Meter(unoverlapped) for _ in plan.passes)
     session = Session(plan, uuid.uuid4().hex, None, overwrite=True, meters=meters)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -100,17 +100,17 @@ def timed(plan: Plan, unoverlapped: bool = False) -> tuple[tuple[Meter, ...], fl
 
 
 def needed(p: Pass) -> list[int]:
-    """Per step of a pass: the voxels of it that are needed, each once."""
+    """For each step of a pass, count the voxels that are needed, each once."""
     whole = Box.of_shape(p.grid.shape).ranges
     regions = [p.program.regions(axis, whole) for axis in range(3)]
     return [math.prod(b - a for a, b in step) for step in zip(*regions, strict=True)]
 
 
 def foreseen(measured: Measured, plan: Plan) -> Measured | None:
-    """What another plan of the same steps takes, if all it does is as fast as what was measured.
+    """Predict the times of another plan with the same steps from a measurement.
 
-    Stages are scaled by the voxels they compute, halos included, reading by the chunks read, the rest by
-    voxels. None where the plans' passes differ.
+    Stages are scaled by the voxels they compute, including halos, reading by the chunks read, and the
+    rest by voxels. Return None if the passes of the plans differ.
     """
     pairs = list(zip(measured.plan.passes, plan.passes, strict=False))
     count = len(measured.plan.passes)
@@ -143,7 +143,7 @@ def _steps(p: Pass) -> list[str]:
 
 
 def _work(p: Pass) -> dict[str, list[int]]:
-    """By kind of activity, how much there is to do."""
+    """The amount of work by kind of activity."""
     voxels = swept(p)
     reads = [0] * len(p.program.steps)
     for together, read in zip(p.program.decoded, p.reads, strict=True):

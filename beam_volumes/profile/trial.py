@@ -1,4 +1,4 @@
-"""Timing a recipe on a part of its inputs, with outputs that lie where the real ones would and vanish."""
+"""Time a recipe on a part of its inputs, with temporary outputs next to the real ones."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Recipe
 from beam_volumes.storage.places.place import Place, Spec, is_local, join, sibling
 
-#: Voxels by which kernels are compiled, and those by which it is seen how many take `SECONDS`.
+#: Number of voxels for compiling kernels, and for estimating how many voxels take `SECONDS`.
 WARM, FIRST = 1 << 18, 1 << 21
-#: What a run of the crop should take.
+#: Intended duration of a run of the crop.
 SECONDS = 4.0
-#: Seconds of CPU that are too few for advice.
+#: With fewer CPU seconds, there is no advice.
 LITTLE = 0.2
 
 Crop = Callable[[Volume], Volume]
@@ -37,39 +37,39 @@ Crop = Callable[[Volume], Volume]
 
 @dataclass(frozen=True)
 class Profile:
-    """What `profile_recipe` found."""
+    """The result of `profile_recipe`."""
 
-    #: What the crop took.
+    #: The measurement of the crop.
     measured: Measured
-    #: Shapes of the part of the largest input that was computed, and of that input.
+    #: Shapes of the computed part of the largest input, and of that input.
     crop: tuple[int, ...]
     shape: tuple[int, ...]
-    #: Kernels that were compiled first. That is not in the times.
+    #: Kernels that were compiled first; times exclude compilation.
     kernels: tuple[Compiled, ...]
-    #: The plan for the inputs as the recipe has them.
+    #: The plan for the complete inputs.
     plan: Plan
-    #: What this plan would take; or what the crop's own plan would, where the whole has other passes.
+    #: The prediction for this plan, or for the crop's plan if the passes differ.
     whole: Measured
-    #: What could be changed, a sentence each.
+    #: Suggestions, one sentence each.
     advice: tuple[str, ...]
 
 
 def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Profile:
-    """Time a recipe in this process; nothing of it is left.
+    """Time a recipe in this process, without leaving outputs.
 
     Parameters
     ----------
     recipe : Recipe
-        Its own options count where ``options`` are None.
+        Its own options apply where ``options`` are None.
     crop : str or None
-        A box ``z0:z1,y0:y1,x0:x1`` of every input; None is one in the middle that takes some seconds.
+        A box ``z0:z1,y0:y1,x0:x1`` of every input; None chooses one in the middle that takes a few seconds.
     options : RunOptions
         Memory and workers.
 
     Raises
     ------
     ValueError
-        If the recipe cannot be planned, or ``crop`` holds nothing.
+        If the recipe cannot be planned, or ``crop`` is empty.
     """
     options = replace(options, base=None).or_else(**recipe.options)
     inputs, targets = _built(recipe)
@@ -98,20 +98,20 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
     expected, advice = _expected(measured, whole, targets, options)
     if measured.cpu < LITTLE:
         larger = ": take a larger crop" if inside.size < largest.size else ""
-        advice = [f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}"]
+        advice = [f"{measured.cpu:.2f} s of CPU are too short for suggestions{larger}"]
     shape = middle(inside, voxels)(inside).shape
     return Profile(measured, shape, largest.shape, (*kernels,), whole, expected, (*advice,))
 
 
 def _built(recipe: Recipe) -> tuple[list[Volume], tuple[Wanted, ...]]:
-    """The inputs of a recipe, each of one channel at one point in time, and its targets."""
+    """Return the targets of a recipe and its inputs, which must be single channels and time points."""
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
         if volume.space.leading:
             axes = {axis: 0 for axis in volume.space.leading}
             raise ValueError(
-                f"{volume!r}: what is timed is one channel at one point in time; choose them in the recipe's "
+                f"{volume!r}: bench needs one channel at one point in time; choose them in the recipe's "
                 f"input, e.g. index: {axes}"
             )
         inputs.append(volume)
@@ -123,7 +123,7 @@ def _built(recipe: Recipe) -> tuple[list[Volume], tuple[Wanted, ...]]:
 def _expected(
     measured: Measured, whole: Plan, targets: Sequence[Wanted], options: RunOptions
 ) -> tuple[Measured, list[str]]:
-    """What the whole would take by what was measured of a crop, and what could be changed."""
+    """Predict the whole run from the measurement of a crop, and suggest changes."""
     more = min(4 * whole.memory, machine.machine_memory() * 3 // 4)
     roomier = None
     if more > 1.5 * whole.memory:
@@ -139,7 +139,7 @@ def _expected(
 def _planned(
     recipe: Recipe, crop: Crop, like: Sequence[Wanted], options: RunOptions
 ) -> Iterator[Plan]:
-    """The plan of a cropped recipe, with outputs that are removed in the end."""
+    """Plan a cropped recipe with temporary outputs, which are removed afterwards."""
     shapes: list[str] = []
 
     def cropped(volume: Volume) -> Volume:
@@ -149,9 +149,9 @@ def _planned(
 
     try:
         targets = build(recipe, cropped).targets
-    except RecipeError as error:  # of the whole inputs there was none
+    except RecipeError as error:  # the complete inputs were valid
         raise ValueError(
-            f"{error} (for a crop of {shapes[0]}: --crop Z0:Z1,Y0:Y1,X0:X1 chooses another)"
+            f"{error} (for a crop of {shapes[0]}; choose another with --crop Z0:Z1,Y0:Y1,X0:X1)"
         ) from error
     run = uuid.uuid4().hex[:12]
     places: list[Spec] = []
@@ -171,7 +171,7 @@ def _planned(
 
 
 def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -> Wanted:
-    """A target in a temporary place, stored as the real one."""
+    """Move a target to a temporary place, with the storage options of the real one."""
     if not isinstance(target, bv.Target | bv.TableTarget):
         return target
     place = trial_place(target.sink.kvstore, run)
@@ -184,7 +184,7 @@ def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -
     z, y, x = map(min, real.sink.chunk, sink.shape)
     chunk = (z, y, x)
     shard = real.sink.shard
-    if shard is not None:  # whole chunks, that cover the crop or less
+    if shard is not None:  # whole chunks that cover the crop or less
         z, y, x = (
             c * min(s // c, -(-n // c)) for s, c, n in zip(shard, chunk, sink.shape, strict=True)
         )
@@ -193,7 +193,7 @@ def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -
 
 
 def trial_place(output: Spec, run: str) -> Spec:
-    """A temporary folder on the disk, or in the bucket, that an output will lie on.
+    """Return a temporary folder on the same disk, or in the same bucket, as an output.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def trial_place(output: Spec, run: str) -> Spec:
 
 
 def middle(volume: Volume, voxels: int) -> Crop:
-    """What crops a volume to about so many voxels in its middle, and others to the same part of them.
+    """Return a function that crops a volume to about ``voxels`` in its middle, and others alike.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def middle(volume: Volume, voxels: int) -> Crop:
         sides = near_cube(volume.shape, voxels)
     ranges = {}
     for axis, n, side in zip(volume.axes, volume.shape, sides, strict=True):
-        # Whole chunks, if they are not larger, and what coarser volumes have voxels of.
+        # Align to chunks that fit, or else to 8 voxels for coarser volumes.
         step = chunks.get(axis, 1) if 1 < chunks.get(axis, 1) <= side else 8 if side >= 16 else 1
         side = n if side == n else max(1, side // step * step)
         start = (n - side) // 2 // step * step
@@ -254,7 +254,7 @@ def _chunk(volume: Volume) -> tuple[int, int, int]:
 
 
 def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tuple[int, ...]:
-    """The sides of a box of whole cells, of about so many voxels if a cell has fewer.
+    """Return the sides of a box of whole cells with about ``voxels``, at least one cell.
 
     Examples
     --------
@@ -272,7 +272,7 @@ def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tup
 
 
 def near_cube(shape: Sequence[int], voxels: int) -> tuple[int, ...]:
-    """The sides of a box of about so many voxels that fits into a shape, as equal as they can be.
+    """Return the sides of a nearly cubic box of about ``voxels`` that fits into a shape.
 
     Examples
     --------

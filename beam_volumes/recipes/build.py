@@ -1,4 +1,4 @@
-"""From a checked recipe to what `beam_volumes.compute` takes."""
+"""Convert a checked recipe to targets for `beam_volumes.compute`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from beam_volumes.recipes.recipe import (
 
 @dataclass(frozen=True)
 class Built:
-    """Targets, and their names for users; of a target named None not even the result is printed.
+    """Targets and their names for users; results of targets named None are not printed.
 
-    ``recipe`` is what they were built from, as plain data.
+    ``recipe`` is the source of the targets, as plain data.
     """
 
     targets: tuple[Wanted, ...]
@@ -38,18 +38,18 @@ class Built:
 
 
 def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
-    """Open the inputs and apply the steps; nothing but metadata is read.
+    """Open the inputs and apply the steps; only metadata are read.
 
     Parameters
     ----------
     recipe : Recipe
     crop : str or callable, optional
-        A box that every input is cropped to, or what crops them.
+        A box to which every input is cropped, or a function that crops them.
 
     Raises
     ------
     RecipeError
-        With the line of what cannot be opened, applied or written.
+        If something cannot be opened, applied or written, with its line.
     """
     with nothing_computed():
         return _built(recipe, crop)
@@ -68,7 +68,7 @@ def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Bui
 
 
 def _made_from(recipe: Recipe, crop: Any) -> Any:
-    """The recipe for the provenance of outputs, with the crop of its inputs."""
+    """Return the recipe for the provenance of outputs, including the crop."""
     return recipe.document if crop is None else {**(recipe.document or {}), "crop": str(crop)}
 
 
@@ -77,7 +77,7 @@ def expressions(
     crop: str | Callable[[Volume], Volume] | None = None,
     given: Mapping[str, Volume] | None = None,
 ) -> dict[str, Any]:
-    """The inputs and steps of a recipe by name: volumes, numbers and tables, all lazy.
+    """Return inputs and steps of a recipe by name, as lazy volumes, numbers and tables.
 
     Inputs that are ``given`` are not opened.
     """
@@ -97,7 +97,7 @@ def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
 
 
 def _found(text: str, known: dict[str, Any], where: str) -> Any:
-    """The item with a name: an input, a step, or one of a step's several results, as ``name.0``."""
+    """Return an input, a step, or one of the results of a step, such as ``name.0``."""
     name, number = split_name(text)
     item = known[name]
     if number is None:
@@ -121,7 +121,7 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
     else:
         by_position = [*zip(operation.positional, step.inputs, strict=False)]
     for name, entry in [*by_position, *by_name.items()]:
-        # Each of several inputs of one parameter is a volume.
+        # If one parameter takes several inputs, each is a volume.
         wanted = operation.volume(name) if name else "volume"
         item = _value(entry, known)
         if name in operation.parameters and operation.parameters[name].is_table:
@@ -158,7 +158,7 @@ def _value(entry: Entry, known: dict[str, Any]) -> Any:
 
 
 def _fits(item: Any, wanted: str) -> bool:
-    """Whether an operation can take an item where it wants a volume, volumes, or also numbers."""
+    """Whether an item is what an operation wants: a volume, volumes, or also numbers."""
     if wanted == "volumes":
         return isinstance(item, tuple) and all(isinstance(i, Volume) for i in item)
     if wanted == "volume" and item is not None:
@@ -224,7 +224,7 @@ def _kind(item: Any) -> str:
 
 @contextlib.contextmanager
 def _mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None) -> Iterator[None]:
-    """Say where in the recipe a mistake is, by the parameter that the message names if it does."""
+    """Add the place in the recipe to an error, the parameter's if the message names one."""
     try:
         yield
     except (ValueError, TypeError, IndexError, OverflowError, OSError) as error:
@@ -239,16 +239,16 @@ def _mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None)
 
 
 class Steps:
-    """What steps of a recipe make of a volume, which is their ``input``."""
+    """A function that applies steps of a recipe to a volume, their ``input``."""
 
     def __init__(self, steps: str | Mapping[str, Any]):
         self.steps = dict(mapping_of(steps, "steps"))
         self.__name__ = self.last = list(self.steps)[-1]
-        # A mistake is an error where the pipeline is built.
+        # Check while the pipeline is built.
         self.recipe()
 
     def recipe(self) -> Recipe:
-        """The recipe; its input is not opened."""
+        """Return the recipe; its input is not opened."""
         document = {"input": "slabs", "steps": self.steps, "outputs": [{"step": self.last}]}
         return checked_recipe(placed(document, "config"))
 
@@ -258,7 +258,7 @@ class Steps:
 
 
 def mapping_of(given: str | Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A mapping of a configuration, which may be a text."""
+    """Return a mapping of a configuration, which may be given as text."""
     found = load(given, f"config.{name}").plain() if isinstance(given, str) else given
     if not isinstance(found, Mapping) or not found:
         raise ValueError(f"config.{name}: {given!r}; give a mapping")

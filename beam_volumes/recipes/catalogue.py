@@ -1,8 +1,8 @@
-"""The keys of recipes, and the operations they can name, read from signatures and docstrings.
+"""The keys of recipes, and the operations, derived from signatures and docstrings.
 
-There is no list to maintain: whatever `beam_volumes` exports that takes a volume or a table first, and no
-function, is an operation, and so is every ufunc that volumes support. Checks of recipes, the JSON schema, the
-command line and its help all take an operation's parameters from here.
+There is no list to maintain. Every function exported by `beam_volumes` is an operation if its first parameter
+is a volume or a table and it requires no function; so is every ufunc that volumes support. Recipes, the JSON
+schema, the command line and its help all take the parameters of operations from here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.plan.run_options import RECIPE_OPTIONS
 from beam_volumes.storage.formats import registry
 
-#: The keys of a recipe. Checks, ``--set`` and the JSON schema share these and the next two.
+#: The keys of a recipe. Checks, ``--set`` and the JSON schema share these constants.
 TOP = (
     "description",
     "variables",
@@ -37,7 +37,7 @@ TOP = (
     "outputs",
     *RECIPE_OPTIONS,
 )
-#: The keys next to an input's path.
+#: The keys of an input, except its path.
 OPEN_OPTIONS = (
     *(name for name in inspect.signature(open_volume).parameters if name != "options"),
     *registry.open_options(),
@@ -45,12 +45,12 @@ OPEN_OPTIONS = (
 OUTPUT_KEYS = ("step", "dtype", "path", "format", *registry.options())
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")
-#: The default in an entry's kind: the signature has it.
+#: The default in the type of an entry; the signature has it, too.
 _DEFAULT = re.compile(r",? (?:optional|default: .*)$")
-#: A range of a box.
+#: One range of a box.
 _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
-#: Titles of operations, by their room in `ops`.
+#: Titles of families of operations, by folder in `ops`.
 FAMILIES = {
     "filters": "filters",
     "morphology": "morphology and distances",
@@ -65,21 +65,21 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One thing that an operation takes."""
+    """A parameter of an operation."""
 
     name: str
-    #: As the function has it.
+    #: The annotation of the function.
     annotation: str
-    #: For people: what may be given.
+    #: Allowed values, for users.
     kind: str
-    #: What holds if it is not given; ``inspect.Parameter.empty`` if it must be.
+    #: The default; ``inspect.Parameter.empty`` if the parameter is required.
     default: object = inspect.Parameter.empty
-    #: What it means.
+    #: The description.
     text: str = ""
 
     @property
     def volume(self) -> str:
-        """Which names of steps it takes: ``"volume"``, ``"volume or number"``, ``"volumes"``, or ``""``.
+        """Kind of steps it accepts: ``"volume"``, ``"volume or number"``, ``"volumes"``, or ``""``.
 
         Examples
         --------
@@ -95,7 +95,7 @@ class Parameter:
 
     @property
     def is_table(self) -> bool:
-        """Whether it takes a table: one that a step gives, or the path of files."""
+        """Whether it accepts a table: the result of a step, or the path of files."""
         return "Table" in self.annotation.split(" | ")
 
     @property
@@ -104,12 +104,12 @@ class Parameter:
 
     @property
     def is_text(self) -> bool:
-        """Whether nothing but a text can be meant."""
+        """Whether only text is accepted."""
         return set(_types(self.annotation)) <= {"str", "None"}
 
     @property
     def is_number(self) -> bool:
-        """Whether a number can be given, and no volume.
+        """Whether numbers are accepted, but no volumes.
 
         Examples
         --------
@@ -124,13 +124,13 @@ class Parameter:
 
     @property
     def is_sequence(self) -> bool:
-        """Whether one thing alone has to be put into a list."""
+        """Whether a single value must be put into a list."""
         kinds = [t for t in _types(self.annotation) if t != "None"]
         return bool(kinds) and all(k.startswith(("Sequence", "tuple")) for k in kinds)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words among what may be given, if the description lists them first.
+        """The allowed words, if the description begins with a list of them.
 
         Examples
         --------
@@ -146,13 +146,13 @@ class Operation:
     """An operation and its parameters."""
 
     name: str
-    #: Takes inputs by position and parameters by name.
+    #: Accepts inputs by position and parameters by name.
     call: Callable[..., Any]
-    #: What inputs can be given by position, in order.
+    #: Names of the positional inputs, in order.
     positional: tuple[str, ...]
-    #: What must be given.
+    #: Names of required parameters.
     required: tuple[str, ...]
-    #: By name, inputs included, in the order of the call; none for arithmetic, which has inputs alone.
+    #: By name, including inputs, in the order of the call; empty for arithmetic.
     parameters: dict[str, Parameter]
     summary: str
     #: One of `FAMILIES`.
@@ -171,24 +171,24 @@ class Operation:
         return self.volume(self.positional[0]) == "volumes"
 
     def volume(self, name: str) -> str:
-        """`Parameter.volume`, empty for inputs of arithmetic."""
+        """Return `Parameter.volume`, or an empty string for inputs of arithmetic."""
         return self.parameters[name].volume if name in self.parameters else ""
 
     def filled(self, inputs: int) -> tuple[str, ...]:
-        """The parameters that a number of inputs fill."""
+        """Return the parameters that are set by a number of inputs."""
         return self.positional[: 1 if self.is_of_many else inputs]
 
 
 def crop(volume: Volume, box: str) -> Volume:
-    """The part of a volume inside a box.
+    """Crop a volume to a box.
 
     Parameters
     ----------
     volume : Volume
-        What is cropped.
+        The volume to crop.
     box : str
-        A range per axis, with Python's meaning of negative numbers; empty ranges and axes left
-        out at the end are whole.
+        A range per axis, with negative numbers as in Python. Empty ranges, and omitted axes at the
+        end, keep the whole axis.
 
     Examples
     --------
@@ -211,14 +211,14 @@ def crop(volume: Volume, box: str) -> Volume:
 
 
 def astype(volume: Volume, dtype: str) -> Volume:
-    """Cast as numpy does; floats beyond an integer's range saturate.
+    """Cast as numpy does; floats outside the range of an integer saturate.
 
     Parameters
     ----------
     volume : Volume
-        What is cast.
+        The volume to cast.
     dtype : str
-        numpy's name of a dtype, e.g. ``uint8``.
+        A dtype's name in numpy, e.g. ``uint8``.
     """
     return as_volume(volume).astype(dtype)
 
@@ -230,20 +230,20 @@ def with_space(
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
 ) -> Volume:
-    """Set voxel size, unit and origin: those of another volume, or numbers.
+    """Set voxel size, unit and origin, from another volume or from numbers.
 
     Parameters
     ----------
     volume : Volume
-        Its voxels stay as they are.
+        The volume; its voxels do not change.
     other : Volume, optional
-        Its voxel size, unit and origin are taken.
+        A volume with the voxel size, unit and origin to use.
     voxel_size : float or sequence of float, optional
-        Size of a voxel; one for all axes, or one for each.
+        Size of a voxel: one number for all axes, or one for each.
     unit : str, optional
         Unit of the voxel size, e.g. ``nm``.
     origin : float or sequence of float, optional
-        Where the first voxel lies, in the same unit.
+        Position of the first voxel, in the same unit.
     """
     return as_volume(volume).with_space(other, voxel_size=voxel_size, unit=unit, origin=origin)
 
@@ -254,20 +254,20 @@ def sel(volume: Volume, c: str | int | Sequence[str | int]) -> Volume:
     Parameters
     ----------
     volume : Volume
-        One with channels.
+        A volume with channels.
     c : str, int or sequence of these
-        One channel, or several in the order in which the result has them.
+        One channel, or several in the order of the result.
     """
     return as_volume(volume).sel(c=c)
 
 
 def num_labels(labels: Volume) -> Scalar:
-    """Tell how many labels there are of what `label` gave.
+    """Count the labels of a result of `label`.
 
     Parameters
     ----------
     labels : Volume
-        What `label` gave.
+        A result of `label`.
     """
     try:
         return as_volume(labels).num_labels
@@ -277,7 +277,7 @@ def num_labels(labels: Volume) -> Scalar:
 
 @cache
 def operations() -> dict[str, Operation]:
-    """Every operation by name."""
+    """Return all operations by name."""
     functions = [
         f for f in (*_public(), astype, crop, sel, with_space, num_labels) if _is_operation(f)
     ]
@@ -289,7 +289,7 @@ def operations() -> dict[str, Operation]:
 
 @cache
 def footprints() -> dict[str, Callable[..., np.ndarray]]:
-    """The functions that make structuring elements, by name."""
+    """Return the functions that make structuring elements, by name."""
     return {
         f.__name__: f
         for f in _public()
@@ -299,12 +299,12 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
 
 
 def _public() -> list[Any]:
-    """What `beam_volumes` exports of its operations."""
+    """Return the exported functions of `ops`."""
     return [getattr(bv, name) for name, module in EXPORTS.items() if module.startswith(".ops.")]
 
 
 def _is_operation(function: Any) -> bool:
-    """Whether a function takes a volume or a table first, needs no function, and is lazy."""
+    """Whether a function is lazy, takes a volume or a table first, and requires no function."""
     if not inspect.isfunction(function):
         return False
     signature = inspect.signature(function)
@@ -360,7 +360,7 @@ def _function(function: Callable[..., Any]) -> Operation:
 
 
 def _types(annotation: str) -> list[str]:
-    """The parts of a union; brackets hold what is inside them together.
+    """Split a union into its parts, except inside brackets.
 
     Examples
     --------
@@ -393,7 +393,7 @@ def _gives(annotation: str) -> str:
 
 
 def _family(name: str) -> str:
-    """The room of `ops` that a function comes from."""
+    """Return the folder of `ops` that has a function."""
     parts = EXPORTS.get(name, "").split(".")
     found = parts[2] if len(parts) > 2 and parts[1] == "ops" else ""
     other = {"crop": "geometry", "with_space": "geometry", "num_labels": "labels"}
@@ -401,12 +401,12 @@ def _family(name: str) -> str:
 
 
 def _entries(text: str) -> dict[str, tuple[str, str]]:
-    """By parameter, its kind and meaning in a docstring of numpy's form."""
+    """Parse the parameters of a numpydoc docstring to kinds and descriptions."""
     found: dict[str, tuple[str, str]] = {}
     _, _, section = text.partition("\nParameters\n----------\n")
     names: list[str] = []
     for line in section.splitlines():
-        if re.fullmatch(r"-{3,}", line):  # the line before was the next section's title
+        if re.fullmatch(r"-{3,}", line):  # the previous line was the title of the next section
             break
         parameter = _PARAMETER.match(line)
         if parameter:

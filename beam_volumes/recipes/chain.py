@@ -1,7 +1,6 @@
-"""A recipe as one line of words on a command line.
+"""Convert the words of ``beam-volumes chain`` to a recipe.
 
-Inputs come first, then operations in the order in which they are applied, each with its inputs and options
-behind it::
+Inputs come first, then operations in order of execution, each followed by its inputs and options::
 
     slices gaussian_filter --sigma 1.5 greater 128 label -o cells.ome.zarr
 
@@ -30,7 +29,7 @@ FOOTPRINTS = ("footprint", "structure", "structure1")
 
 
 def document(words: Words) -> Entry:
-    """The recipe that words mean.
+    """Convert words to a recipe.
 
     Parameters
     ----------
@@ -39,12 +38,12 @@ def document(words: Words) -> Entry:
     Returns
     -------
     Entry
-        As `checked_recipe` takes it; its places are the words, for messages.
+        The document for `checked_recipe`; its places are the words, for messages.
 
     Raises
     ------
     RecipeError
-        A word means nothing, or a result goes nowhere.
+        If a word is unknown, or a result is not written.
 
     Examples
     --------
@@ -63,7 +62,7 @@ class _Step:
     parameters: dict[str, Entry]
 
     def entry(self, name: str, before: str | None) -> Entry:
-        """The step in a recipe; the step before it is its input and left out."""
+        """Return the step of a recipe; an input that is the previous step is omitted."""
         op = Entry(self.operation, self.operation)
         given = dict(self.parameters)
         if [i.value for i in self.inputs] != [before]:
@@ -76,22 +75,22 @@ class _Step:
 
 
 class _Document:
-    """The parts of a document, as they come about word by word."""
+    """Builds a document word by word."""
 
     def __init__(self, words: Words) -> None:
         if not words.inputs:
             raise RecipeError(
                 WHERE,
-                "no input is given: IN comes before the operations (beam-volumes chain --help)",
+                "no input is given: write IN before the operations (beam-volumes chain --help)",
             )
         self.inputs: dict[str, Entry] = {}
         self.steps: dict[str, _Step] = {}
-        #: `Operation.gives` of each input and step, and the names that are used.
+        #: `Operation.gives` of each input and step, and the used names.
         self.gives: dict[str, str] = {}
         self.used: set[str] = set()
         for part in words.inputs:
             self._input(part, is_only=len(words.inputs) == 1)
-        #: The volume that an operation takes by default.
+        #: The default input of the next operation.
         self.current = next(iter(self.inputs))
         written = [(self.current, part) for n, part in words.outputs if n == 0]
         for n, part in enumerate(words.steps, 1):
@@ -100,7 +99,7 @@ class _Document:
         self.outputs = self._outputs(written)
 
     def entry(self) -> Entry:
-        """The whole document."""
+        """Return the document."""
         found: dict[str, Entry] = {"inputs": _at(self.inputs)}
         if list(self.inputs) == ["input"]:
             found = {"input": self.inputs["input"]}
@@ -141,7 +140,7 @@ class _Document:
     # names
 
     def _free(self, name: str) -> str:
-        """A name like this one that nothing has."""
+        """Return the name, or a variant of it that is not used yet."""
         number, found = 1, name
         while found in self.gives:
             number += 1
@@ -150,7 +149,7 @@ class _Document:
 
     def _check_name(self, name: str) -> None:
         if name in self.gives:
-            raise RecipeError(WHERE, f"{name!r} is there already; choose another name")
+            raise RecipeError(WHERE, f"{name!r} is used already; choose another name")
         if name in operations():
             raise RecipeError(WHERE, f"{name!r} is an operation; choose another name")
         if not NAME.fullmatch(name):
@@ -163,15 +162,15 @@ class _Document:
         return split_name(word)[0] in self.gives
 
     def _volume(self, word: str) -> Entry:
-        """The name of a volume, or what names one that is not open yet: its path."""
+        """Return the name of a volume; a path adds an input."""
         if not self._is_known(word):
             if not _is_place(word):
                 known = [n for n in self.gives if n not in operations()]
                 hint = nearest(word, [*known, *operations()]) if known else ""
                 given = elsewhere.hint(word, list(operations()))
                 hint = hint or (f"; {given.replace('bv.', '')}" if given else "")
-                hint = hint or "; give a path, or a name said before by --as NAME or NAME=PATH"
-                raise RecipeError(WHERE, f"{word!r} is no volume and no operation{hint}")
+                hint = hint or "; give a path, or a name defined by --as NAME or NAME=PATH"
+                raise RecipeError(WHERE, f"{word!r} is neither a volume nor an operation{hint}")
             same = [n for n, e in self.inputs.items() if e.value == word]
             if same:
                 word = same[0]
@@ -189,7 +188,7 @@ class _Document:
         if operation.is_of_tables:
             raise RecipeError(
                 operation.name,
-                "takes a table, which a line of words has no name for: write a recipe",
+                "takes a table, which a chain cannot name; write a recipe",
             )
         given = {
             name: self._given(operation.parameters[name], text, f"{spelt(name)} {text}")
@@ -203,19 +202,20 @@ class _Document:
         if not operation.is_of_many and len(words) > len(operation.positional):
             for word in part.words:
                 if not _is_value(word):
-                    self._volume(word)  # it may mean nothing at all
+                    self._volume(word)  # report unknown words first
             limit = len(operation.positional)
             raise RecipeError(
-                operation.name, f"takes up to {limit}, and gets {len(words)}: {', '.join(words)}"
+                operation.name,
+                f"takes up to {limit} inputs, and {len(words)} are given: {', '.join(words)}",
             )
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]
             if self._is_footprint(word) and not operation.volume(name):
-                # It goes to the first parameter that takes a footprint.
+                # It is the value of the first parameter that takes a footprint.
                 name = next((n for n in FOOTPRINTS if n in operation.parameters), name)
             if name in given:
                 raise RecipeError(
-                    operation.name, f"{spelt(name)} is given twice: {word} is another"
+                    operation.name, f"{spelt(name)} is given twice, the second time as {word}"
                 )
             if is_arithmetic and _number(word) is not None:
                 inputs.append(Entry(_number(word), word))
@@ -230,7 +230,7 @@ class _Document:
         return self._add(part, inputs, given, operation.gives)
 
     def _wants_current(self, part: Part) -> bool:
-        """Whether an operation takes the current volume before what is written behind it."""
+        """Whether an operation uses the current volume as its first input."""
         operation = part.operation
         assert operation is not None
         if not operation.parameters:
@@ -260,12 +260,12 @@ class _Document:
         return name
 
     def _is_footprint(self, text: str) -> bool:
-        """Whether a text is one as ``ball:2``."""
+        """Whether a text is a footprint such as ``ball:2``."""
         found = _FOOTPRINT.fullmatch(text)
         return found is not None and found[1] in footprints()
 
     def _given(self, parameter: Parameter, text: str, where: str) -> Entry:
-        """The value of a parameter, as its type reads the text."""
+        """Parse the value of a parameter according to its type."""
         if parameter.kind == "volume":
             return self._volume(text)
         if parameter.is_text:
@@ -288,7 +288,7 @@ class _Document:
     # outputs
 
     def _outputs(self, written: list[tuple[str, Part]]) -> list[Entry]:
-        """The outputs, and the numbers and tables that no step takes."""
+        """Return the outputs, and the numbers and tables that no step uses."""
         outputs = []
         for name, part in written:
             path, options = part.words[0], {}
@@ -302,11 +302,11 @@ class _Document:
                 continue
             if self.gives[name].startswith("volume"):
                 raise RecipeError(
-                    WHERE, f"nothing says where the result of {name} goes: put -o OUT behind it"
+                    WHERE, f"the result of {name} is not written: add -o OUT after it"
                 )
             outputs.append(Entry({"step": Entry(name, name)}, name))
         if not outputs:
-            raise RecipeError(WHERE, "nothing is asked for: name operations, or -o OUT")
+            raise RecipeError(WHERE, "there is nothing to do: add operations, or -o OUT")
         return outputs
 
 
@@ -321,7 +321,7 @@ def _is_place(word: str) -> bool:
 
 
 def _is_value(word: str) -> bool:
-    """Whether a word is a number, a length with a unit, or several of these with commas between them.
+    """Whether a word is a number, a length with a unit, or several of these separated by commas.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def _is_value(word: str) -> bool:
 
 
 def _stem(path: str) -> str:
-    """A name for what lies at a path."""
+    """Make a name from a path."""
     last = re.split(r"[/\\]", path.rstrip("/\\"))[-1].partition(".")[0]
     name = re.sub(r"[^\w-]+", "_", last).strip("_-")
     return name if NAME.fullmatch(name) and name not in operations() else f"in_{name}".rstrip("_")
@@ -345,7 +345,7 @@ def _number(word: str) -> int | float | None:
 
 
 def _plain(text: str, where: str) -> Entry:
-    """A value as YAML reads it; commas alone make a list.
+    """Parse a value as YAML; commas make a list, even without brackets.
 
     Examples
     --------
@@ -365,7 +365,7 @@ def _spec(text: str) -> Entry:
 
 
 def _index(given: Entry) -> Entry:
-    """``t=0,c=DAPI`` as a mapping."""
+    """Convert an index such as ``t=0,c=DAPI`` to a mapping."""
     if isinstance(given.value, dict):
         return given
     parts = given.value if isinstance(given.value, list) else [given]
@@ -379,7 +379,7 @@ def _index(given: Entry) -> Entry:
 
 
 def _stored(key: str, text: str) -> Entry:
-    """An option of an output: ``--codec zstd:5`` and ``--shards auto`` have short forms."""
+    """Parse an option of an output, such as ``--codec zstd:5`` or ``--shards auto``."""
     where = f"{spelt(key)} {text}"
     name, colon, level = text.partition(":")
     if key == "codec" and colon and level.isdigit():

@@ -1,8 +1,7 @@
-"""YAML read safely, every entry knowing where it stands.
+"""Read YAML safely, with the position of every entry.
 
-Plain scalars are read by the rules of YAML 1.2: ``1e-3`` is a number, ``no`` and ``0:16`` are
-texts. Tags are refused, so that nothing but plain data comes out; aliases are expanded up to a
-limit.
+Plain scalars follow YAML 1.2: ``1e-3`` is a number, ``no`` and ``0:16`` are strings. Tags are refused, so
+the result is plain data. Aliases are expanded up to a limit.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import yaml
 
 from beam_volumes.base.text import nearest
 
-#: More than any recipe needs; stops a file that grows by aliases of aliases.
+#: More than any recipe needs; stops files that grow by nested aliases.
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 50
 MAX_BYTES = 1 << 20
-#: Longer whole numbers become floats: no parameter is so large, and to write it out would take long.
+#: Longer integers become floats: no parameter is so large, and formatting them is slow.
 MAX_DIGITS = 40
 
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
@@ -34,7 +33,7 @@ _WORDS = {
 }
 _PLAIN_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
 
-#: Mappings and lists are written in one line from this depth on.
+#: From this depth on, mappings and lists are written in one line.
 _FLOW = 2
 _SCALAR_TAGS = {
     type(None): "tag:yaml.org,2002:null",
@@ -45,24 +44,24 @@ _SCALAR_TAGS = {
 
 
 class RecipeError(ValueError):
-    """A mistake in a recipe; the message begins with its place."""
+    """An error in a recipe; the message begins with its place."""
 
     def __init__(self, where: str, message: str) -> None:
-        # A step of a chain has its operation's name, with which the message begins.
+        # The place of a step in a chain is its operation, which may begin the message.
         super().__init__(f"{where}: {message.removeprefix(f'{where}: ')}")
 
 
 @dataclass
 class Entry:
-    """A value and where it stands."""
+    """A value and its place."""
 
     #: A dict of str to Entry, a list of Entry, or a scalar.
     value: Any
-    #: As messages name it, e.g. ``"recipe.yaml:12"``: the place of the key in a mapping, else of the value.
+    #: For messages, e.g. ``"recipe.yaml:12"``: the place of the key in a mapping, or of the value.
     where: str
 
     def plain(self) -> Any:
-        """The value without places."""
+        """Return the value without places."""
         if isinstance(self.value, dict):
             return {k: e.plain() for k, e in self.value.items()}
         if isinstance(self.value, list):
@@ -73,13 +72,13 @@ class Entry:
         return RecipeError(self.where, message)
 
     def mapping(self, what: str) -> dict[str, Entry]:
-        """The value as a mapping, or a mistake."""
+        """Return the value as a mapping, or raise RecipeError."""
         if not isinstance(self.value, dict):
             raise self.error(f"{what} must be a mapping (name: value), not {_kind(self.value)}")
         return self.value
 
     def check_keys(self, known: Iterable[str], what: str) -> None:
-        """Refuse keys that are not known, with the nearest spelling."""
+        """Raise RecipeError for unknown keys, with the nearest spelling."""
         known = list(known)
         for key, entry in self.mapping(what).items():
             if key not in known:
@@ -93,12 +92,12 @@ def load(text: str, name: str) -> Entry:
     ----------
     text : str
     name : str
-        Of the file, for messages.
+        Name of the file, for messages.
 
     Raises
     ------
     RecipeError
-        It is not YAML, uses tags, repeats a key, or grows beyond all measure.
+        If it is not YAML, uses tags, repeats a key, or is too large.
 
     Examples
     --------
@@ -124,7 +123,7 @@ def load(text: str, name: str) -> Entry:
 
 
 def parse_value(text: str, where: str) -> Entry:
-    """A value given on the command line, read as YAML; every part stands at ``where``."""
+    """Parse a value of the command line as YAML; every part gets the place ``where``."""
     try:
         entry = load(text, where) if text.strip() else Entry(None, where)
     except RecipeError as error:
@@ -133,7 +132,7 @@ def parse_value(text: str, where: str) -> Entry:
 
 
 def placed(value: Any, where: str) -> Entry:
-    """Plain data from elsewhere as a document; its parts stand at their paths in it.
+    """Convert plain data to a document, with the paths of its parts as places.
 
     Examples
     --------
@@ -145,7 +144,7 @@ def placed(value: Any, where: str) -> Entry:
     if isinstance(value, list | tuple):
         return Entry([placed(v, f"{where}.{k}") for k, v in enumerate(value)], where)
     if value is not None and not isinstance(value, str | int | float):
-        raise RecipeError(where, f"{value!r} is not plain data: a text or a number")
+        raise RecipeError(where, f"{value!r} is not plain data; give a string or a number")
     return Entry(value, where)
 
 
@@ -183,7 +182,7 @@ class _Reader:
                 raise RecipeError(at, "a key must be a name")
             if key.value in found:
                 raise RecipeError(
-                    at, f"{key.value!r} is there twice, first at {found[key.value].where}"
+                    at, f"{key.value!r} is given twice, first at {found[key.value].where}"
                 )
             found[key.value] = self.entry(value, key, depth + 1)
         return Entry(found, where)
@@ -194,7 +193,7 @@ def _scalar(node: Any) -> Any:
 
 
 def plain_scalar(text: str) -> Any:
-    """What letters without quotes mean.
+    """Parse a scalar without quotes.
 
     Examples
     --------
@@ -218,12 +217,12 @@ def _kind(value: Any) -> str:
 
 
 def printed(document: Any) -> str:
-    """Plain data as a recipe's text.
+    """Format plain data as the text of a recipe.
 
     Parameters
     ----------
     document : dict
-        Of dicts, lists, texts, numbers, truths and nothing.
+        Made of dicts, lists, strings, numbers, booleans and None.
 
     Examples
     --------
@@ -246,7 +245,7 @@ def _node(value: Any, depth: int) -> yaml.Node:
         items = [_node(v, depth + 1) for v in value]
         return yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=flow)
     if isinstance(value, str):
-        # Quotes where YAML 1.2 would read another thing than a text, or 1.1 would.
+        # Quote text that YAML 1.2 or 1.1 would read as another type.
         style = None if plain_scalar(value) == value else "'"
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style=style)
     text = yaml.safe_dump(value).removesuffix("\n...\n").strip()

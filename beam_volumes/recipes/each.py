@@ -1,4 +1,4 @@
-"""One recipe for each of many volumes: what is at a pattern, and the recipe that each of them has."""
+"""Find the volumes that match a pattern, and adapt a recipe to each."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ from beam_volumes.storage.inputs.opening import members
 
 @dataclass(frozen=True)
 class Item:
-    """A volume of many: its path, and a name that no other one has."""
+    """One of many volumes: its path and a unique name."""
 
     path: str
     name: str
 
 
 def items(pattern: str, collections: bool = True) -> list[Item]:
-    """What is at a pattern, in the order of names.
+    """Return the volumes that match a pattern, sorted by name.
 
-    A plate of OME-Zarr, a well, or what bioformats2raw has written counts as its images if ``collections``.
+    With ``collections``, an OME-Zarr plate or well, or an output of bioformats2raw, is replaced by its
+    images.
 
-    Names are the files' up to their first dot, with the folders that differ. Where two would be equal,
-    they keep the rest.
+    Names are the file names up to the first dot, with the folders that differ. If two names would be
+    equal, they keep the rest.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        If nothing matches.
     ValueError
-        It is no pattern of this machine's files.
+        If it is not a pattern for local files.
     """
     if "://" in pattern:
         raise ValueError(
-            f"--each {pattern}: it takes files of this machine; write a loop for a bucket"
+            f"--each {pattern} is not a pattern for local files; run the recipe in a loop for a bucket"
         )
     paths = sorted(glob.glob(pattern, recursive=True))
     if not paths:
-        raise FileNotFoundError(f"--each {pattern}: nothing is there")
+        raise FileNotFoundError(f"--each {pattern}: no file matches")
     top = os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths])
     full = [os.path.relpath(os.path.abspath(p), top).replace(os.sep, "/") for p in paths]
     short = [os.path.join(os.path.dirname(n), os.path.basename(n).partition(".")[0]) for n in full]
@@ -61,38 +62,38 @@ def items(pattern: str, collections: bool = True) -> list[Item]:
 
 
 def _inside(path: str) -> list[str]:
-    """The images of a collection; none if it is damaged: it is one volume that fails then."""
+    """Return the images of a collection; a damaged one is kept as one volume that will fail."""
     try:
         found = members(path)
     except (ValueError, OSError):
         return []
-    # Results get folders of these names: none may lead out of the folder of all.
+    # Names become folders of results, and must not leave the output folder.
     return found if not any(".." in p[len(path) :].split("/") for p in found) else []
 
 
 def expands(recipe: Recipe, name: str) -> bool:
-    """Whether an input takes all images of a collection: its entry chooses none."""
+    """Whether an input uses all images of a collection, since its entry chooses none."""
     return not {"well", "field", "dataset"} & {*recipe.inputs[name].options}
 
 
 def input_of(recipe: Recipe, given: str) -> tuple[str, str]:
-    """The input that is another one each time, and the pattern: ``--each`` may begin with ``NAME=``."""
+    """Return the varying input and the pattern; ``--each`` may begin with ``NAME=``."""
     name, equals, pattern = given.partition("=")
     if equals and name in recipe.inputs:
         return name, pattern
     if len(recipe.inputs) == 1:
         return next(iter(recipe.inputs)), given
     hint = nearest(name, recipe.inputs) if equals else f"; known are {', '.join(recipe.inputs)}"
-    raise ValueError(f"--each {given}: say which input it is, as NAME=PATTERN{hint}")
+    raise ValueError(f"--each {given} does not name an input; write NAME=PATTERN{hint}")
 
 
 def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
-    """A recipe with another input; its outputs go into a folder of the item's name.
+    """Replace an input of a recipe; outputs go to a folder with the item's name.
 
     Raises
     ------
     ValueError
-        Two outputs would be one.
+        If two outputs would have the same path.
     """
     folder = f"{out.rstrip('/')}/{item.name}"
     outputs = []
@@ -105,8 +106,8 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
     if len(set(paths)) < len(paths):
         twice = next(p for p in paths if paths.count(p) > 1)
         raise ValueError(
-            f"two outputs of the recipe are called {twice.rpartition('/')[2]!r}, and --out puts them into "
-            "one folder: give them different names"
+            f"two outputs of the recipe are called {twice.rpartition('/')[2]!r}, and --out writes them to "
+            "one folder; give them different names"
         )
     inputs = {**recipe.inputs, name: replace(recipe.inputs[name], what=item.path)}
     return replace(
@@ -115,7 +116,7 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
 
 
 def _document_for(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
-    """The recipe as plain data, with the item's input and outputs."""
+    """Return the recipe as plain data, with the item's input and outputs."""
     changed = copy.deepcopy(recipe.document)
     places, key = (changed, "input") if "input" in changed else (changed["inputs"], name)
     entry = places[key]
@@ -137,14 +138,14 @@ def _document_for(recipe: Recipe, name: str, item: Item, paths: list[str]) -> An
 
 
 def _name(path: str) -> str:
-    """The name of a volume where no others are known: its file's, up to the first dot."""
+    """Return the name of a single volume: its file name up to the first dot."""
     last = path.rstrip("/").rpartition("/")[2]
     return last.partition(".")[0] or last
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What `ComputeAll` calls in a worker: the targets of a path by names of their own."""
+    """The function of `ComputeAll`: returns the targets of a path by name."""
 
     recipe: Recipe
     name: str

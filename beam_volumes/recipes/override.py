@@ -1,8 +1,8 @@
-"""Changing a recipe from the command line: ``--set place=value`` and ``${variable}``.
+"""Change a recipe from the command line, and substitute variables.
 
-A place is a path of keys with dots between: ``input``, ``inputs.em``, ``steps.smooth.sigma``,
-``outputs.0.path``, ``memory``. Its first key may also be the name of a variable, a step or an
-input.
+In ``--set place=value``, a place is a path of keys separated by dots: ``input``, ``inputs.em``,
+``steps.smooth.sigma``, ``outputs.0.path``, ``memory``. Its first key may also be the name of a variable, a
+step or an input.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 def override(root: Entry, setting: str) -> None:
     """Change a recipe by ``place=value``; the value is YAML.
 
-    Where the recipe has a mapping with a ``path`` and a text is given, the path is set.
+    A string for a mapping with a ``path`` sets the path.
 
     Raises
     ------
     RecipeError
-        There is no such place.
+        If the place does not exist.
     """
     where = f"--set {setting}"
     place, equals, text = setting.partition("=")
@@ -56,7 +56,7 @@ def override(root: Entry, setting: str) -> None:
 
 
 def _full(root: Entry, keys: list[str], where: str) -> list[str]:
-    """The place with its section, which users may leave out."""
+    """Return the place with its section, which users may omit."""
     known = list(_TOP)
     if keys[0] in _TOP:
         return keys
@@ -93,9 +93,9 @@ def _renewed(old: Entry | None, new: Entry) -> Entry:
 
 
 def substitute(root: Entry) -> Entry:
-    """The recipe with each ``${name}`` replaced by the variable's value.
+    """Replace each ``${name}`` by the value of the variable.
 
-    A text that is nothing but ``${name}`` becomes the value itself, a number or a list included.
+    A string that consists only of ``${name}`` becomes the value itself, e.g. a number or a list.
     """
     section = root.value.get("variables")
     variables = (
@@ -110,7 +110,7 @@ def substitute(root: Entry) -> Entry:
 
 
 def _check_growth(root: Entry, variables: dict[str, Entry]) -> None:
-    """Refuse variables that would make the recipe larger than a file of one may be."""
+    """Raise RecipeError if variables would make the recipe larger than a file may be."""
     sizes = {name: len(str(entry.plain())) for name, entry in variables.items()}
     grown = 0
     left = [e for k, e in root.value.items() if k != "variables"]
@@ -155,5 +155,5 @@ def _moved(entry: Entry, where: str) -> Entry:
 
 def _text(variable: Entry, entry: Entry) -> str:
     if isinstance(variable.value, dict | list):
-        raise entry.error("only texts and numbers can stand inside a longer text")
+        raise entry.error("only strings and numbers can be part of a longer string")
     return str(variable.plain())

@@ -1,4 +1,4 @@
-"""Recipes: what a YAML file asks for, checked before anything is opened."""
+"""Recipes: YAML files, parsed and checked before any input is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.storage.places.place import Place
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
-#: Which of the several results of a step: ``name.0``.
+#: The index of a result of a step: ``0`` in ``name.0``.
 _PART = re.compile(r"[0-9]{1,4}")
 
 
@@ -52,7 +52,7 @@ class RecipeStep:
     where: str
 
     def references(self) -> Iterator[Entry]:
-        """Entries whose value is the name of a step or an input."""
+        """Yield the entries that name a step or an input."""
         yield from (i for i in self.inputs if isinstance(i.value, str))
         for name, entry in self.parameters.items():
             if self.operation.volume(name) and isinstance(entry.value, str):
@@ -63,7 +63,7 @@ class RecipeStep:
 
 @dataclass(frozen=True)
 class RecipeOutput:
-    """A step to be written, or without a path a number to be printed."""
+    """A step to write, or, without a path, a number or table to print."""
 
     step: str
     path: str | None
@@ -77,13 +77,13 @@ class Recipe:
 
     inputs: dict[str, Input]
     steps: dict[str, RecipeStep]
-    #: Names of steps, each after those that it uses.
+    #: Names of steps in order of execution.
     order: tuple[str, ...]
     outputs: list[RecipeOutput]
-    #: Options of a run, by name: defaults that the command line overrides.
+    #: Run options by name; the command line overrides them.
     options: dict[str, Any] = field(default_factory=dict)
     description: str = field(default="")
-    #: All of it as plain data.
+    #: The recipe as plain data.
     document: Any = None
 
 
@@ -100,13 +100,13 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     Raises
     ------
     RecipeError
-        With file and line of the mistake.
+        If there is an error, with its file and line.
     """
     return parse_recipe(read_text(path), path, settings)
 
 
 def read_text(path: str) -> str:
-    """The text of a recipe at a path, or a URL in a bucket."""
+    """Read the text of a recipe from a path, or a URL in a bucket."""
     try:
         return _read(path).decode()
     except UnicodeDecodeError as error:
@@ -126,12 +126,12 @@ def _read(path: str) -> bytes:
 
 
 def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
-    """As `read_recipe`, of a text."""
+    """Parse and check a recipe given as text."""
     return checked_recipe(load(text, name), settings)
 
 
 def recipe_from(given: str | Mapping[str, Any], settings: Sequence[str] = ()) -> Recipe:
-    """A recipe from its path, a text of several lines, or a mapping."""
+    """Return a recipe from its path, its text of several lines, or a mapping."""
     if not isinstance(given, str):
         return checked_recipe(placed(given, "recipe"), settings)
     if "\n" in given.strip():
@@ -142,10 +142,10 @@ def recipe_from(given: str | Mapping[str, Any], settings: Sequence[str] = ()) ->
 def checked_recipe(
     root: Entry, settings: Sequence[str] = (), on_command_line: bool = False
 ) -> Recipe:
-    """As `read_recipe`, of a document that is read already.
+    """Check a parsed document.
 
-    One that the user typed, ``on_command_line``, has no variables of its own. Its specs may name environment
-    variables.
+    A chain, ``on_command_line``, has no variables. Its specs may name environment variables, since the
+    user typed them.
     """
     root.mapping("a recipe")
     for setting in settings:
@@ -220,7 +220,7 @@ def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, RecipeSte
     previous = next(iter(inputs)) if len(inputs) == 1 else None
     for name, e in entry.mapping("steps").items():
         if _checked_name(name, e) in inputs:
-            raise e.error(f"{name!r} is the name of an input; call the step otherwise")
+            raise e.error(f"{name!r} is the name of an input; give the step another name")
         steps[name] = _step(name, e, previous)
         previous = name
     return steps
@@ -287,7 +287,7 @@ def _step_inputs(
 
 
 def _step_references(entry: Entry) -> Iterator[Entry]:
-    """The names in ``{step: name}`` anywhere in a parameter; other mappings must be footprints."""
+    """Yield names in ``{step: name}`` within a parameter; other mappings must be footprints."""
     if isinstance(entry.value, list):
         for e in entry.value:
             yield from _step_references(e)
@@ -306,7 +306,7 @@ def _step_references(entry: Entry) -> Iterator[Entry]:
 
 
 def split_name(text: str) -> tuple[str, int | None]:
-    """The name of a step or an input, and which of the several that a step gives is meant.
+    """Split a reference into the name of a step or an input, and the index of a result.
 
     Examples
     --------
@@ -323,7 +323,7 @@ def _check_references(inputs: dict[str, Input], steps: dict[str, RecipeStep]) ->
         for entry in step.references():
             if split_name(entry.value)[0] not in names:
                 raise entry.error(
-                    f"the step {step.name!r} uses {entry.value!r}, which is no step and no input"
+                    f"the step {step.name!r} uses {entry.value!r}, which is neither a step nor an input"
                     f"{nearest(entry.value, names)}"
                 )
 

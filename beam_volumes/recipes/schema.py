@@ -1,4 +1,4 @@
-"""The JSON schema of recipes, written from the catalogue: editors complete and check recipes by it."""
+"""The JSON schema of recipes, generated from the catalogue, for completion and checks in editors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beam_volumes.recipes.catalogue import (
 
 Schema = dict[str, Any]
 
-#: What ``${name}`` may stand for.
+#: A reference to a variable.
 _VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
 _NAME: Schema = {"type": "string", "description": "the name of a step or an input"}
 _SIMPLE: dict[str, Schema] = {
@@ -28,7 +28,7 @@ _SIMPLE: dict[str, Schema] = {
 
 
 def schema() -> Schema:
-    """The schema, of draft 2020-12.
+    """Return the schema, in draft 2020-12.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def _has_op(what: Schema) -> Schema:
 
 
 def _either(name: str) -> Schema:
-    """A step with an operation's name: that operation, unless ``op`` names another."""
+    """Return the schema of a step named like an operation, which ``op`` may override."""
     return {
         "if": _has_op({}),
         "then": {"$ref": "#/$defs/a step"},
@@ -115,7 +115,7 @@ def _operation(operation: Operation) -> Schema:
 
 
 def _parameter(p: Parameter) -> Schema:
-    """What a parameter may be, with ``${name}`` and ``{step: name}`` wherever they may stand."""
+    """Return the schema of a parameter, with ``${name}`` and ``{step: name}`` where allowed."""
     if p.volume:
         return {"anyOf": [_NAME, {"type": ["number", "null"]}]}
     if p.annotation == "bool":
@@ -128,7 +128,7 @@ def _parameter(p: Parameter) -> Schema:
 
 
 def _simple(annotation: str, *others: Schema) -> Schema:
-    """What numbers, texts and nothing may be given by an annotation; empty if it allows more."""
+    """Return the schema of an annotation of scalars; empty if it allows other types."""
     kinds = [part.strip() for part in annotation.split("|")]
     if not set(kinds) <= _SIMPLE.keys():
         return {}  # a list, an array, a footprint: the operation itself checks it

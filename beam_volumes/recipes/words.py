@@ -1,4 +1,4 @@
-"""The words of a chain, sorted: inputs, operations, outputs, and the options of each."""
+"""Sort the words of a chain into inputs, operations, outputs and their options."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from beam_volumes.base.text import nearest
 from beam_volumes.recipes.catalogue import OPEN_OPTIONS, OUTPUT_KEYS, Operation, operations
 from beam_volumes.recipes.document import RecipeError
 
-#: Where mistakes of a whole chain stand.
+#: The place of errors that concern the whole chain.
 WHERE = "chain"
-#: What an output takes behind its place.
+#: The options of an output.
 WRITE_OPTIONS = tuple(key for key in OUTPUT_KEYS if key not in ("step", "path"))
 _NUMBER = re.compile(r"[-+]?(\d|\.\d).*")
 
@@ -21,15 +21,15 @@ _NUMBER = re.compile(r"[-+]?(\d|\.\d).*")
 class Part:
     """An input, an operation or an output."""
 
-    #: An input's or output's place; the inputs of an operation.
+    #: The place of an input or output, or the inputs of an operation.
     words: list[str]
-    #: The options that belong to it, and those of them that are true or false.
+    #: The options it accepts, and the boolean ones among them.
     takes: Collection[str]
     flags: Collection[str] = ()
     operation: Operation | None = None
-    #: Texts of the options that are given.
+    #: The given options, as text.
     options: dict[str, str] = field(default_factory=dict)
-    #: What ``--as`` calls it.
+    #: The name given by ``--as``.
     name: str | None = None
 
 
@@ -39,15 +39,15 @@ class Words:
 
     inputs: list[Part] = field(default_factory=list)
     steps: list[Part] = field(default_factory=list)
-    #: Each with the number of the step that it writes, from 1 on; 0 is the first input.
+    #: Each with the number of the step that it writes, from 1; 0 is the first input.
     outputs: list[tuple[int, Part]] = field(default_factory=list)
-    #: Options of the run, with their values.
+    #: Run options, with their values.
     rest: list[str] = field(default_factory=list)
-    #: The operation that ``--help`` follows.
+    #: The operation before ``--help``.
     asked: Operation | None = None
 
     def last(self) -> Part | None:
-        """The operation, or else the input, that was named last."""
+        """Return the last operation, or else the last input."""
         return self.steps[-1] if self.steps else self.inputs[-1] if self.inputs else None
 
 
@@ -58,13 +58,13 @@ def read_words(words: Sequence[str], others: Callable[[str], int | None]) -> Wor
     ----------
     words : sequence of str
     others : callable
-        Tells of an option that is no input's, operation's or output's how many values follow it, 0 or 1;
-        None if there is no such option at all.
+        Returns how many values, 0 or 1, follow an option of the run; None if the option does not
+        exist.
 
     Raises
     ------
     RecipeError
-        An option belongs to nothing that is there, is given twice, or has no value.
+        If an option is unknown, is given twice, or has no value.
 
     Examples
     --------
@@ -80,7 +80,9 @@ def read_words(words: Sequence[str], others: Callable[[str], int | None]) -> Wor
         option, equals, value = word.partition("=")
         if option in ("-o", "--out"):
             if not found.inputs:
-                raise RecipeError(WHERE, f"{option} stands behind what it writes: IN {option} OUT")
+                raise RecipeError(
+                    WHERE, f"{option} must follow the result that it writes: IN {option} OUT"
+                )
             part = Part([value if equals else _value(option, left)], WRITE_OPTIONS)
             found.outputs.append((len(found.steps), part))
         elif word.startswith("-") and not _NUMBER.fullmatch(word):
@@ -112,7 +114,7 @@ def _option(
     left: list[str],
     others: Callable[[str], int | None],
 ) -> None:
-    """Take an option, and its value, to the first of its possible owners that has it, or to the run."""
+    """Assign an option and its value to the first owner that accepts it, or to the run."""
     option, equals, value = word.partition("=")
     key = option.lstrip("-").replace("-", "_")
     step = found.steps[-1] if found.steps else None
@@ -123,7 +125,7 @@ def _option(
         step.name = value if equals else _value(option, left)
         return
     if option == "--option" and owners and owners[0].takes is OPEN_OPTIONS:
-        # As other verbs spell what only some formats know.
+        # The other verbs use this form for format-specific options.
         pair = value if equals else _value(option, left)
         option, equals, value = pair.partition("=")
         key = option.strip()
@@ -156,14 +158,14 @@ def _option(
 
 
 def _value(option: str, left: list[str]) -> str:
-    """The word behind an option; a negative number is one."""
+    """Take the value of an option, which may be a negative number."""
     if not left or left[-1].startswith("--"):
         raise RecipeError(WHERE, f"{option} needs a value: {option} VALUE")
     return left.pop()
 
 
 def spelt(name: str) -> str:
-    """An option as it is written on a command line.
+    """Return an option in the spelling of the command line.
 
     Examples
     --------
@@ -175,7 +177,7 @@ def spelt(name: str) -> str:
 
 def _unknown(option: str, owners: Sequence[Part]) -> str:
     if not owners:
-        return f"there is no option {option}; IN comes first, then operations with their options"
+        return f"there is no option {option}; write IN first, then operations with their options"
     owner = owners[0]
     what = owner.operation.name if owner.operation else owner.words[0]
     names = [spelt(name) for p in owners for name in p.takes]

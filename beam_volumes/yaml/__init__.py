@@ -1,8 +1,8 @@
-"""What pipelines in Beam YAML name: our transforms, configured by paths, numbers and texts.
+"""Transforms for pipelines in Beam YAML, configured by paths, numbers and strings.
 
-``templates/yaml/provider.yaml`` lists them. A volume is configured as recipes do: ``input``, a path or a
-mapping with ``path``, and ``steps`` whose last one it is. Mappings may be texts that hold YAML, as they are
-where an expansion service has these transforms (`beam_volumes.expansion`): its configurations are rows.
+``templates/yaml/provider.yaml`` lists them. Volumes are described as in recipes: ``input`` is a path or a
+mapping with ``path``, and the volume is the result of the last of the ``steps``. Mappings may be given as
+YAML text, which `beam_volumes.expansion` uses because its configurations are rows.
 """
 
 from beam_volumes.yaml.slabs import (

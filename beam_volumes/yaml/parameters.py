@@ -1,4 +1,4 @@
-"""Parameters, rows and outputs that the transforms of Beam YAML share."""
+"""Parameters, rows and outputs shared by the transforms of Beam YAML."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Class = TypeVar("_Class", bound=type)
 def with_parameters_of(
     other: type, names: Collection[str] = (), but: Collection[str] = ()
 ) -> Callable[[_Class], _Class]:
-    """A class decorator: ``**options`` are parameters of another transform, in signature and docstring.
+    """Decorate a class: replace ``**options`` by parameters of another transform.
 
-    They are all ``but`` some, or only the ``names``. The docstring has their entries in place of
-    ``%(options)s``.
+    These are all parameters except ``but``, or only ``names``. They replace ``**options`` in the signature
+    and ``%(options)s`` in the docstring.
     """
     taken = [
         p if p.kind is p.VAR_KEYWORD else p.replace(kind=p.KEYWORD_ONLY)
@@ -30,7 +30,7 @@ def with_parameters_of(
         and (p.name in names if names else p.name not in but)
         and (p.kind is not p.VAR_KEYWORD or p.name == "options")
     ]
-    # An entry ends where the next one, or another section, begins.
+    # An entry ends at the next entry or section.
     text = inspect.getdoc(other) or ""
     entries = [re.search(rf"^(?:\*\*)?{p.name} : .*(\n .*)+", text, re.M) for p in taken]
     document = filled({"options": "\n".join(entry[0] for entry in entries if entry)})
@@ -46,12 +46,12 @@ def with_parameters_of(
 
 
 def given_or(options: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are not None, and ``others`` in place of those that are not there."""
+    """Return the options that are not None, with ``others`` as defaults."""
     return {**others, **{name: value for name, value in options.items() if value is not None}}
 
 
 def numbers_of(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Each number of a result with its name: ``name``, or ``name[0]``, ``name[1]``, ... of an array."""
+    """Yield numbers of a result with names: ``name``, or ``name[0]``, ``name[1]``, ... for arrays."""
     if np.ndim(value) == 0:
         yield name, float(value)
         return
@@ -60,12 +60,12 @@ def numbers_of(name: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 class ErrorOutput:
-    """What ``error_handling:`` asks for: the output that has what failed.
+    """The output for failed elements, as configured by ``error_handling:``.
 
     Raises
     ------
     ValueError
-        If it is no mapping with a name.
+        If it is not a mapping with ``output``.
     """
 
     def __init__(self, error_handling: Mapping[str, str] | None, name: str):
@@ -78,13 +78,13 @@ class ErrorOutput:
         self.name = None if error_handling is None else error_handling["output"]
 
     def asked(self, transform: Any) -> Any:
-        """The transform, with an output of what failed if that is asked for."""
+        """Return the transform, with an output for failed elements if configured."""
         return transform if self.name is None else transform.with_exception_handling()
 
     def outputs(
         self, out: Any, good: str = "good", then: Callable[[PCollection], PCollection] | None = None
     ) -> Any:
-        """The outputs by name, or the only one; ``then`` is applied to what is good."""
+        """Return the outputs by name, or the only one; ``then`` is applied to good elements."""
         done = out if self.name is None else out[0]
         done = done if then is None else then(done)
         return done if self.name is None else {good: done, self.name: out[1]}

@@ -26,20 +26,20 @@ from beam_volumes.yaml.parameters import (
 
 @with_parameters_of(transforms.Compute)
 class ComputeRecipe(beam.PTransform):
-    """Carry out a recipe: applied to the pipeline, rows of ``name``, ``path`` and ``value``.
+    """Run a recipe and return its results as rows of ``name``, ``path`` and ``value``.
 
-    An output with a path gives one row once it is complete, a number one row, an array of numbers
-    one row for each, named ``name[0]``, ``name[1]``, ... The recipe's own ``memory`` and ``workers`` count
-    where none are given.
+    Apply it to the pipeline. An output with a path gives one row once it is complete, a number one row, and
+    an array one row for each number, named ``name[0]``, ``name[1]``, ... The recipe's own ``memory`` and
+    ``workers`` apply unless they are given here.
 
     Parameters
     ----------
     recipe : str or mapping
-        The path of a recipe, or the recipe itself, also as a text of several lines.
+        The path of a recipe, or the recipe itself as a mapping or as text of several lines.
     settings : sequence of str, default: ()
-        Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
+        Changes such as ``steps.smooth.sigma=2``, as in ``beam-volumes run --set``.
     crop : str, optional
-        A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
+        A box ``z0:z1,y0:y1,x0:x1`` to which every input is cropped.
     %(options)s
 
     Raises
@@ -74,7 +74,7 @@ class ComputeRecipe(beam.PTransform):
         for name, target in zip(built.names, built.targets, strict=True):
             if isinstance(target, Table):
                 raise ValueError(
-                    f"the output {name!r} is a table without path:, whose rows are of no one schema; "
+                    f"the output {name!r} is a table without path:, and its rows have no fixed schema; "
                     "give it a path, or use RegionTable"
                 )
         self.names = built.names
@@ -105,18 +105,18 @@ def _numbers(value: Any, name: str) -> Iterator[beam.Row]:
 
 @with_parameters_of(transforms.ReadSlabs, but=("volume",))
 class ReadSlabs(transforms.ReadSlabs):
-    """Read a volume as slabs, at once or when its input is complete.
+    """Read a volume as slabs, immediately or once its input is complete.
 
     Parameters
     ----------
     input : str or mapping
-        A path, or a mapping as a recipe's input: ``path``, ``voxel_size``, ``index``, ...
+        A path, or a mapping as in a recipe: ``path``, ``voxel_size``, ``index``, ...
     steps : mapping or str, optional
-        Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
-        one.
+        Pointwise and neighbourhood functions, as in a recipe, as a mapping or as text; slabs contain the
+        result of the last one.
     error_handling : mapping, optional
-        ``output`` names the output of rows with the slabs that could not be read, and why; the
-        slabs are the output ``good`` then.
+        ``output`` is the name of the output with one row per slab that could not be read, and the
+        reason; the slabs are then the output ``good``.
     %(options)s
 
     Raises
@@ -153,7 +153,7 @@ class ReadSlabs(transforms.ReadSlabs):
 def volume_of(
     input: str | Mapping[str, Any], steps: str | Mapping[str, Any] | None = None
 ) -> Volume:
-    """The volume that ``input`` and ``steps`` of a configuration describe."""
+    """Return the volume described by ``input`` and ``steps`` of a configuration."""
     if isinstance(input, str) and input.lstrip().startswith("{"):
         input = load(input, "config.input").plain()
     if steps is not None:
@@ -172,9 +172,9 @@ class ApplyStages(beam.PTransform):
     Parameters
     ----------
     steps : mapping or str
-        Functions, as in a recipe with the slabs as input; slabs become the result of the last one.
+        Functions, as in a recipe with the slabs as input; the result of the last one is returned.
     error_handling : mapping, optional
-        ``output`` names the output of rows with the slabs that failed, and why.
+        ``output`` is the name of the output with one row per failed slab, and the reason.
 
     Raises
     ------
@@ -206,7 +206,7 @@ class ApplyStages(beam.PTransform):
 
 
 def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> transforms.SlabGrid:
-    """The cut of slabs that ``grid:`` of a configuration describes; it may have ``more``, halo and dtype."""
+    """Return the slab grid described by ``grid:``; ``more`` are further allowed keys."""
     if not isinstance(grid, Mapping) or "input" not in grid:
         raise ValueError(
             f"{name}: grid: {grid!r}; give a mapping with the input: of the slabs, and their depth: and "
@@ -226,13 +226,13 @@ def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> t
 
 @with_parameters_of(transforms.LabelSlabs, but=("slabs", "structure", "mask"))
 class LabelSlabs(beam.PTransform):
-    """Label the components of slabs across their borders: slabs of labels.
+    """Label connected components across slabs, and return slabs of labels.
 
     Parameters
     ----------
     grid : mapping
-        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
-        them. Only the input's shape and axes matter.
+        The grid of `ReadSlabs`: its ``input``, and its ``depth`` and ``tile`` if given. Only the
+        shape and axes of the input matter.
     %(options)s
 
     Raises
@@ -269,27 +269,27 @@ class LabelSlabs(beam.PTransform):
 
 @with_parameters_of(transforms.RegionTable, names=("spacing", "nan"))
 class RegionTable(beam.PTransform):
-    """Measure the regions of slabs of labels: rows, one for each region.
+    """Measure the regions of slabs of labels, and return one row for each region.
 
-    Fields are called as the columns of `beam_volumes.regionprops_table`, with ``_`` for ``-``:
-    ``centroid_0``. Rows come in no order.
+    Fields have the names of the columns of `beam_volumes.regionprops_table`, with ``_`` for ``-``, such as
+    ``centroid_0``. The order of rows is arbitrary.
 
     Parameters
     ----------
     grid : mapping
-        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
-        them. Only the input's shape and axes matter.
+        The grid of `ReadSlabs`: its ``input``, and its ``depth`` and ``tile`` if given. Only the
+        shape and axes of the input matter.
     intensity : str or mapping, optional
-        The input to measure intensities of: a path, or a mapping as a recipe's input.
+        The volume of intensities to measure: a path, or a mapping as in a recipe.
     properties : sequence of str, optional
-        Names of the properties, as `beam_volumes.regionprops_table` has them; by default all
-        except ``surface_area_faces``, for which slabs of `LabelSlabs` have no halo.
+        Names of the properties, as in `beam_volumes.regionprops_table`; by default all except
+        ``surface_area_faces``, which needs a halo that slabs of `LabelSlabs` do not have.
     %(options)s
 
     Raises
     ------
     ValueError
-        If a property is not known, or needs ``intensity``.
+        If a property is unknown, or needs ``intensity``.
 
     Examples
     --------
@@ -311,7 +311,7 @@ class RegionTable(beam.PTransform):
     ):
         super().__init__()
         cut = grid_from(grid, "RegionTable")
-        # Labels may be of any integer type when they come.
+        # The incoming labels may have any integer dtype.
         cut.volume = cut.volume.astype("uint64")
         measured = None if intensity is None else volume_of(intensity)
         if properties is None:
@@ -325,18 +325,19 @@ class RegionTable(beam.PTransform):
 
 @with_parameters_of(transforms.WriteSlabs, but=("path", "like"))
 class WriteSlabs(beam.PTransform):
-    """Write slabs: a row with the ``path`` of each output, once all its slabs are written.
+    """Write slabs, and return a row with the ``path`` of each complete output.
 
     `ReadAll` takes such rows.
 
     Parameters
     ----------
     path : str
-        A path or URL that all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
-        (OME-Zarr 0.5), or in anything with ``format``. For slabs of several volumes it holds
-        ``{volume}``, which stands for the name of each: the path that `ReadAll` was given.
+        A path or URL that all workers can reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
+        (OME-Zarr 0.5), or ``format`` is given. For slabs of several volumes it contains
+        ``{volume}``, which is replaced by the name of each volume: the path given to `ReadAll`.
     error_handling : mapping, optional
-        ``output`` names the output of rows with the slabs that could not be written, and why.
+        ``output`` is the name of the output with one row per slab that could not be written, and
+        the reason.
     %(options)s
 
     Raises
@@ -375,7 +376,7 @@ class WriteSlabs(beam.PTransform):
 
 
 class _Place:
-    """The place of a volume's output, by its name."""
+    """The path of an output as a function of its volume's name."""
 
     def __init__(self, path: str):
         self.path = path
@@ -386,22 +387,22 @@ class _Place:
 
 @with_parameters_of(transforms.MeasureSlabs, names=("memory",))
 class MeasureSlabs(beam.PTransform):
-    """Measure slabs: numbers of the whole volume, as rows of ``name`` and ``value``.
+    """Compute numbers of the whole volume from slabs, as rows of ``name`` and ``value``.
 
     Parameters
     ----------
     grid : mapping
-        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth``, ``tile`` and ``halo`` if it has
-        them. Its ``dtype`` where a step in between has changed that.
+        The grid of `ReadSlabs`: its ``input``, and its ``depth``, ``tile`` and ``halo`` if given. Also
+        ``dtype`` if a step in between has changed it.
     numbers : mapping or str
-        Under the name of each number the steps, as in a recipe, that make it of the volume.
+        By the name of each number: the steps that compute it from the volume, as in a recipe.
     %(options)s
 
     Raises
     ------
     ValueError
         If a step is wrong, or a number needs more than one sweep over the voxels, or a larger halo than
-        slabs have; in a worker, if slabs are missing or there twice.
+        slabs have; in a worker, if slabs are missing or duplicated.
 
     See Also
     --------
@@ -430,12 +431,14 @@ class MeasureSlabs(beam.PTransform):
         given = mapping_of(numbers, "numbers")
         functions: dict[str, Any] = {name: Steps(steps) for name, steps in given.items()}
         if reserved := {"slabs", "partial", "memory", "self"} & {*functions}:
-            raise ValueError(f"MeasureSlabs: numbers: {reserved.pop()!r} is no name for a number")
+            raise ValueError(
+                f"MeasureSlabs: numbers: {reserved.pop()!r} is reserved; choose another name"
+            )
         cut = grid_from(grid, "MeasureSlabs", ("halo", "dtype"))
         self.measure = transforms.MeasureSlabs(cut, **options, **functions)
         if self.measure.tables:
             raise ValueError(
-                f"MeasureSlabs: {', '.join(self.measure.tables)}: tables have rows of no one schema; take "
+                f"MeasureSlabs: {', '.join(self.measure.tables)}: rows of tables have no fixed schema; use "
                 "RegionTable, or ComputeRecipe with a path:"
             )
 

@@ -1,4 +1,4 @@
-"""Transforms of Beam YAML for many volumes: their elements are rows with a path."""
+"""Transforms of Beam YAML for many volumes; their elements are rows with a path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from beam_volumes.yaml.slabs import volume_of
 
 
 class _Paths(beam.PTransform):
-    """Paths of rows: of the field that is named, or of the only one."""
+    """Extract paths from rows: the named field, or the only one."""
 
     def __init__(self, field: str | None, name: str):
         super().__init__()
@@ -38,15 +38,14 @@ class _Paths(beam.PTransform):
             fields = dict(named_fields_from_element_type(rows.element_type))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise TypeError(
-                f"{self.name} takes paths, or rows with a field that holds one, and was given "
-                f"{rows.element_type}"
+                f"{self.name} takes paths, or rows with a path as a field, and was given {rows.element_type}"
             ) from None
         field = next(iter(fields)) if self.field is None and len(fields) == 1 else self.field
         if field is None or field not in fields:
             lacking = "" if self.field is None else f" has no {self.field!r}, and"
             raise ValueError(
-                f"{self.name}: the row of a volume{lacking} has the fields {', '.join(fields)}: say by "
-                "field: which of them is its path"
+                f"{self.name}: the row of a volume{lacking} has the fields {', '.join(fields)}; name "
+                "the one with the path by field:"
             )
         return rows | "Path" >> beam.Map(lambda row: str(getattr(row, field))).with_output_types(
             str
@@ -55,26 +54,26 @@ class _Paths(beam.PTransform):
 
 @with_parameters_of(transforms.ReadAll, but=("function",))
 class ReadAll(beam.PTransform):
-    """Read all volumes of a PCollection as slabs: rows with a path to slabs of all.
+    """Read the volumes of a PCollection of rows with paths as slabs.
 
     Parameters
     ----------
     field : str, optional
-        The field of a row that holds the path; by default the only one.
+        The field with the path; by default the only field.
     input : mapping or str, optional
-        Further keys of a recipe's input, such as ``voxel_size`` and ``index``, for each volume.
+        Further keys of a recipe's input, such as ``voxel_size`` and ``index``, for every volume.
     steps : mapping or str, optional
-        Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
-        one.
+        Pointwise and neighbourhood functions, as in a recipe, as a mapping or as text; slabs contain the
+        result of the last one.
     error_handling : mapping, optional
-        ``output`` names the output of rows with the volumes and slabs that could not be read, and why;
-        the slabs are the output ``good`` then.
+        ``output`` is the name of the output with one row per volume or slab that could not be read, and
+        the reason; the slabs are then the output ``good``.
     %(options)s
 
     Raises
     ------
     ValueError
-        If a step is wrong, or rows have several fields and ``field`` does not say which; in a worker, if a
+        If a step is wrong, or rows have several fields and ``field`` is not given; in a worker, if a
         volume cannot be opened or its slabs would be larger than 8 MiB.
 
     Examples
@@ -118,7 +117,9 @@ class _Opening:
     ):
         self.input = {} if input is None else mapping_of(input, "input")
         if {"path", "spec"} & {*self.input}:
-            raise ValueError("config.input: has a path, and elements are the paths: leave it out")
+            raise ValueError(
+                "config.input has a path, but paths come from the elements; leave it out"
+            )
         self.steps = None if steps is None else Steps(steps).steps
 
     def __call__(self, path: str) -> Volume:
@@ -127,36 +128,36 @@ class _Opening:
 
 @with_parameters_of(transforms.ComputeAll, but=("function",))
 class ComputeAll(beam.PTransform):
-    """Carry out a recipe for every volume of a PCollection: rows with a path to rows of results.
+    """Run a recipe for every volume of a PCollection of rows with paths.
 
-    A worker computes a volume whole. Rows have ``volume``, the path, and ``name``, ``path`` and ``value`` as
-    those of `ComputeRecipe`. The recipe's own ``memory`` and ``workers`` count where none are given; an
-    element is a volume.
+    Each volume is computed by one worker. Results are rows of ``volume``, its path, and ``name``, ``path``
+    and ``value`` as in `ComputeRecipe`. The recipe's own ``memory`` and ``workers`` apply unless they are
+    given here.
 
     Parameters
     ----------
     recipe : str or mapping
-        The path of a recipe, or the recipe itself, also as a text of several lines.
+        The path of a recipe, or the recipe itself as a mapping or as text of several lines.
     out : str
-        The folder in which each volume gets one of its name: its file's name up to the first dot.
+        The output folder, with a subfolder for each volume: its file name up to the first dot.
         Outputs of the recipe go there.
     input : str, optional
-        Which input of the recipe the volumes are, where it has several.
+        The input of the recipe that the volumes replace, if it has several.
     field : str, optional
-        The field of a row that holds the path; by default the only one.
+        The field with the path; by default the only field.
     settings : sequence of str, default: ()
-        Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
+        Changes such as ``steps.smooth.sigma=2``, as in ``beam-volumes run --set``.
     crop : str, optional
-        A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
+        A box ``z0:z1,y0:y1,x0:x1`` to which every input is cropped.
     error_handling : mapping, optional
-        ``output`` names the output of rows with the volumes that failed, and why.
+        ``output`` is the name of the output with one row per failed volume, and the reason.
     %(options)s
 
     Raises
     ------
     ValueError
-        If the recipe or an option is wrong; in a worker, if two volumes have one name, or an output is a
-        table without a path.
+        If the recipe or an option is wrong; in a worker, if two volumes have the same name, or an output
+        is a table without a path.
 
     Examples
     --------
@@ -202,7 +203,8 @@ def _results(found: tuple[str, Mapping[str, Any]]) -> Iterator[beam.Row]:
     for name, result in results.items():
         if hasattr(result, "column_names"):
             raise ValueError(
-                f"{volume}: the output {name!r} is a table without path:, whose rows are of no one schema"
+                f"{volume}: the output {name!r} is a table without path:, and its rows have no fixed schema; "
+                "give it a path"
             )
         if isinstance(result, str):
             yield beam.Row(volume=volume, name=name, path=result, value=None)

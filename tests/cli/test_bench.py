@@ -58,7 +58,9 @@ def test_every_stage_is_timed_and_nothing_is_left(recipe, command):
     code, out, told = command("bench", "recipe.yaml", "--memory=1GiB", "--workers=2")
     assert (code, told) == (0, "")
     assert everything(recipe) == before
-    assert out.startswith("a crop of 12 x 20 x 30 of 12 x 20 x 30 voxels, kernels compiled before")
+    assert out.startswith(
+        "a crop of 12 x 20 x 30 of 12 x 20 x 30 voxels, after compilation of kernels"
+    )
     rows = re.findall(r"^  (\S.*?) +([\d.]+) +([\d.]+) %", out, re.M)
     assert abs(sum(float(share) for *_, share in rows) - 100) < 0.06 * len(rows)
     programs = [p.program for p in bv.plan(*build(read_recipe("recipe.yaml")).targets).passes]
@@ -195,7 +197,7 @@ def test_advice_follows_from_what_was_measured(tmp_path):
     waiting = replace(made(plan, read=2, stage=8), waits={"read": 0.5, "write": 0.0})
     slow = (replace(waiting.items[0], wall=20.0), *waiting.items[1:])
     (storage,) = advise(replace(waiting, items=slow, cpu=10.0), QUIET)
-    assert storage.startswith("slabs wait 50 % of their time for what they read")
+    assert storage.startswith("slabs wait 50 % of their time for their input")
 
 
 def test_advice_about_slabs_says_what_more_memory_would_do(tmp_path):
@@ -214,12 +216,12 @@ def test_advice_about_slabs_says_what_more_memory_would_do(tmp_path):
     )
     reading, *rest = advise(found, replace(QUIET, roomier=wide))
     assert reading.startswith(
-        "pass 1 reads 8.0 times what it needs, and reading is 30 % of the CPU"
+        "pass 1 reads 8.0 times the data that it needs, and reading is 30 % of the CPU"
     )
     assert "with memory 8.0 GiB slabs of 64 x 16 x 16 would read 1.0 times" in reading
-    assert advise(found, QUIET)[0].endswith("store the input once in smaller chunks")
+    assert advise(found, QUIET)[0].endswith("store a copy of the input with smaller chunks")
     # Stages after the halo are computed once; stages before it are not.
-    assert not [text for text in rest if text.startswith("halos")]
+    assert not [text for text in rest if text.startswith("the halos")]
     before = bv.uniform_filter(bv.median_filter(bv.open(voxels), 3), (17, 1, 1))
     thin, wide = (
         planned(tmp_path, before, "b.zarr", slab=(depth, 16, 16), memory=memory)
@@ -230,6 +232,6 @@ def test_advice_about_slabs_says_what_more_memory_would_do(tmp_path):
     halos = advise(replace(made(thin), items=(item,), cpu=10.0), replace(QUIET, roomier=wide))
     # 8 slices on both sides of each slab, one side at the ends: 7 x 16 slices in addition to 64.
     assert any(
-        text.startswith("halos of slabs of 8 x 16 x 16 make 175 % more work") for text in halos
+        text.startswith("the halos of slabs of 8 x 16 x 16 add 175 % to the work") for text in halos
     )
     assert any(text.endswith("with memory 8.0 GiB, slabs of 64 x 16 x 16, 0 %") for text in halos)

@@ -161,19 +161,19 @@ output: {path: o.ome.zarr, step: both}
         ("slices gaussian_filter -- -o x.zarr", "there is no option --|gaussian_filter has no --"),
         (
             "slices gaussian_filter 2",
-            "where the result of gaussian_filter goes: put -o OUT behind it",
+            "the result of gaussian_filter is not written: add -o OUT after it",
         ),
-        ("slices greater foo -o x.zarr", "'foo' is no volume and no operation"),
+        ("slices greater foo -o x.zarr", "'foo' is neither a volume nor an operation"),
         (
             "slices median_filter 3 --as label -o x.zarr",
             "'label' is an operation; choose another name",
         ),
-        ("slices median_filter 3 --as a median_filter 3 --as a -o x.zarr", "'a' is there already"),
-        ("slices greater 1 2 3 -o x.zarr", "takes up to 2, and gets 3"),
+        ("slices median_filter 3 --as a median_filter 3 --as a -o x.zarr", "'a' is used already"),
+        ("slices greater 1 2 3 -o x.zarr", "takes up to 2 inputs, and 3 are given"),
         ("slices --index 0 mean", "--index 0: write it as --index t=0,c=DAPI"),
         ("slices -o x.zarr --chunk 3", "x.zarr has no --chunk; did you mean '--chunks'"),
         ("slices --voxel 3 mean", "slices has no --voxel; did you mean '--voxel-size'"),
-        ("-o x.zarr", "-o stands behind what it writes"),
+        ("-o x.zarr", "-o must follow the result that it writes"),
         ("nowhere mean", "'nowhere' is neither a file nor an operation; did you mean 'where'"),
         ("none.zarr mean", "none.zarr does not exist"),
         ("slices mean --runnr none", "mean has no --runnr|did you mean '--runner'"),
@@ -195,7 +195,11 @@ def test_every_operation_is_described(command):
     code, out, _ = command("ops")
     assert code == 0 and all(f"  {name} " in out for name in operations())
     code, out, _ = command("ops", "regionprops_table")
-    assert code == 0 and "--properties  str or sequence of str" in out and "It gives a table" in out
+    assert (
+        code == 0
+        and "--properties  str or sequence of str" in out
+        and "The result is a table" in out
+    )
     assert command("ops", "MEDIAN")[1].count("\n") == 2
     code, _, err = command("ops", "gausian")
     assert code == 2 and "gaussian_filter" in err

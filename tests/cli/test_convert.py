@@ -99,7 +99,7 @@ def test_overwrite_resume_and_the_plan(work, convert, command):
         (["slices", "a.zarr", "--dtype", "complex64"], "dtype .*complex64.* is not offered"),
         (["slices", "a.zarr", "--chunks", "0"], "--chunks 0: whole numbers from 1 on"),
         (["slices", "a.zarr", "--chunks", "8,8"], "chunks=.*give a positive whole number"),
-        (["slices", "a.zarr", "--rescale", "5,2"], "--rescale 5,2: give two numbers that rise"),
+        (["slices", "a.zarr", "--rescale", "5,2"], "--rescale 5,2: give two increasing numbers"),
         (["slices", "a.zarr", "--rescale", "--dtype", "bool"], "--rescale has no range of bool"),
         (["slices", "a.zarr", "--crop", "99:"], "holds nothing of a volume"),
         (["slices", "a.zarr", "--channels", "DAPI"], "has no axis of channels"),

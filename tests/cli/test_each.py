@@ -60,9 +60,9 @@ def test_names_of_many_volumes_differ(work):
     "arguments, message",
     [
         (("--each", "data/*"), "--each needs --out DIR"),
-        (("--each", "nothing/*", "--out", "o"), "--each nothing/.: nothing is there"),
-        (("--each", "s3://b/*", "--out", "o"), "files of this machine"),
-        (("--out", "o"), "--out goes with --each"),
+        (("--each", "nothing/*", "--out", "o"), "--each nothing/.: no file matches"),
+        (("--each", "s3://b/*", "--out", "o"), "not a pattern for local files"),
+        (("--out", "o"), "--out requires --each"),
         (
             (
                 "--each",

@@ -115,7 +115,7 @@ def test_damage_is_named(work, info, command):
     assert code == 0
     assert found["check"] == {"chunks": 12, "not stored": 2, "damaged": [], "is_all": True}
     assert text(command, "a.zarr", "--check")["check"].startswith(
-        "12 chunks can be read, of which 2"
+        "12 chunks can be read; 2 of them"
     )
     for cell in ("c/0/1/1", "c/1/0/0"):
         file = work / "a.zarr" / cell

@@ -84,7 +84,7 @@ def test_stats(image, work, command, monkeypatch):
     assert (code, err) == (0, "") and told.endswith("t.parquet\n")
     assert len(os.listdir("t.parquet")) == 3
     monkeypatch.setattr(execute, "MAX_ROWS", 2)
-    assert command("stats", "l.zarr", *NONE)[1].startswith(f"{labels.max()} rows: give")
+    assert command("stats", "l.zarr", *NONE)[1].startswith(f"{labels.max()} rows are too many")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_stats(image, work, command, monkeypatch):
         (["label", "slices", "o.zarr", "--remove-small", "1 um^3"], "max_size='1 um\\^3' needs a voxel"),
         (["label", "slices", "o.zarr", "--dtype", "unit32"], "--dtype unit32: .*did you mean 'uint32'"),
         (["label", "slices", "o.zarr", "--by-value", "--fill-holes"], "--fill-holes makes a mask"),
-        (["label", "slices", "o.zarr", "--background", "1"], "--background goes with --by-value"),
+        (["label", "slices", "o.zarr", "--background", "1"], "--background requires --by-value"),
         (["label", "slices", "o.zarr", "--slab", "4,x"], "--slab x: not a number"),
         (["label", "slices", "o.zarr", "--treshold=3"], "did you mean '--threshold'"),
         (["label", "slices", "o.tar"], "format cannot be inferred"),
@@ -233,9 +233,9 @@ def test_a_mistake_is_told_with_its_line(case, work):
 def test_an_image_given_for_a_mask_or_labels_is_noticed(work, command):
     """Once without a word: every voxel of an image is foreground, or a label."""
     code, _, told = command("label", "slices", "a.zarr")
-    assert code == 0 and "slices is of uint8: every voxel that is not 0 is foreground" in told
+    assert code == 0 and "slices has dtype uint8: every nonzero voxel is foreground" in told
     code, _, told = command("stats", "slices", "--properties", "area")
-    assert code == 0 and "slices is of uint8: voxels of one value are one region" in told
+    assert code == 0 and "slices has dtype uint8: all voxels of one value form one region" in told
     bv.compute((bv.open("slices") > 99).to("mask.zarr"), runner=None)
     for arguments in (("slices", "b.zarr", "--threshold", "9"), ("mask.zarr", "c.zarr")):
         code, _, told = command("label", *arguments)
@@ -253,7 +253,7 @@ def test_label_knows_every_threshold(method, work, command):
 
 def test_folders_that_are_made_for_an_output_are_told(work, command):
     code, _, told = command("chain", "slices", "add", "1", "-o", "some/where/o.zarr")
-    assert code == 0 and f"makes the folder {work}/some/where\n" in told
+    assert code == 0 and f"creates the folder {work}/some/where\n" in told
     assert "makes" not in command("chain", "slices", "add", "1", "-o", "some/where/p.zarr")[2]
 
 

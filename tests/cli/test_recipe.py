@@ -100,9 +100,9 @@ MISTAKES = {
     "duplicate": (
         "output: out.zarr",
         "output: out.zarr\ninput: b",
-        "r.yaml:8: 'input' is there twice, first at r.yaml:1",
+        "r.yaml:8: 'input' is given twice, first at r.yaml:1",
     ),
-    "duplicate step": ("  t: thr", "  smooth: sqrt\n  t: thr", "r.yaml:4: 'smooth' is there twice"),
+    "duplicate step": ("  t: thr", "  smooth: sqrt\n  t: thr", "r.yaml:4: 'smooth' is given twice"),
     "step like input": ("  smooth: ", "  input: ", "r.yaml:3: 'input' is the name of an input"),
     "tag": (
         "sigma: 1",

@@ -160,7 +160,7 @@ def test_refusals(service, tmp_path):
         configured(_payload(read.replace("slabs", "slab"), input=path))
     with pytest.raises(ValueError, match=r"ReadSlabs has no 'dept'.*did you mean 'depth'"):
         configured(_payload(read, input=path, dept=3))
-    with pytest.raises(ValueError, match="ReadSlabs: the configuration lacks input:"):
+    with pytest.raises(ValueError, match="ReadSlabs: the configuration has no input:"):
         configured(_payload(read, depth=3))
     with pytest.raises(ValueError, match=r"halos=\[1, 2\]: give one number"):
         configured(_payload(read, input=path, halos=[1, 2]))

@@ -1,1 +1,1 @@
-"""The verbs of the command: the arguments and the work of each."""
+"""The verbs of the command: their arguments and their work."""

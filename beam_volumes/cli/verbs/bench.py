@@ -1,4 +1,4 @@
-"""``beam-volumes bench``: time a recipe on a crop of its inputs, or measure this machine for plans."""
+"""``beam-volumes bench``: time a recipe on a crop of its inputs, or measure this machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from beam_volumes.recipes.recipe import read_recipe
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Everything is computed in this process. Outputs are written next to the real ones, as those would "
-        "be, and removed."
+        "Everything is computed in this process. Outputs are written in the real format next to the real "
+        "outputs, and then removed."
     )
     parser.add_argument(
         "recipe", metavar="RECIPE.yaml", nargs="?", help="a path, or a URL in a bucket"
@@ -29,12 +29,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibrate",
         action="store_true",
-        help="measure this machine instead, once, so that plans show seconds: operations, reading and "
-        "writing; takes a minute or two, and longer if kernels have to be compiled",
+        help="measure the speed of operations, reading and writing on this machine instead; plans then "
+        "show seconds. Takes one or two minutes, and longer if kernels have to be compiled",
     )
     setting(parser)
     budgeting(parser)
-    cropping(parser, "the part to time, instead of one in the middle that takes some seconds")
+    cropping(parser, "the part to time (default: a part in the middle that takes a few seconds)")
 
 
 def act(args: argparse.Namespace) -> None:
@@ -52,7 +52,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def _calibrate() -> None:
-    """Measure this machine, and keep its speeds for plans."""
+    """Measure this machine, and save its speeds for plans."""
     from beam_volumes.cli.verbs import warm_up
     from beam_volumes.profile.calibrate import calibrate
 
@@ -61,18 +61,21 @@ def _calibrate() -> None:
     found = calibrate(dtypes, warm_up.each_of_catalogue, print_note)
     path = speeds.save(found)
     print_result(
-        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, and kept in {path}; "
-        "plans show seconds now"
+        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, saved to {path}; "
+        "plans now show seconds"
     )
 
 
 def report(trial: Profile) -> Iterator[str]:
-    """What was found, for people."""
+    """Yield the lines of the report."""
     m, whole = trial.measured, trial.whole
-    yield f"a crop of {_box(trial.crop)} of {_box(trial.shape)} voxels, kernels compiled before" + (
-        f": {len(trial.kernels)} in {sum(k.seconds for k in trial.kernels):.1f} s, which are not counted"
-        if trial.kernels
-        else ""
+    yield (
+        f"a crop of {_box(trial.crop)} of {_box(trial.shape)} voxels, after compilation of kernels"
+        + (
+            f": {len(trial.kernels)} in {sum(k.seconds for k in trial.kernels):.1f} s (not included below)"
+            if trial.kernels
+            else ""
+        )
     )
     yield ""
     yield from table(m)
@@ -83,16 +86,16 @@ def report(trial: Profile) -> Iterator[str]:
         "busy"
     )
     waits = ", ".join(f"{_percent(share)} for {kind}s" for kind, share in m.waits.items())
-    yield f"reading ahead and writing behind, slabs waited of their time: {waits}"
+    yield f"share of time that slabs waited for storage: {waits}"
     yield (
         f"memory: peak {format_bytes(m.peak_memory)} of {format_bytes(m.plan.process_memory)} predicted"
     )
     yield ""
     scaled = whole.plan is trial.plan
     how = (
-        "scaled by what its slabs read and compute, halos included"
+        "scaled by the voxels that its slabs read and compute, including halos"
         if scaled
-        else "scaled by voxels: its passes are not the crop's"
+        else "scaled by voxels, since its passes differ from the crop's"
     )
     yield f"the whole volume: about {seconds_text(whole.seconds)}, {how}"
     if scaled:
@@ -104,11 +107,11 @@ def report(trial: Profile) -> Iterator[str]:
     for text in trial.advice:
         yield f"* {text}"
     if not trial.advice:
-        yield "nothing stands out: there is nothing to be gained that is known of"
+        yield "no suggestions"
 
 
 def table(m: Measured) -> list[str]:
-    """Passes and what they do: seconds of CPU, their share, and the voxels of the pass in a second."""
+    """List the activities of each pass: CPU seconds, share, and voxels per second."""
     lines = []
     for p in m.plan.passes:
         voxels = f"{_box(p.program.shape)} voxels in {counted(len(p.grid), 'slab')}"
@@ -124,7 +127,7 @@ def table(m: Measured) -> list[str]:
 
 
 def _pieces(p: Pass, item: Item) -> list[str]:
-    """How many patches or tiles a step computed, and in a second by the clock."""
+    """Describe the patches or tiles that a step computed, and their number per second."""
     count = pieces(p, item.activity.index) if item.activity.kind == "stage" else 0
     if not count or not item.wall:
         return []
@@ -137,7 +140,7 @@ def _row(name: str, cpu: float, whole: float) -> str:
 
 
 def _name(m: Measured, item: Item) -> str:
-    """What an activity is called: places by their last part, and what is stored for the run by its step."""
+    """Name an activity by the file name of its place, or by the step of an intermediate."""
     program, a = m.plan.passes[item.index].program, item.activity
     stored = {
         o.sink.name: p.program.steps[o.edge.step].name

@@ -1,4 +1,4 @@
-"""``beam-volumes chain``: apply operations one after the other, without a recipe."""
+"""``beam-volumes chain``: apply operations in sequence, without a recipe."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from beam_volumes.recipes.words import read_words
 USAGE = """\
 beam-volumes chain IN [IN ...] OP [INPUT ...] [--NAME VALUE ...] [OP ...] -o OUT
 
-words, in the order in which things happen:
-  IN                 a path, glob or URL; NAME=PATH gives it a name. Options of opening stand behind
-                     it: --voxel-size 40,4,4 --unit nm --index c=DAPI --dataset raw --level 1
-  OP                 an operation; "beam-volumes ops" lists them. Its options stand behind it, and are
-                     its parameters: --sigma 1.5, --size 3,5,5, --structure ball:2
-  INPUT              behind OP: a name, a path, a number, or the next parameter. Without one, OP takes
-                     the volume before it; "greater 128" and "subtract background" take that first
-  --as NAME          behind OP: calls its result, for those that come later
-  -o OUT             writes the result before it; --chunks, --shards, --codec, --dtype and --format
-                     stand behind it. Numbers and tables that no step takes are printed
+words, in order of execution:
+  IN                 a path, glob or URL; NAME=PATH gives it a name. Options for opening it follow:
+                     --voxel-size 40,4,4 --unit nm --index c=DAPI --dataset raw --level 1
+  OP                 an operation; "beam-volumes ops" lists them. Its parameters follow as options:
+                     --sigma 1.5, --size 3,5,5, --structure ball:2
+  INPUT              after OP: a name, a path, a number, or the next parameter. Without an input, OP
+                     uses the previous volume, as the first of two in "greater 128"
+  --as NAME          after OP: gives its result a name for later operations
+  -o OUT             writes the previous result; --chunks, --shards, --codec, --dtype and --format
+                     follow. Numbers and tables that no operation uses are printed
 
 examples:
   beam-volumes chain slices gaussian_filter 1.5 -o smooth.zarr
@@ -46,20 +46,20 @@ def register(parser: argparse.ArgumentParser) -> None:
     argument.completer = completing.words  # type: ignore[attr-defined]
     computing(parser)
     parser.add_argument(
-        "--print-recipe", action="store_true", help="print the recipe that the words mean, and stop"
+        "--print-recipe", action="store_true", help="print the equivalent recipe, and exit"
     )
 
 
 def act(args: argparse.Namespace) -> None:
     ours = taking(args.parser)
     known = {"--help": 0, "-h": 0, **ours}
-    given = [*args.others, *args.words]  # options that are not the command's may come first
+    given = [*args.others, *args.words]  # options for Beam may come first
     words = read_words(given, lambda o: known[o] if o in known else beam_arguments().get(o))
     if words.asked is not None:
         for line in describe(words.asked):
             print_result(line)
         return
-    # Options of the run may stand anywhere among the words.
+    # Run options are accepted anywhere among the words.
     args, args.others = args.parser.parse_known_args(words.rest, args)
     options = run_options(args)
     recipe = checked_recipe(document(words), on_command_line=True)

@@ -1,4 +1,4 @@
-"""``beam-volumes check`` and ``beam-volumes probe``: check a recipe, and find how far a network sees."""
+"""``beam-volumes check`` and ``beam-volumes probe``: check a recipe, or measure a network."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 def register_check(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Only metadata are read. Exit code 0: the recipe can be carried out. 2: it cannot, and the reason is "
-        "printed with the line."
+        "Reads only metadata. Exit code 0: the recipe can be run. 2: it cannot, and the reason is printed "
+        "with its line."
     )
     recipe_arguments(parser)
     parser.add_argument(
         "--words-only",
         action="store_true",
-        help="check names, operations and parameters' names, and open nothing: the inputs need not be there",
+        help="check only names, operations and parameter names; the inputs are not opened and need not exist",
     )
 
 
@@ -44,7 +44,7 @@ def act_check(args: argparse.Namespace) -> None:
 
 
 def given(recipe: Recipe) -> Iterator[str]:
-    """What inputs and steps are, a line each, in the order in which they come about."""
+    """Describe inputs and steps in order of execution, one line each."""
     for name, item in expressions(recipe).items():
         yield f"{name}: {_what(item)}"
 
@@ -64,10 +64,10 @@ def register_probe(parser: argparse.ArgumentParser) -> None:
         "--patch",
         metavar="Z,Y,X",
         default="64",
-        help="voxels of its input, more than twice its reach to each side (default: 64)",
+        help="size of the test input in voxels, more than twice the receptive radius (default: 64)",
     )
-    parser.add_argument("--channels", metavar="N", type=int, help="channels that it takes")
-    parser.epilog = "What is printed can stand in a recipe's step `op: predict`."
+    parser.add_argument("--channels", metavar="N", type=int, help="number of input channels")
+    parser.epilog = "Copy the printed values into a step `op: predict` of a recipe."
 
 
 def act_probe(args: argparse.Namespace) -> None:

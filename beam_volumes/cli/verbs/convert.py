@@ -1,6 +1,6 @@
 """``beam-volumes convert`` and ``beam-volumes downsample``.
 
-A volume is written in another format, in other chunks or as another dtype, or gets coarser levels.
+They write a volume in another format, with other chunks or as another dtype, or add coarser levels.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "out",
         metavar="OUT",
-        help=f"where it goes; its ending names the format: {', '.join(endings())}",
+        help=f"the path of the output; its ending selects the format: {', '.join(endings())}",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help=f"the format, if the ending does not name it: {', '.join(registry.writable())}",
+        help=f"the format, if the ending does not select it: {', '.join(registry.writable())}",
     )
     parser.add_argument(
         "--chunks",
@@ -57,25 +57,25 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
         "--shards",
         "--shard",
         metavar="Z,Y,X",
-        help="put chunks into shards of this shape, one number, or auto",
+        help="store chunks in shards of this shape, one number for all axes, or auto",
     )
     parser.add_argument(
-        "--codec", metavar="NAME[:LEVEL]", help="how chunks are compressed, e.g. zstd:5, or none"
+        "--codec", metavar="NAME[:LEVEL]", help="compression of chunks, e.g. zstd:5, or none"
     )
     levelling(parser)
     parser.add_argument(
-        "--dtype", help="dtype to store; integers are rounded half to even and saturate"
+        "--dtype", help="dtype to store; conversion to integers rounds half to even and saturates"
     )
     parser.add_argument(
         "--rescale",
         metavar="LOW,HIGH",
         nargs="?",
         const="image",
-        help="map these intensities to the range of the dtype, 0 to 1 for floats; without numbers the "
-        "smallest and the largest voxel, for which the volume is read once more",
+        help="map these intensities to the range of the dtype (0 to 1 for floats); without numbers, the "
+        "minimum and maximum of the volume, which needs an additional pass",
     )
     parser.add_argument(
-        "--channels", metavar="A,B", help="channels to take, by name or number, in this order"
+        "--channels", metavar="A,B", help="channels to write, by name or number, in this order"
     )
     parser.add_argument(
         "--store",
@@ -89,7 +89,7 @@ def register_convert(parser: argparse.ArgumentParser) -> None:
 
 
 def endings() -> list[str]:
-    """The suffixes of all formats that are written."""
+    """Return the suffixes of all formats that can be written."""
     return [suffix for f in registry.writable().values() for suffix in f.suffixes]
 
 
@@ -99,7 +99,7 @@ def act_convert(args: argparse.Namespace) -> None:
 
 
 def converted(args: argparse.Namespace) -> Target:
-    """The output that the arguments ask for."""
+    """Return the requested output."""
     volume = opened(args.input, args)
     if args.channels is not None:
         volume = chosen(volume, args.channels)
@@ -121,7 +121,7 @@ def converted(args: argparse.Namespace) -> Target:
 
 
 def chosen(volume: Volume, text: str) -> Volume:
-    """Channels of a volume; a single one has no axis of channels.
+    """Select channels of a volume; a single channel has no channel axis.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def chosen(volume: Volume, text: str) -> Volume:
 
 
 def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
-    """A volume with a range of intensities mapped to what a dtype holds; its own by default.
+    """Map a range of intensities to the range of a dtype, by default the volume's own.
 
     Examples
     --------
@@ -150,12 +150,14 @@ def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
     if text != "image":
         ends = tuple(numbers(text, "--rescale"))
         if len(ends) != 2 or not ends[0] < ends[1]:
-            raise ValueError(f"--rescale {text}: give two numbers that rise, as 0,4095, or none")
+            raise ValueError(
+                f"--rescale {text}: give two increasing numbers, such as 0,4095, or none"
+            )
     return bv.rescale_intensity(volume, ends, into, dtype=into)
 
 
 def codec(text: str | None) -> Any:
-    """A codec and its level as `Volume.to` takes them.
+    """Parse a codec and its level for `Volume.to`.
 
     Examples
     --------
@@ -184,8 +186,9 @@ def _shape(text: str | None, option: str) -> Any:
 
 def register_downsample(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume "
-        "stays as it is. Its metadata list the levels when all are there. One that has levels is refused."
+        "Add coarser levels to an OME-Zarr or precomputed volume that has only one level. The voxels of the "
+        "volume are not changed. Its metadata list the levels once all are written. A volume that already "
+        "has more levels is refused."
     )
     parser.add_argument("path", metavar="PATH", help="a path or URL of the volume")
     levelling(parser, "auto")
@@ -196,7 +199,7 @@ def act_downsample(args: argparse.Namespace) -> None:
     options = run_options(args)
     found = prepared(args.path, **levels_asked(args), resume=options.resume)
     if found is None:
-        print_result(f"{args.path}: its levels are there")
+        print_result(f"{args.path}: its levels exist already")
         return
     options = replace(options, journal=found.journal)
     if args.dry_run:

@@ -1,4 +1,4 @@
-"""``beam-volumes demo``: makes a stack, runs a recipe on it, and shows what came out."""
+"""``beam-volumes demo``: create a stack, run a recipe on it, and show the result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ outputs:
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", metavar="DIR", default="demo", help="the folder to write to (default: %(default)s)"
+        "--out", metavar="DIR", default="demo", help="the output folder (default: %(default)s)"
     )
     running(parser)
     parser.set_defaults(others_to_beam=False)
@@ -70,7 +70,7 @@ def act(args: argparse.Namespace) -> None:
     folder = Path(args.out)
     began = time.perf_counter()
     print_note(
-        "the demo takes about a minute when kernels are compiled, and some 10 s when it runs again"
+        "the demo takes about a minute while kernels are compiled, and about 10 s when run again"
     )
     make_slices(folder, (z, y, x), args.seed)
     recipe = folder / "recipe.yaml"
@@ -79,7 +79,7 @@ def act(args: argparse.Namespace) -> None:
     print_note("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     options = replace(run_options(args), overwrite=True)
     if options.runner == AUTO:
-        print_note("in this process; with --runner FnApiRunner it is a Beam pipeline")
+        print_note("running in this process; --runner FnApiRunner runs a Beam pipeline")
         options = replace(options, runner=None)
     run_recipe(read_recipe(str(recipe)), options)
     write_preview(folder, z // 2)
@@ -90,17 +90,17 @@ def act(args: argparse.Namespace) -> None:
 
 
 def make_slices(folder: Path, shape: tuple[int, int, int], seed: int) -> None:
-    """Write the slices, unless an earlier demo has left them unchanged."""
+    """Write the slices, unless slices of an earlier demo can be reused."""
     slices, note = folder / "slices", folder / ".slices.json"
     identity = json.dumps({"shape": shape, "seed": seed, "version": bv.__version__})
     with suppress(OSError):
         found = [path.stat().st_mtime for path in slices.glob("z*.tif")]
         is_whole = len(found) == shape[0] and max(found) <= note.stat().st_mtime
         if is_whole and note.read_text() == identity:
-            print_note(f"taking the slices that are in {slices}")
+            print_note(f"reusing the slices in {slices}")
             return
     z, y, x = shape
-    print_note(f"making {z} TIFF slices of {y} x {x} in {slices}")
+    print_note(f"writing {z} TIFF slices of {y} x {x} to {slices}")
     note.unlink(missing_ok=True)
     write_specimen(slices, shape, seed)
     note.write_text(identity)
@@ -111,7 +111,7 @@ def write_preview(folder: Path, z: int) -> None:
     image = np.asarray(bv.open(folder / "slices")[z])
     mask = np.asarray(bv.open(folder / "membranes.ome.zarr")[z])
     cells = np.asarray(bv.open(folder / "cells.ome.zarr")[z])
-    # Some colour for each label: neighbours' differ.
+    # Neighbouring labels get different colours.
     colours = np.random.default_rng(0).integers(60, 256, (256, 3), np.uint8)
     colours = np.where((cells > 0)[..., None], colours[cells % 256], np.uint8(0))
     gap = np.full((image.shape[0], 8, 3), 128, np.uint8)

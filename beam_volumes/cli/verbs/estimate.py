@@ -1,4 +1,4 @@
-"""``beam-volumes estimate``: what a recipe would take on machines of a kind."""
+"""``beam-volumes estimate``: time and cost of a recipe on a type of machine."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from beam_volumes.recipes.recipe import read_recipe
 
 def register(parser: argparse.ArgumentParser) -> None:
     recipe_arguments(parser)
-    cropping(parser, "a box of the inputs instead of all")
+    cropping(parser, "estimate only this part of the inputs")
     budgeting(parser)
     parser.add_argument(
         "--machine-type",
         metavar="CPUSxMEMORY",
         required=True,
-        help="vCPUs and memory, 16x64GiB, optionally with bytes per second, 16x64GiBx2GiB; or a name, "
-        "n2-standard-16",
+        help="vCPUs and memory such as 16x64GiB, optionally with bytes per second of I/O as in "
+        "16x64GiBx2GiB; or a name such as n2-standard-16",
     )
     parser.add_argument(
         "--store",
         metavar="NAME",
-        help="s3, gcs or disk, with other numbers as s3,prefixes=10,latency=0.05 (default: by the paths)",
+        help="s3, gcs or disk, optionally with numbers such as s3,prefixes=10,latency=0.05 (default: "
+        "from the paths)",
     )
     parser.add_argument("--slab", metavar="Z,Y,X", help="the shape of slabs")
     prices = {
@@ -53,7 +54,8 @@ def act(args: argparse.Namespace) -> None:
     recipe = read_recipe(args.recipe, args.set)
     if args.memory is None and machine.gib * GIB <= SYSTEM:
         raise ValueError(
-            f"--machine-type {args.machine_type} has {machine.gib:g} GiB, and its system takes 1 GiB"
+            f"--machine-type {args.machine_type} has {machine.gib:g} GiB of memory, and its system needs "
+            "1 GiB; choose a larger machine"
         )
     options = RunOptions(
         memory=args.memory or int(machine.gib * GIB) - SYSTEM,
@@ -76,4 +78,4 @@ def act(args: argparse.Namespace) -> None:
         return
     print_result(str(found))
     if prices:
-        print_result(f"by these prices: {found.cost(**prices):,.2f}")
+        print_result(f"at these prices: {found.cost(**prices):,.2f}")

@@ -1,4 +1,4 @@
-"""``beam-volumes info``: what is at a path: a volume, a group of them, or a run."""
+"""``beam-volumes info``: describe a volume, a group of volumes, a run, or this machine."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
 
-#: Bins of a histogram's line, and the letters that draw its bars.
+#: Number of bins of a histogram, and the characters of its bars.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
-#: Damaged chunks and volumes of a group that are listed; the search for damage ends there.
+#: Maximum number of damaged chunks, or volumes of a group, to list; the check stops there.
 MAXIMUM = 100
-#: Files whose bytes are added up: more are counted as "at least".
+#: Maximum number of files to count; for more, the size is shown as "at least".
 _MAX_FILES = 200_000
 
-#: Steps that are named of what made a volume.
+#: Maximum number of steps to list from the provenance of a volume.
 MAX_STEPS = 20
 
-#: What was found, as plain data: `lines` makes texts of it.
+#: The description as plain data; `lines` formats it.
 Facts = dict[str, Any]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Describe what is at a path: a volume, a group of volumes, or a run. Only metadata are read, except "
-        "with --stats and --check. --machine describes this machine instead."
+        "Describe the volume, group of volumes or run at a path, or, with --machine, this machine. Only "
+        "metadata are read, except with --stats and --check."
     )
     parser.add_argument(
         "path", metavar="PATH", nargs="?", help="a path, glob or URL, or a TensorStore spec as JSON"
@@ -65,15 +65,17 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="describe this machine instead: processor, memory, versions and the cache of compiled kernels",
     )
     parser.add_argument(
-        "--stats", action="store_true", help="read all voxels for their range, mean and histogram"
+        "--stats",
+        action="store_true",
+        help="read all voxels and print their range, mean and histogram",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="read all chunks or slices, and name those that are damaged",
+        help="read all chunks or slices, and list damaged ones",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.epilog = "Exit code 1: --check found damage. 2: nothing there can be opened."
+    parser.epilog = "Exit code 1: --check found damage. 2: the path cannot be opened."
     opening(parser, spacing=False)
     budgeting(parser)
 
@@ -91,7 +93,7 @@ def act(args: argparse.Namespace) -> int:
 
 
 def found(args: argparse.Namespace) -> Facts:
-    """Facts about the path in the arguments."""
+    """Describe the path in the arguments."""
     spec = parsed_json(args.path) if args.path.startswith("{") else None
     asked = {"index": parse_index(args.index), "dataset": args.dataset, "level": args.level}
     options = parse_options(args.option)
@@ -114,7 +116,7 @@ def found(args: argparse.Namespace) -> Facts:
     if source.asked is not None:
         asked["level"] = source.asked["level"]
     if args.axes is not None:
-        asked["index"] = None  # it is by the names that the user gives
+        asked["index"] = None  # it uses the names given by --axes
     facts = of_volume(source)
     if unclear:
         facts["unclear"] = unclear
@@ -135,7 +137,7 @@ def found(args: argparse.Namespace) -> Facts:
 
 
 def _opened(path: Any, **asked: Any) -> tuple[Source, str]:
-    """A source, and why its placement is unclear; it is described as stored then."""
+    """Open a source; if its placement is unclear, ignore the placement and return the reason."""
     try:
         return open_source(path, **asked), ""
     except UnclearSpace as error:
@@ -148,7 +150,7 @@ def _opened(path: Any, **asked: Any) -> tuple[Source, str]:
 
 
 def of_machine() -> Facts:
-    """Return what decides speed here: processor, memory, versions, and the compiled kernels."""
+    """Describe this machine: processor, memory, versions and compiled kernels."""
     kernels, size = cache.usage()
     return {
         "kind": "machine",
@@ -164,7 +166,7 @@ def of_machine() -> Facts:
 
 
 def of_volume(source: Source) -> Facts:
-    """A volume's properties, of metadata alone."""
+    """Describe a volume from its metadata."""
     space = source.space
     visible = space.visible
     shape = (*source.leading, *(source.shape[a] for a in visible))
@@ -195,7 +197,7 @@ def of_volume(source: Source) -> Facts:
 
 
 def _sweep(source: Source) -> Facts:
-    """Chunks and decoded bytes that one pass over all voxels reads."""
+    """Count the chunks and decoded bytes that one pass over all voxels reads."""
     cells = [source.units_touched(axis, (0, n)) if n else 0 for axis, n in enumerate(source.shape)]
     points = math.prod(
         -(-n // c) for n, c in zip(source.leading, source.leading_chunk, strict=True)
@@ -206,7 +208,7 @@ def _sweep(source: Source) -> Facts:
 
 
 def statistics(volume: Volume, args: argparse.Namespace) -> Facts:
-    """Range, mean and histogram of the finite voxels, computed in this process."""
+    """Compute range, mean and histogram of the finite voxels in this process."""
     if volume.dtype == np.dtype(bool):
         n = int(_computed(args, bv.count_nonzero(volume))[0])
         return {"true": n, "false": volume.size - n}
@@ -214,7 +216,8 @@ def statistics(volume: Volume, args: argparse.Namespace) -> Facts:
     how: dict[str, Any] = {"nan": "omit"} if floats else {}
     if volume.space.times:
         raise ValueError(
-            f"--stats is of one point in time, and there are {volume.space.times}: choose one by --index t=0"
+            f"--stats needs one point in time, and the volume has {volume.space.times}; choose one with "
+            "--index t=0"
         )
     numbers = [f(volume, **how) for f in (bv.min, bv.max, bv.mean, bv.std)]
     counts, edges = bv.histogram(volume, BINS, **how)
@@ -239,7 +242,7 @@ def _computed(args: argparse.Namespace, *wanted: Any) -> tuple[Any, ...]:
 
 
 def checked(source: Source) -> Facts:
-    """Damage found by reading every chunk."""
+    """Read every chunk, and describe the damaged ones."""
     check = Check(source)
     damaged = []
     for damage in check.problems():
@@ -264,11 +267,11 @@ def _format(place: Place, candidates: Sequence[Format], request: OpenRequest) ->
     return "unknown"
 
 
-# what there is to choose from
+# groups and levels
 
 
 def _listing(place: Place, candidates: Sequence[Format], dataset: str | None) -> Listing | None:
-    """The listing of the first format that knows the place."""
+    """Return the listing of the first format that recognizes the place."""
     return next(
         (found for f in candidates if (found := f.listing(place, dataset)) is not None), None
     )
@@ -287,7 +290,7 @@ def _choices(path: str, listing: Listing, asked: Mapping[str, Any]) -> Facts:
 
 
 def of_group(path: str, dataset: str | None, listing: Listing) -> Facts:
-    """The volumes of a place that is no volume itself."""
+    """Describe the volumes of a group."""
     names = listing.datasets
     if dataset is not None:
         names = tuple(n if n.startswith("/") else os.path.join(dataset, n) for n in names)
@@ -311,7 +314,7 @@ def _brief(path: str, **asked: Any) -> Facts:
 
 
 def of_metadata(source: Source) -> Facts:
-    """Metadata for one line about a volume."""
+    """Return the metadata for a one-line description of a volume."""
     visible = source.space.visible
     return {
         "axes": [*source.space.leading, *source.space.axes],
@@ -326,14 +329,14 @@ def of_metadata(source: Source) -> Facts:
 
 
 def _journal(place: Place) -> Journal | None:
-    """The journal of a run if the place is its folder."""
+    """Return the journal of a run, if the place is its folder."""
     if place.local is not None and not os.path.isdir(place.local):
         return None
     return None if place.read("manifest.json") is None else Journal.open(place.spec)
 
 
 def of_run(journal: Journal) -> Facts:
-    """Progress, outputs and costs of a run."""
+    """Describe progress, outputs and costs of a run."""
     manifest = Journal.load(journal.spec)
     assert manifest is not None
     tallies = [Tally(journal, k, p["slabs"]) for k, p in enumerate(manifest.passes)]
@@ -372,11 +375,11 @@ def of_run(journal: Journal) -> Facts:
     }
 
 
-# as texts
+# text
 
 
 def lines(facts: Facts) -> Iterator[str]:
-    """What was found, for people."""
+    """Yield a description as lines of text."""
     kinds = {
         "volume": _volume_lines,
         "group": _group_lines,
@@ -436,14 +439,14 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         good = check["chunks"] - len(check["damaged"])
         absent = check["not stored"]
         rows["check"] = f"{counted(good, 'chunk')} can be read" + (
-            f", of which {absent:,} are not stored: they are one value" if absent else ""
+            f"; {absent:,} of them are not stored and consist of one value" if absent else ""
         )
     yield from _table(rows)
     if check is not None:
         for damage in check["damaged"]:
             yield f"damaged: {damage['where']}: {damage['why']}"
         if not check["is_all"]:
-            yield f"and more: the search ended at {MAXIMUM}"
+            yield f"and more: the check stopped after {MAXIMUM}"
 
 
 def _table(rows: Mapping[str, str]) -> Iterator[str]:
@@ -454,7 +457,7 @@ def _table(rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def _provenance_rows(made_from: Facts | None) -> dict[str, str]:
-    """A short text of a volume's provenance; the JSON has all of it."""
+    """Summarise the provenance of a volume; JSON output contains all of it."""
     if made_from is None:
         return {}
     versions, steps = made_from.get("versions") or {}, made_from.get("steps") or []
@@ -481,7 +484,7 @@ def _stats_rows(stats: Facts | None) -> dict[str, str]:
 
 
 def bars(counts: list[int]) -> str:
-    """Counts as a line of bars; every count but 0 has one.
+    """Draw counts as a line of bars; every count except 0 gets a bar.
 
     Examples
     --------
@@ -494,7 +497,7 @@ def bars(counts: list[int]) -> str:
 
 def _group_lines(facts: Facts) -> Iterator[str]:
     if not facts["volumes"]:
-        known = "without arrays" if facts["is_all"] else "whose arrays are not listed"
+        known = "without arrays" if facts["is_all"] else "with arrays that are not listed"
         yield f"{facts['path']} is {facts['what']} {known}"
         return
     yield f"{facts['path']} is {facts['what']}; choose one of these with --dataset:"
@@ -503,7 +506,7 @@ def _group_lines(facts: Facts) -> Iterator[str]:
     if facts["more"]:
         yield f"  and {len(facts['more']):,} more"
     if not facts["is_all"]:
-        yield "  and perhaps others: not all of it was looked at"
+        yield "  and possibly others: the group was not searched completely"
 
 
 def _run_lines(facts: Facts) -> Iterator[str]:
@@ -513,7 +516,7 @@ def _run_lines(facts: Facts) -> Iterator[str]:
         "read": f"{format_bytes(facts['bytes_read'])}",
         "memory": f"{format_bytes(facts['peak_memory'])} at the peak of a process",
         "written": f"{format_bytes(facts['bytes_written'])} in {facts['seconds']:.1f} s"
-        + (f", {facts['redone']:,} slabs done more than once" if facts["redone"] else ""),
+        + (f", {facts['redone']:,} slabs computed more than once" if facts["redone"] else ""),
     }
     for k, p in enumerate(facts["passes"]):
         rows[f"pass {k + 1}"] = f"{p['done']:,} of {p['slabs']:,} slabs of {_times(p['slab'])}"

@@ -17,42 +17,42 @@ from beam_volumes.recipes.catalogue import crop
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.description = "Number the connected components of a mask, and print how many there are."
-    parser.add_argument("mask", metavar="MASK", help="a path, glob or URL; not 0 is foreground")
-    parser.add_argument("out", metavar="OUT", help="where the labels go, e.g. cells.ome.zarr")
+    parser.add_argument(
+        "mask", metavar="MASK", help="a path, glob or URL; nonzero voxels are foreground"
+    )
+    parser.add_argument("out", metavar="OUT", help="the path of the labels, e.g. cells.ome.zarr")
     parser.add_argument(
         "--connectivity",
         metavar="N",
         type=int,
         default=1,
-        help="two voxels touch if they are at most N steps along axes apart: 1, 2 or 3 (default: 1)",
+        help="maximum number of steps along axes between neighbours: 1, 2 or 3 (default: 1)",
     )
     parser.add_argument(
-        "--by-value", action="store_true", help="only equal neighbours belong together"
+        "--by-value", action="store_true", help="only neighbours with equal values are connected"
     )
     parser.add_argument(
         "--background",
         metavar="V",
-        help="with --by-value, the value that is left out (default: 0), or none",
+        help="with --by-value: the value that gets no label (default: 0), or none",
     )
     parser.add_argument("--dtype", help="dtype of the labels (default: uint32, if they fit)")
     parser.add_argument(
         "--threshold",
         metavar="T",
-        help=f"foreground is what is above T: a number, or one of {', '.join(thresholds())}",
+        help=f"voxels above T are foreground: a number, or one of {', '.join(thresholds())}",
     )
     parser.add_argument(
         "--fill-holes",
         action="store_true",
-        help="first fill holes: background that cannot be reached from outside",
+        help="first fill holes: background that is enclosed by foreground",
     )
     parser.add_argument(
         "--remove-small",
         metavar="SIZE",
-        help='first remove components of SIZE voxels or fewer, or a volume such as "0.001 um^3"',
+        help='first remove components of at most SIZE voxels, or a volume such as "0.001 um^3"',
     )
-    parser.add_argument(
-        "--chunks", metavar="Z,Y,X", help="chunks of the labels, instead of the default"
-    )
+    parser.add_argument("--chunks", metavar="Z,Y,X", help="chunks of the labels")
     opening(parser)
     computing(parser)
 
@@ -65,14 +65,14 @@ def act(args: argparse.Namespace) -> None:
     note = ""
     if volume.dtype != bool and args.threshold is None and not args.by_value:
         note = (
-            f"beam-volumes: {args.mask} is of {volume.dtype}: every voxel that is not 0 is foreground; "
-            "--threshold otsu takes what is bright"
+            f"beam-volumes: {args.mask} has dtype {volume.dtype}: every nonzero voxel is foreground; "
+            "--threshold otsu selects bright voxels"
         )
     execute(Built((target, cells.num_labels), (None, "")), options, args.dry_run, note=note)
 
 
 def labels(volume: Volume, args: argparse.Namespace) -> Volume:
-    """The labels that the arguments ask for."""
+    """Return the requested labels."""
     _check_dtype(args.dtype)
     if args.by_value:
         for option in ("threshold", "fill_holes", "remove_small"):
@@ -84,7 +84,7 @@ def labels(volume: Volume, args: argparse.Namespace) -> Volume:
             volume, args.connectivity, by_value=True, background=background, dtype=args.dtype
         )
     if args.background is not None:
-        raise ValueError("--background goes with --by-value; of a mask it is 0")
+        raise ValueError("--background requires --by-value; the background of a mask is 0")
     mask = volume if volume.dtype == bool else volume != 0
     if args.threshold is not None:
         mask = volume > _threshold(volume, args.threshold)
@@ -105,7 +105,7 @@ def _threshold(volume: Volume, text: str) -> Any:
 
 
 def thresholds() -> list[str]:
-    """Methods that find one threshold of a volume."""
+    """List the methods that compute a single threshold."""
     ours = [name for name, module in EXPORTS.items() if module == ".ops.measure.thresholds"]
     return [n.removeprefix("threshold_") for n in ours if n != "threshold_multiotsu"]
 
@@ -123,7 +123,7 @@ def _background(text: str | None) -> Any:
 
 
 def _size(text: str) -> Any:
-    """Voxels, or a volume with a unit as it is."""
+    """Parse a number of voxels; a volume with a unit stays a string."""
     return (
         text if any(c.isalpha() for c in text.replace("e", "")) else number(text, "--remove-small")
     )

@@ -1,4 +1,4 @@
-"""``beam-volumes preview``: a picture of three sections of a volume, read in seconds."""
+"""``beam-volumes preview``: write a picture of three sections of a volume in seconds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from beam_volumes.storage.sources.axes import UnclearSpace
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write a picture of three sections of a volume, at low resolution: few chunks are read. What is "
-        "printed with it names them."
+        "Write a picture of three sections of a volume at low resolution, for which few chunks are read. "
+        "The positions of the sections are printed."
     )
     parser.add_argument("path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec")
     parser.add_argument(
@@ -29,7 +29,10 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--size", metavar="N", type=int, default=512, help="pixels of the longest section"
     )
     parser.add_argument(
-        "--labels", action="store_true", default=None, help="voxels are labels: a colour for each"
+        "--labels",
+        action="store_true",
+        default=None,
+        help="show voxels as labels, each with its own colour",
     )
     opening(parser)
 
@@ -42,7 +45,7 @@ def act(args: argparse.Namespace) -> None:
     except UnclearSpace as error:
         if any(option.startswith("affine=") for option in args.option):
             raise
-        print_note(f"beam-volumes: warning: {worded(str(error))}; shown as it is stored")
+        print_note(f"beam-volumes: warning: {worded(str(error))}; shown as stored")
         args.option = [*args.option, "affine=drop"]
         volume = opened(args.path, args)
     found = preview(volume, at=at, size=args.size, labels=args.labels)
@@ -52,7 +55,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def of_recipe(built: Built) -> None:
-    """Write a picture of each volume that a recipe would write, into this folder, without a run."""
+    """Write a picture of each output volume of a recipe to the current folder, without a run."""
     for target, name in zip(built.targets, built.names, strict=True):
         volume = target.volume if isinstance(target, Target) else target
         if not isinstance(volume, Volume):
@@ -66,7 +69,7 @@ def of_recipe(built: Built) -> None:
 
 
 def stem(path: str) -> str:
-    """The name of a place without its format's ending, as a part of a file's name.
+    """Return the name of a place without its ending, for use in a file name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The verbs ``ops``, ``schema`` and ``completion``: what can be written in chains, recipes and shells."""
+"""The verbs ``ops``, ``schema`` and ``completion``: reference for chains, recipes and shells."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _GIVES = {
     "volume": "a volume",
     "volumes": "several volumes: NAME.0, NAME.1, ...",
     "number": "a number, or an array of them",
-    "table": "a table: write it to .csv, .parquet or .jsonl, or leave it to be printed",
+    "table": "a table: write it to .csv, .parquet or .jsonl, or print it",
 }
 
 
 def register_ops(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Recipes and the verb chain have these operations."
+    parser.epilog = "These operations can be used in recipes and with the verb chain."
     name = parser.add_argument(
         "name",
         metavar="NAME",
         nargs="?",
-        help="an operation, to see its parameters; or a word, to find operations by it",
+        help="an operation, to show its parameters; or a word, to search for operations",
     )
     name.completer = completing.operation_names  # type: ignore[attr-defined]
 
@@ -80,7 +80,7 @@ def _has(operation: Operation, word: str) -> bool:
 
 
 def listed(found: list[Operation]) -> Iterator[str]:
-    """Operations by what they are for, a line each."""
+    """List operations by family, one line each."""
     width = max(len(d.name) for d in found)
     for family, title in FAMILIES.items():
         own = sorted((d for d in found if d.family == family), key=lambda d: d.name)
@@ -91,12 +91,12 @@ def listed(found: list[Operation]) -> Iterator[str]:
 
 
 def describe(operation: Operation) -> Iterator[str]:
-    """What an operation does, takes and gives.
+    """Describe an operation: purpose, syntax, parameters and result.
 
     Examples
     --------
     >>> print(next(describe(operations()["median_filter"])))
-    median_filter: Take the median over a box or footprint around each voxel.
+    median_filter: Compute the median over a box or footprint around each voxel.
     """
     yield f"{operation.name}: {plain_text(operation.summary)}"
     yield ""
@@ -107,7 +107,7 @@ def describe(operation: Operation) -> Iterator[str]:
             n for n in operation.positional if operation.volume(n) or not operation.parameters
         ]
     needed = [n for n in operation.required if n not in inputs]
-    if not operation.is_of_tables:  # a line of words has no name for a table
+    if not operation.is_of_tables:  # chains cannot name a table
         words = [*_inputs(operation, inputs), *(f"{spelt(n)} VALUE" for n in needed)]
         yield f"chain:  {' '.join([operation.name, *words])}"
     several = [n for n in inputs if n in operation.required][1:] or operation.is_of_many
@@ -125,11 +125,11 @@ def describe(operation: Operation) -> Iterator[str]:
             plain_text(p.text), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6
         )
     yield ""
-    yield f"It gives {_GIVES[operation.gives]}."
+    yield f"The result is {_GIVES[operation.gives]}."
 
 
 def _inputs(operation: Operation, inputs: list[str]) -> Iterator[str]:
-    """The inputs as they are written behind an operation; the first may be left out."""
+    """Yield the inputs in the syntax of chains; the first is optional."""
     if operation.is_of_many:
         yield "[INPUT ...]"
         return
@@ -140,5 +140,5 @@ def _inputs(operation: Operation, inputs: list[str]) -> Iterator[str]:
 
 def _default(p: Parameter) -> str:
     if p.is_required:
-        return ", needed"
+        return ", required"
     return "" if p.default is None else f", default {p.default}"

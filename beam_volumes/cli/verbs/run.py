@@ -1,4 +1,4 @@
-"""``beam-volumes run``: carry out a recipe."""
+"""``beam-volumes run``: run a recipe."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--each",
         metavar="PATTERN",
-        help="carry out the recipe for each volume at a pattern such as 'data/*.tif', in place of its input; "
-        "NAME=PATTERN if it has several. One that fails does not stop the others. With --runner one "
-        "pipeline computes all, each volume in one worker",
+        help="run the recipe for each volume that matches a pattern such as 'data/*.tif', which replaces its "
+        "input; NAME=PATTERN if it has several inputs. A failure does not stop the others. With --runner, "
+        "one pipeline computes all volumes, each in one worker",
     )
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="with --each: the folder in which each volume's outputs get a folder of its name",
+        help="with --each: the output folder, with a subfolder for each volume",
     )
     parser.add_argument(
         "--preview",
         action="store_true",
-        help="write preview-STEP.png of each output instead: three sections, without a run",
+        help="instead of running, write preview-STEP.png with three sections of each output",
     )
 
 
@@ -42,7 +42,9 @@ def act(args: argparse.Namespace) -> int:
         options = options.or_else(**recipe.options)
         return each.run_each(recipe, args.each, args.out, options, args.crop, args.dry_run)
     if args.out is not None:
-        raise ValueError("--out goes with --each; --set output=PATH changes where one volume goes")
+        raise ValueError(
+            "--out requires --each; use --set output=PATH to change the output of one volume"
+        )
     if args.preview:
         preview.of_recipe(build(read_recipe(args.recipe, args.set), args.crop))
         return 0
@@ -53,12 +55,12 @@ def act(args: argparse.Namespace) -> int:
 def run_recipe(
     recipe: Recipe, options: RunOptions, crop: str | None = None, dry_run: bool = False
 ) -> None:
-    """Carry out a recipe, and print what was written and found.
+    """Run a recipe, and print its outputs and results.
 
     Parameters
     ----------
     recipe : Recipe
-        Its own options count where ``options`` are None.
+        Its own options apply where ``options`` are None.
     options : RunOptions
     crop : str, optional
         A box that every input is cropped to.

@@ -1,4 +1,4 @@
-"""The verbs ``resume``, ``verify`` and ``report``: what can be done with a run that has been begun."""
+"""The verbs ``resume``, ``verify`` and ``report``, for existing runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from beam_volumes.runs.verify import Check
 from beam_volumes.session.resume import note_of
 from beam_volumes.show.pages.report import report
 
-#: Problems that are printed; the search ends there.
+#: Maximum number of problems to print; the check stops there.
 MAXIMUM = 100
 
 
 def register_resume(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Continue a run that was stopped, in its own slabs. Whatever is needed lies in its folder: its plan "
-        "is pickled there, so resume runs that you trust as you trust programs."
+        "Continue a stopped run with the same slabs. Everything it needs is in its folder, including a "
+        "pickled plan: as with programs, resume only runs that you trust."
     )
-    parser.epilog = "Options that are not listed go to Beam as pipeline options."
+    parser.epilog = "Other options are passed to Beam as pipeline options."
     parser.add_argument(
         "run",
         metavar="RUN",
@@ -42,9 +42,9 @@ def act_resume(args: argparse.Namespace) -> None:
     found = compute.resume(args.run, options)
     if found is None:
         note = note_of(args.run)
-        if isinstance(note, Adding):  # it may have been stopped just before
+        if isinstance(note, Adding):  # it may have been stopped just before this
             note.done()
-        print_result(f"{args.run}: the run has ended, there is nothing to resume")
+        print_result(f"{args.run}: the run is complete, there is nothing to resume")
         return
     outcome, note = found
     names = note.names if isinstance(note, Adding) else note
@@ -62,9 +62,9 @@ def register_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checksums",
         action="store_true",
-        help="also compare the voxels with the checksums taken when they were written",
+        help="also compare the voxels with the checksums recorded when they were written",
     )
-    parser.epilog = "Exit code 0: complete. 1: what is wrong is listed. 2: there is no run."
+    parser.epilog = "Exit code 0: complete. 1: problems were found and listed. 2: there is no run."
 
 
 def act_verify(args: argparse.Namespace) -> int:
@@ -75,7 +75,7 @@ def act_verify(args: argparse.Namespace) -> int:
         code = FAILED
         print_result(" ".join(problem.split()))
     if next(problems, None) is not None:
-        print_result(f"and more: the search ended at {MAXIMUM}")
+        print_result(f"and more: the check stopped after {MAXIMUM}")
     elif not code:
         print_result(check.summary())
     return code
@@ -83,9 +83,9 @@ def act_verify(args: argparse.Namespace) -> int:
 
 def register_report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Write a page (HTML) about a run, a volume or a table, which needs no other file: sections with "
-        "sliders, a histogram, sizes, the plan as a picture, measured and predicted time and memory, and "
-        "a table's columns."
+        "Write a self-contained HTML page about a run, a volume or a table: sections with sliders, a "
+        "histogram, sizes, a diagram of the plan, measured and predicted time and memory, and the columns "
+        "of tables."
     )
     parser.add_argument(
         "path", metavar="PATH", help="an output of a run, its .run folder, a volume or a table"

@@ -1,4 +1,4 @@
-"""The verbs ``worker-pool`` and ``expansion-service``: servers that run until they are stopped."""
+"""The verbs ``worker-pool`` and ``expansion-service``: servers that run until stopped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from beam_volumes.cli.options import beam_options, no_others
 
 def register_worker_pool(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Pipelines come here with --environment_type=EXTERNAL --environment_config=HOST:PORT. Whoever "
-        "reaches the port can run code: keep it to this machine, or to a network that is yours."
+        "Pipelines connect with --environment_type=EXTERNAL --environment_config=HOST:PORT. Every client "
+        "that reaches the port can run code: restrict it to this machine or a private network."
     )
     _listening(parser, 50000)
 
@@ -29,14 +29,14 @@ def act_worker_pool(args: argparse.Namespace) -> None:
 
 def register_expansion_service(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Workers are started here, too, unless Beam's --environment_type says who runs the steps. Whoever "
-        "reaches the port can have files read and written: keep it to this machine, or to a network that is "
-        "yours."
+        "Workers are started here, too, unless Beam's --environment_type selects another environment. Every "
+        "client that reaches the port can read and write files: restrict it to this machine or a private "
+        "network."
     )
     parser.set_defaults(others_to_beam=True)
     _listening(parser, 8097)
     parser.add_argument(
-        "--list", action="store_true", help="print the transforms and their fields, and end"
+        "--list", action="store_true", help="print the transforms and their fields, and exit"
     )
 
 
@@ -63,13 +63,13 @@ def _listening(parser: argparse.ArgumentParser, port: int) -> None:
         metavar="N",
         type=int,
         default=port,
-        help="the port to listen at (default: %(default)s)",
+        help="the port to listen on (default: %(default)s)",
     )
     parser.add_argument(
         "--host",
         metavar="NAME",
         default="localhost",
-        help="the address to listen at; 0.0.0.0 for all of this machine's (default: %(default)s)",
+        help="the address to listen on; 0.0.0.0 for all interfaces (default: %(default)s)",
     )
 
 

@@ -19,28 +19,28 @@ def register(parser: argparse.ArgumentParser) -> None:
         "out",
         metavar="OUT",
         nargs="?",
-        help="a .parquet folder, .csv or .jsonl file; left out, the table is printed as CSV",
+        help="a .parquet folder, or a .csv or .jsonl file (default: print the table as CSV)",
     )
     parser.add_argument(
         "--intensity",
         metavar="VOLUME",
-        help="a volume of the same shape: its intensities are measured",
+        help="measure the intensities of this volume, which has the same shape",
     )
     parser.add_argument(
         "--properties",
         metavar="a,b,c",
-        help="scikit-image's names, e.g. area,centroid (default: all)",
+        help="property names as in scikit-image, e.g. area,centroid (default: all)",
     )
     parser.add_argument(
         "--spacing",
         metavar="Z,Y,X",
-        help="size of a voxel for areas and lengths, or voxel_size for the volume's own (default: 1)",
+        help="voxel size for areas and lengths, or voxel_size for the stored one (default: 1)",
     )
     parser.add_argument(
         "--nan",
         metavar="HOW",
         default="raise",
-        help="omit leaves out intensities that are not finite (default: an error)",
+        help="omit ignores intensities that are not finite; raise reports them as an error (default: raise)",
     )
     opening(parser)
     computing(parser)
@@ -54,14 +54,14 @@ def act(args: argparse.Namespace) -> None:
     note = ""
     if labels.dtype.kind != "b" and labels.dtype.itemsize <= 2:
         note = (
-            f"beam-volumes: {args.labels} is of {labels.dtype}: voxels of one value are one region, wherever "
-            "they lie; of an image, beam-volumes label --threshold otsu makes labels first"
+            f"beam-volumes: {args.labels} has dtype {labels.dtype}: all voxels of one value form one region; "
+            "to measure objects in an image, first run beam-volumes label --threshold otsu"
         )
     execute(Built((target,), ("",)), options, args.dry_run, note=note)
 
 
 def measured(labels: Volume, args: argparse.Namespace) -> Table:
-    """The table that the arguments ask for."""
+    """Return the requested table."""
     intensity = None if args.intensity is None else bv.open(args.intensity)
     if args.crop is not None:
         labels = crop(labels, args.crop)

@@ -1,4 +1,4 @@
-"""``beam-volumes view``: volumes, recipes' results and tables in Neuroglancer, served from this machine."""
+"""``beam-volumes view``: show volumes, recipes and tables in Neuroglancer."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from beam_volumes.show.viewer.view import Viewer, free_name
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Show volumes, tables of regions, and what a recipe would give, in Neuroglancer. They are served on "
-        "this machine's loopback interface until Ctrl-C; nothing is fetched from a network."
+        "Show volumes, tables of regions and the results of recipes in Neuroglancer. They are served on the "
+        "loopback interface of this machine until Ctrl-C; nothing is fetched from a network."
     )
     parser.add_argument(
         "paths",
         metavar="PATH",
         nargs="+",
         help="a volume; a table (.parquet, .csv, .jsonl) with bbox or centroid; the .run folder of a run, "
-        "for all that it wrote; a recipe (.yaml), whose volumes are computed as they are looked at",
+        "for all its outputs; or a recipe (.yaml), with volumes computed on demand",
     )
     parser.add_argument(
-        "--print", action="store_true", help="print the link and serve, but open no browser"
+        "--print", action="store_true", help="print the link, and do not open a browser"
     )
-    parser.add_argument("--port", metavar="N", type=int, default=0, help="(default: a free one)")
+    parser.add_argument(
+        "--port", metavar="N", type=int, default=0, help="the port (default: a free one)"
+    )
     cropping(parser, "crop the inputs of recipes")
     setting(parser)
     opening(parser)
@@ -57,7 +59,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def items(args: argparse.Namespace) -> dict[str, Volume | str]:
-    """What the arguments name, by the names of layers."""
+    """Open the paths; return volumes and table paths by layer name."""
     found: dict[str, Volume | str] = {}
     for path in paths_of(args.paths):
         if is_table(path):
@@ -76,7 +78,7 @@ def items(args: argparse.Namespace) -> dict[str, Volume | str]:
 
 
 def paths_of(paths: Sequence[str]) -> list[str]:
-    """The paths, with what a run wrote in place of its folder."""
+    """Return the paths, with the folder of a run replaced by the run's outputs."""
     found: list[str] = []
     for path in paths:
         journal = None
@@ -89,7 +91,7 @@ def paths_of(paths: Sequence[str]) -> list[str]:
         written = []
         for output in manifest.outputs:
             if not output.get("internal") and not output.get("level"):
-                # A part of an output, such as a channel, is called as the whole is, and which it is.
+                # The name of a part, such as a channel, is the name of the whole and an index.
                 whole = output["name"].rpartition("[")[0] if output.get("at") else output["name"]
                 written.append(whole or output["name"])
         if not written:
@@ -99,7 +101,7 @@ def paths_of(paths: Sequence[str]) -> list[str]:
 
 
 def browse(url: str) -> None:
-    """Open a browser if there is one."""
+    """Open a browser, if there is one."""
     import webbrowser
 
     try:

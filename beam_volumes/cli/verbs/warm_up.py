@@ -26,12 +26,12 @@ from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.recipe import read_recipe
 
-#: What volumes are mostly made of, what is measured of regions, and what labels are.
+#: Common dtypes of volumes, of intensities measured in regions, and of labels.
 DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4", "u8")
-#: Of the volumes that are computed, and of the slabs in which.
+#: Shapes of the volumes and of their slabs.
 SHAPE, SLAB = (12, 48, 48), (8, 32, 32)
 _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
-#: Calls of operations whose parameters need values: one for each kind of kernel.
+#: Arguments for operations with required parameters: one call for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
@@ -50,7 +50,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
-    "predict": (),  # it compiles nothing for its inputs
+    "predict": (),  # it compiles no kernels
     "median_filter": (_SIZE, {"size": 5}, _BALL),
     "pad": ({"pad_width": 1},),
     "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
@@ -68,10 +68,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "with_space": ({"origin": 8},),
     "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }
-#: Of colours; and all that takes three channels.
+#: Operations on colours, and all operations that need three channels.
 COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
-#: What compiles nothing of ours.
+#: Operations that compile no kernels.
 OTHERS = ("meshes", "predict")
 CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
@@ -79,23 +79,23 @@ CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilati
 
 def register(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Kernels are kept in NUMBA_CACHE_DIR, next to the package, or in the user's cache, and for "
-        "one kind of processor. NUMBA_CPU_NAME=generic, for workers too, makes them good for any of this "
-        "architecture."
+        "Kernels are cached in NUMBA_CACHE_DIR, next to the package, or in the user's cache folder, for one "
+        "type of processor. NUMBA_CPU_NAME=generic, set here and for workers, makes them usable on every "
+        "processor of this architecture."
     )
     parser.add_argument(
         "recipe",
         metavar="RECIPE.yaml",
         nargs="?",
-        help="compile the kernels of this recipe, found by a small part of its inputs; without a recipe, "
-        "those of all operations for common dtypes",
+        help="compile the kernels of this recipe, which is run on a small part of its inputs (default: "
+        "compile the kernels of all operations for common dtypes)",
     )
     setting(parser)
 
 
 def act(args: argparse.Namespace) -> None:
     if args.recipe is None and args.set:
-        raise ValueError("--set changes a recipe: name one")
+        raise ValueError("--set changes a recipe; name the recipe")
     begin = time.perf_counter()
     if args.recipe is not None:
         with compilations() as found:
@@ -114,7 +114,7 @@ def act(args: argparse.Namespace) -> None:
 
 
 def summary(found: Sequence[Compiled]) -> list[str]:
-    """What was compiled, that which took longest first.
+    """List the compiled kernels, the slowest to compile first.
 
     Examples
     --------
@@ -131,20 +131,20 @@ def summary(found: Sequence[Compiled]) -> list[str]:
 
 
 def of_recipe(path: str, settings: Sequence[str] = ()) -> None:
-    """Carry out a recipe for the middle of its inputs, and write nothing."""
+    """Run a recipe on the middle of its inputs without writing outputs."""
     targets = build(read_recipe(path, settings), middle).targets
     _run([_unplaced(t) for t in targets])
 
 
 def _unplaced(target: Any) -> Any:
-    """What is to be computed, without where it is to be written."""
+    """Return the volume or table of a target, without its place."""
     if isinstance(target, bv.Target):
         return target.volume
     return target.table if isinstance(target, bv.TableTarget) else target
 
 
 def middle(volume: Volume) -> Volume:
-    """A small part of a volume, where it is least likely to be empty."""
+    """Crop the middle of a volume, which is least likely to be empty."""
     box = []
     sizes = (1, 1, *SHAPE)[-volume.ndim :]
     for n, limit in zip(volume.shape, sizes, strict=True):
@@ -154,13 +154,13 @@ def middle(volume: Volume) -> Volume:
 
 
 def of_catalogue(processes: int) -> Iterator[tuple[str, list[Compiled]]]:
-    """Compute every operation of small volumes; yield each dtype with the kernels compiled for it.
+    """Run every operation on small volumes; yield each dtype with the kernels compiled for it.
 
-    Dtypes are shared out to so many processes: one process compiles one kernel at a time.
+    Dtypes are distributed to several processes, since a process compiles one kernel at a time.
     """
     spawned = multiprocessing.get_context("spawn")
     before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"  # nothing is imported from the current directory
+    os.environ["PYTHONSAFEPATH"] = "1"  # import nothing from the current directory
     try:
         with ProcessPoolExecutor(processes, spawned) as pool:
             yield from pool.map(of_dtype, (*DTYPES, *LABELS))
@@ -171,17 +171,17 @@ def of_catalogue(processes: int) -> Iterator[tuple[str, list[Compiled]]]:
 
 
 def of_dtype(dtype: str) -> tuple[str, list[Compiled]]:
-    """Compute every operation of a small volume; the dtype, and what was compiled for it."""
+    """Run every operation on a small volume; return the dtype and the kernels compiled for it."""
     volume = bv.open(np.random.default_rng(0).integers(0, 5, SHAPE).astype(dtype))
     with compilations() as found:
         for results in each_of_catalogue(volume):
-            with suppress(ValueError):  # noise has no two peaks, say: all that it needs is compiled
+            with suppress(ValueError):  # e.g. noise lacks two peaks; its kernels are compiled
                 _run(results)
     return str(np.dtype(dtype)), found
 
 
 def each_of_catalogue(volume: Volume) -> Iterator[list[Any]]:
-    """What each operation gives for a volume, if there is one for its dtype."""
+    """Yield the results of each operation that accepts the dtype of a volume."""
     for operation in operations().values():
         if operation.name in OTHERS or operation.is_of_tables:
             continue
@@ -192,7 +192,7 @@ def each_of_catalogue(volume: Volume) -> Iterator[list[Any]]:
 
 
 def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
-    """What an operation gives for a volume, wherever it takes one."""
+    """Yield the results of an operation with the volume for each of its inputs."""
     if operation.name == "num_labels":
         volume = bv.label(volume)
     if operation.name == "outlines":  # of an image
@@ -211,7 +211,7 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
 
 
 def calls_of(operation: Operation) -> tuple[dict[str, Any], ...]:
-    """Arguments for an operation: those in `CALLS`, or its sizes, and 1 for each number that it needs."""
+    """Return arguments for an operation: from `CALLS`, or sizes and 1 for each required number."""
     if operation.name in CALLS:
         return CALLS[operation.name]
     known = [operation.parameters[name] for name in operation.required if operation.parameters]
