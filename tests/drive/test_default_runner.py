@@ -9,7 +9,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.drive import compute as driving
-from beam_volumes.plan.cost import machine
+from beam_volumes.plan.cost import machine, memory
 from beam_volumes.plan.cost.memory import BASE_BEAM
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 40, 50), "u1")
@@ -69,6 +69,9 @@ def test_the_plan_shows_where_compute_runs(monkeypatch):
 
 def test_memory_that_has_room_for_no_driver_process_is_used_in_this_one(monkeypatch):
     v = bv.open(ARRAY)
+    monkeypatch.setattr(memory, "_used", {})
+    small = memory._Process(100 << 20, 20 << 20, 214 << 20)
+    monkeypatch.setattr(memory, "_this_process", lambda: small)
     smallest = bv.plan(bv.mean(v)).smallest_memory
     monkeypatch.setattr(machine, "free_memory", lambda: 64 << 20)
     assert "too little for a pipeline" in bv.plan(bv.mean(v), memory=smallest).in_process

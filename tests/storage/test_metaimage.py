@@ -101,7 +101,7 @@ def test_turned(tmp_path):
     array = voxels()
     cos, sin = np.cos(0.1), np.sin(0.1)
     path = save(tmp_path / "a.mha", array, direction=[[cos, -sin, 0], [sin, cos, 0], [0, 0, 1]])
-    with pytest.raises(ValueError, match=r"turns axes in space; give affine='drop'"):
+    with pytest.raises(ValueError, match=r"rotates axes in space; give affine='drop'"):
         bv.open(path)
     dropped = bv.open(path, affine="drop")
     assert np.array_equal(np.asarray(dropped), array)
