@@ -222,7 +222,7 @@ def _total(numbers: np.ndarray, what: str) -> int:
     total = float(np.abs(numbers).sum(dtype=np.float64)) * 1.001 if numbers.size else 0.0
     if total >= MAXIMUM:
         raise ValueError(
-            f"agglomerate: {what} of affinities sum to {total:.3g}, but scores are only exact "
+            f"agglomerate: the {what} of affinities reach {total:.3g}, but scores are only exact "
             "below 2**62: scale and round the affinities first, e.g. to uint8"
         )
     return int(total) + 1

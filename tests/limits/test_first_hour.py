@@ -76,7 +76,7 @@ ROWS = [
     ("bv.open(5)", TypeError, "give a path, a URL"),
     ("bv.open([v, v])", TypeError, "bv.concatenate"),
     ("bv.open(np.zeros(3))", ValueError, "has 1 dimensions"),
-    ("bv.open(a.astype('c8'))", ValueError, "holds complex64"),
+    ("bv.open(a.astype('c8'))", ValueError, "has dtype complex64"),
     ("bv.open(a, voxel_size=(1, 2))", ValueError, "one per axis z, y, x"),
     ("bv.open(a, unit='furlong')", ValueError, "use one of"),
     ("bv.open(a, index={'q': 0})", ValueError, "has no axis 'q'"),
