@@ -31,6 +31,7 @@ from beam_volumes.graph.stages import interleaved
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.cut.fingerprint import fingerprint
@@ -47,7 +48,6 @@ from beam_volumes.plan.fit.fitting import (
 )
 from beam_volumes.plan.fit.more_slabs import Fit, with_more_slabs
 from beam_volumes.plan.fit.rechunking import in_two_stages
-from beam_volumes.plan.in_process import why_in_process
 from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of
@@ -171,6 +171,31 @@ def in_process_or(
         except MemoryTooSmall:
             why = f"{format_bytes(made.memory)} of memory are too little for a pipeline"
     return replace(made, in_process=why)
+
+
+def why_in_process(planned: Plan) -> str | None:
+    """Return why a plan runs in the current process by default, or None if it gets a driver process.
+
+    A driver process costs time, and protects its caller from being killed if memory runs out.
+
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> why_in_process(bv.plan(bv.mean(v)))  # doctest: +ELLIPSIS
+    'it takes at most ... of the ... of memory that are free'
+    """
+    for p in planned.swept:
+        for step in p.program.steps:
+            if step.source is not None and not step.source.portable:
+                return f"{step.source.name} is in the memory of this process"
+    for sink in planned.sinks:
+        if sink not in planned.intermediates and not sink.portable:
+            return f"{sink.name} is in the memory of this process"
+    free = machine.free_memory()
+    if planned.predicted_memory <= free // 2:
+        return (
+            f"it takes at most {format_bytes(planned.predicted_memory)} of the {format_bytes(free)} of "
+            "memory that are free"
+        )
+    return None
 
 
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:

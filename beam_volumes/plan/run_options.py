@@ -14,7 +14,7 @@ from beam_volumes.plan.cost.memory import BASE_BEAM, Base
 #: The runner of a resumed run by default.
 AS_BEGUN = "as it was begun"
 
-#: The default runner: see `plan.in_process`.
+#: The default runner: see `plan.planner.why_in_process`.
 AUTO = "auto"
 
 #: The commands that have an option: all that plan, all that run, or those that start a run. Options
