@@ -163,7 +163,7 @@ def same(name):
     [
         (
             "one.zarr",
-            "slabs of one output are of volumes that differ: .*function of the volume's name",
+            "slabs of one output are from different volumes: .*function of the volume's name",
         ),
         (same, "is an input too; write to another path, never in place"),
     ],
