@@ -46,7 +46,7 @@ def test_relabel_keeps_integers_on_both_sides_of_two_to_the_63():
 
 def test_relabel_cuts_no_fractions_off():
     labels = np.array([[1, 2]], "u1")
-    with pytest.raises(ValueError, match=r"1\.5 is not whole"):
+    with pytest.raises(ValueError, match=r"1\.5 is not an integer"):
         bv.relabel(labels, {1: 1.5, 2: 2.0}, dtype="u1")
     with pytest.raises(ValueError, match=r"missing=1\.5 does not fit"):
         bv.relabel(labels, {1: 1}, missing=1.5)
