@@ -133,7 +133,8 @@ def _in_a_pipeline(
 
     check_runner(options.runner)
     place = f"{targets.out.rstrip('/')}/.each-{uuid.uuid4().hex}"
-    taken = [name for name in signature(ComputeAll).parameters if hasattr(options, name)]
+    taken = {name for name in signature(ComputeAll).parameters if hasattr(options, name)}
+    taken.remove("journal")  # here a place, there whether each volume has one
     how = {name: getattr(options, name) for name in taken} | {"workers": options.workers or 1}
     compute = ComputeAll(targets, **how).with_exception_handling()
     try:

@@ -30,7 +30,7 @@ STORED = [
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(masks, "_told", set())
+    monkeypatch.setattr(masks, "_issued", set())
     with warnings.catch_warnings():
         warnings.simplefilter("error", bv.MaskWarning)
         yield
@@ -200,7 +200,7 @@ def foreign(true, first_is_empty=False):
 def test_foreign_masks_are_told_of_once(name, use, true, first_is_empty):
     v = foreign(true, first_is_empty)
     with pytest.warns(
-        bv.MaskWarning, match=rf"foreign.zarr .*0 and {true} .*{name} .*write v != 0"
+        bv.MaskWarning, match=rf"foreign.zarr .*0 and {true} .*{name} .*use v != 0"
     ) as told:
         bv.compute(use(v), runner=None)
         bv.compute(use(v), runner=None)
