@@ -121,7 +121,10 @@ HARM = {
         lambda f: cut(f / "cells.parquet/part-00000.parquet"),
         ["part-00000.parquet cannot be read"],
     ),
-    "a table is gone": (lambda f: (f / "cells.csv").unlink(), ["cells.csv is missing or was written by another run"]),
+    "a table is gone": (
+        lambda f: (f / "cells.csv").unlink(),
+        ["cells.csv is missing or was written by another run"],
+    ),
     "a voxel has changed": (
         lambda f: flip(f / "out.zarr/c/3/1/1"),
         ["slab 3 ", "unit 15", "differs from the voxels that were written"],
