@@ -110,7 +110,7 @@ def test_continued_from_the_folder_alone(stopped, work, command, monkeypatch, op
     assert (work / "b/cells.csv").read_bytes() == (work / "a/cells.csv").read_bytes()
     assert bv.verify("b/labels.zarr", checksums=True) == []
     code, out, _ = command("resume", "b/labels.zarr")
-    assert code == 0 and "has ended" in out and out.count("\n") == 1
+    assert code == 0 and "is complete" in out and out.count("\n") == 1
 
 
 def test_the_plan_is_unpickled_once_and_its_inputs_are_looked_at_once(
