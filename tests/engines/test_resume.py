@@ -52,4 +52,4 @@ def test_a_run_in_a_bucket_is_verified_and_continued(bucket, monkeypatch):
     np.testing.assert_array_equal(bv.open(out), bv.label(bv.open(array) > 140))
     whole = command("verify", out, "--checksums")
     assert whole.returncode == 0 and "complete: 2 passes, 8 slabs" in whole.stdout, whole
-    assert "has ended" in command("resume", out).stdout
+    assert "is complete" in command("resume", out).stdout
