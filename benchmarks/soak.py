@@ -43,7 +43,7 @@ PATIENCE = 300
 #: Exit status of an attempt that noticed a kill, that failed, and that another run has replaced.
 KILLED, FAILED, REPLACED = 3, 4, 5
 #: Messages of an attempt that another run has replaced.
-SAYS_REPLACED = ("has taken over from", "since this run was requested", "nothing more of the run")
+SAYS_REPLACED = ("has taken over from", "since this run was requested", "nothing more of the")
 #: Messages of an attempt to resume the output of a rival.
 SAYS_REPLACED += ("this run differs in",)
 

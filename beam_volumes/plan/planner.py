@@ -132,7 +132,9 @@ def plan(
     --------
     compute : plans and runs.
 
-    Notes ----- Planning reads metadata only. Memory that depends on the voxels, such as the memory
+    Notes
+    -----
+    Planning reads metadata only. Memory that depends on the voxels, such as the memory
     of components, is planned for the worst case that fits.
 
     Examples

@@ -98,7 +98,9 @@ class ComputeAll(Excepting, beam.PTransform):
     --------
     Compute : computes one plan with all workers.
 
-    Notes ----- With `with_exception_handling`, failed elements are returned separately; they are
+    Notes
+    -----
+    With `with_exception_handling`, failed elements are returned separately; they are
     not tried again.
 
     An element is tried again if a worker dies or the pipeline fails elsewhere. It continues where

@@ -252,7 +252,9 @@ class MergeEquivalences(beam.PTransform):
     LabelComponents : the previous step, with an example of all steps.
     RelabelSlabs : the next step.
 
-    Notes ----- Components are merged by key, up a tree of slabs. One step needs memory for the
+    Notes
+    -----
+    Components are merged by key, up a tree of slabs. One step needs memory for the
     components on the faces of a block of slabs.
 
     Examples
@@ -396,7 +398,9 @@ class RelabelSlabs(beam.PTransform):
     LabelComponents : the first step, with an example of all steps.
     LabelSlabs : all steps as one.
 
-    Notes ----- A mask is read again, slab by slab, and not shuffled; ``"slabs"`` are joined to
+    Notes
+    -----
+    A mask is read again, slab by slab, and not shuffled; ``"slabs"`` are joined to
     their answers by key. A digest verifies that the voxels are the same as in the first step.
 
     Examples

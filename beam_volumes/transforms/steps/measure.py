@@ -89,7 +89,9 @@ class MeasureSlabs(beam.PTransform):
     LabelSlabs, RegionTable : labels of slabs, and their table.
     Compute : any number of sweeps over stored volumes.
 
-    Notes ----- States of slabs are shuffled, but no voxels: a few bytes for a mean, a histogram for
+    Notes
+    -----
+    States of slabs are shuffled, but no voxels: a few bytes for a mean, a histogram for
     a percentile of uint8.
 
     Examples

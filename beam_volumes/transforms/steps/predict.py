@@ -68,7 +68,9 @@ class Predict(Excepting, beam.PTransform):
     ReadSlabs : makes slabs; also computes expressions with a network, without a halo.
     beam_volumes.predict : all options.
 
-    Notes ----- A process loads the network once. With
+    Notes
+    -----
+    A process loads the network once. With
     ``Predict(...).with_resource_hints(accelerator=..., min_ram=...)`` Dataflow runs only this step
     on machines with a GPU.
 

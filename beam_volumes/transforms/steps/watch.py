@@ -114,7 +114,9 @@ class WatchSlices(beam.PTransform):
     LabelSlabs : labels; their merge ends after the last slice.
     MeasureSlabs : numbers and tables that are known after the last slice.
 
-    Notes ----- It needs a runner with state and timers. The list of slices is kept in the runner's
+    Notes
+    -----
+    It needs a runner with state and timers. The list of slices is kept in the runner's
     state, with its checkpoints. Write a slice under another name first and rename it: an incomplete
     slice is reported as damaged, and used once it has changed.
 

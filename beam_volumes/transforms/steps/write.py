@@ -82,7 +82,9 @@ class WriteSlabs(Excepting, beam.PTransform):
     ReadSlabs : makes slabs.
     ReadAll : makes slabs of many volumes.
 
-    Notes ----- With `with_exception_handling` a slab that could not be written is returned as a
+    Notes
+    -----
+    With `with_exception_handling` a slab that could not be written is returned as a
     failure and not counted as missing. If another step drops slabs, pass ``partial=True``.
 
     Examples
