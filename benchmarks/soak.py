@@ -310,7 +310,7 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
     array = case.array()
     in_one_piece(bv.open(array).to(folder / "in.zarr", chunks=case.input_chunks))
     left = list(case.events)
-    first, anew = True, False
+    first, anew, may_be_rivals = True, False, False
     others: dict[str, Any] = {}
     while True:
         process = context.Process(target=attempt, args=(case.number, folder, first, anew))
@@ -347,10 +347,14 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
         if process.exitcode == 0 and not took:
             break
         happened["begun anew" if took else "resumed"] += 1
-        expected = {0, KILLED, -9} | ({REPLACED} if other is not None or others else set())
+        may_be_replaced = other is not None or others or may_be_rivals
+        expected = {0, KILLED, -9} | ({REPLACED} if may_be_replaced else set())
         if process.exitcode not in expected:
             return happened, f"an attempt {ending_of(process, folder)}"
-        anew = bool(took)
+        still_rivals = may_be_rivals and process.exitcode == REPLACED
+        # One that is killed early may not have replaced the rival's run yet.
+        may_be_rivals = anew
+        anew = bool(took) or still_rivals
         first = anew or (first and Journal.open(run_folder(folder / "out.zarr")) is None)
     for who, other in others.items():
         if (wrong := ended(other, folder)) is not None:
