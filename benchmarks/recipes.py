@@ -3,7 +3,7 @@
 Run ``beam-volumes bench --calibrate``, then ``python benchmarks/recipes.py``. Each recipe runs in fresh
 processes with the command's defaults: once to compile kernels, then three times for a
 median. The inputs are the demo's stack, affinities and labels of it, and a slide of JPEG tiles. ``--only
-WORD`` takes recipes whose names contain a word, ``--folder`` keeps the inputs for the next time.
+WORD`` selects recipes by a word of their names, ``--folder`` keeps the inputs for the next time.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.transforms.trees import stored as written
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-#: Labels need all slices, and nobody can read these slabs again: they wait for their labels.
+#: Labels need all slices, and these slabs cannot be read again, so they wait for their labels.
 WAITING = "Cells/Relabel/Meet/All"
 
 

@@ -24,8 +24,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base, MemoryItem
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, load
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
-from beam_volumes.plan.fit.alignment import badly_cut
-from beam_volumes.plan.fit.many_objects import many_objects
+from beam_volumes.plan.fit.advice import badly_cut, many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
 from beam_volumes.plan.fit.seconds import run_seconds
 from beam_volumes.plan.picture import plan_svg

@@ -163,7 +163,7 @@ def in_process_or(
     """Plan a run without a given runner: in this process, or as ``by_pipeline`` if it takes much memory."""
     # A run that can be resumed stores its results in its folder.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
-    in_memory_results = not written and options.journal in (None, False)
+    in_memory_results = not written and options.journal is None
     in_this_process = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
     made = make_plan(targets, in_this_process)
     why = why_in_process(made)

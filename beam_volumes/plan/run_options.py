@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -176,6 +177,12 @@ max_retries : int, default: 1
         >>> RunOptions.of({"volume": None, "workers": 2}, processes=3).slabs_in_flight
         2
         """
+        journal = arguments.get("journal")
+        if not isinstance(journal, str | os.PathLike | Mapping | None):
+            raise TypeError(
+                f"journal={journal!r} is not a place; give a path, a URL or the spec of a key-value "
+                "store, or leave it out"
+            )
         known = {f.name for f in fields(cls)}
         return cls(**{k: v for k, v in arguments.items() if k in known} | others)
 

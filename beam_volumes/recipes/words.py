@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from beam_volumes.base.text import nearest
+from beam_volumes.plan.run_options import USER_OPTIONS
 from beam_volumes.recipes.catalogue import OPEN_OPTIONS, OUTPUT_KEYS, Operation, operations
 from beam_volumes.recipes.document import RecipeError
 
@@ -180,6 +181,6 @@ def _unknown(option: str, owners: Sequence[Part]) -> str:
         return f"there is no option {option}; write IN first, then operations with their options"
     owner = owners[0]
     what = owner.operation.name if owner.operation else owner.words[0]
-    names = [spelt(name) for p in owners for name in p.takes]
+    names = [spelt(name) for taken in (*(p.takes for p in owners), USER_OPTIONS) for name in taken]
     more = f" (see ops {what})" if owner.operation else ""
     return f"{what} has no {option}{nearest(option, names)}{more}"

@@ -155,7 +155,7 @@ class ComputeAll(Excepting, beam.PTransform):
                 "ComputeAll: resume=True continues elements by their journals, and "
                 f"journal={journal} keeps none: leave one of them out"
             )
-        options = RunOptions.of({**locals(), "journal": None if journal else False})
+        options = RunOptions.of({**locals(), "journal": None}, journal=None if journal else False)
         self.resource_hints = resource_hints
         self.computing = _Each(
             function,

@@ -177,6 +177,10 @@ output: {path: o.ome.zarr, step: both}
         ("nowhere mean", "'nowhere' is neither a file nor an operation; did you mean 'where'"),
         ("none.zarr mean", "none.zarr does not exist"),
         ("slices mean --runnr none", "mean has no --runnr|did you mean '--runner'"),
+        (
+            "slices gaussian_filter 1 --memry 1GiB",
+            "gaussian_filter has no --memry; did you mean '--memory'",
+        ),
         ("slices gaussian_filter --sigma -1 -o x.zarr", "--sigma -1: gaussian_filter: sigma=-1"),
         ("slices threshold_otsu label -o x.zarr --dtype floot", "floot"),
     ],

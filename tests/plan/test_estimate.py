@@ -115,7 +115,7 @@ def test_outputs_of_very_many_objects_are_advised_against(tmp_path):
 
 
 def one_chunk(tmp_path, shape):
-    """A large volume that is not there but for its metadata."""
+    """A large volume with metadata and no chunks."""
     path = str(tmp_path / "large.zarr")
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": path}}
     ts.open(spec, create=True, dtype="uint8", shape=shape).result()

@@ -11,7 +11,7 @@ SHAPE = (512, 16384, 16384)
 
 @pytest.fixture
 def em(tmp_path):
-    """A volume that is not there but for its metadata."""
+    """A volume with metadata and no chunks."""
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{tmp_path}/em.zarr"}}
     chunks = {"name": "regular", "configuration": {"chunk_shape": [16, 512, 512]}}
     spec["metadata"] = {"shape": SHAPE, "data_type": "uint8", "chunk_grid": chunks}

@@ -44,6 +44,14 @@ def test_refused_alike_wherever_it_is_said(wrong, kind, says):
             way()
 
 
+@pytest.mark.parametrize("journal", [True, False, 3])
+def test_a_journal_is_a_place(journal):
+    mean = bv.mean(bv.open(np.zeros((2, 3, 4), "u1")))
+    for way in (bv.compute, bv.Compute):
+        with pytest.raises(TypeError, match=f"journal={journal} is not a place; give a path"):
+            way(mean, journal=journal)
+
+
 def test_what_others_say_counts_where_these_say_nothing():
     options = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
     assert (options.workers, options.memory_bytes) == (2, 1 << 30)

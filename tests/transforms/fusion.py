@@ -7,7 +7,7 @@ from apache_beam.transforms.environments import EmbeddedPythonEnvironment
 
 
 def stored_slabs(pipeline):
-    """The steps whose slabs a runner stores, by name: those before a shuffle, a flatten or a side input.
+    """Names of steps with slabs that a runner stores: before a shuffle, a flatten or a side input.
 
     A collection of ours without a type counts, too: it may be of slabs.
     """

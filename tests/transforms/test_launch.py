@@ -68,7 +68,7 @@ def test_local_runners_are_fnapirunner_by_any_name():
         (["--max_num_workers=50"], 50),
         (["--num_workers=5"], 5),
         (["--num_workers=5", "--max_num_workers=50"], 50),
-        (["--parallelism=8"], 3),  # slots, of which each machine has three
+        (["--parallelism=8"], 3),  # slots; a machine has three
         ([], None),
     ],
 )

@@ -22,7 +22,7 @@ def em(tmp_path):
 
 
 def made(em, folder):
-    """Every transform that takes elements, and what it is wired to by mistake."""
+    """Every transform that takes elements, with an input of a wrong type."""
     read = bv.ReadSlabs(em, depth=3, halo=1)
     label = bv.LabelComponents(read)
     network = bv.Predict(bv.ReadSlabs(em, depth=3), lambda b: b, patch=(3, 7, 8), context=0)

@@ -149,7 +149,7 @@ def test_which_slabs_need_a_slice():
 
 
 def test_what_a_runner_keeps_is_read_by_jobs_that_come_after(tmp_path):
-    """The bytes are those of the first version: a job that is updated must read them."""
+    """The bytes are the same as in the first version, because an updated job must read them."""
     first = b'\x01{"came":[[3,"scan/\\u00e9.png",90,1.5],[4,"b",7,0.0]],"made":{"3":"00ff"}}'
     kept = Kept({3: (3, "scan/é.png", 90, 1.5), 4: (4, "b", 7, 0.0)}, {3: b"\x00\xff"})
     assert Kept.decoded(first) == kept and kept.encoded() == first

@@ -189,13 +189,7 @@ def gaussian_laplace(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
-
-    One sweep. The halo is ``truncate`` times the largest sigma: a window contains
-    ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
-    `gaussian_filter`.
+    %(gaussian_derivatives)s
 
     References
     ----------
@@ -227,13 +221,7 @@ def gaussian_gradient_magnitude(
 
     Notes
     -----
-    The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
-    ``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
-    smooths along all axes.)
-
-    One sweep. The halo is ``truncate`` times the largest sigma: a window contains
-    ``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
-    `gaussian_filter`.
+    %(gaussian_derivatives)s
 
     References
     ----------

@@ -29,6 +29,15 @@ _OUTSIDE = """\
 
 _filled = filled(
     {
+        # Notes
+        "gaussian_derivatives": """\
+The mode of an axis applies to the derivative along it, in all directions, as in scipy. With
+``axes``, other axes are not smoothed: ``axes=(1, 2)`` filters slice by slice. (scipy 1.17
+smooths along all axes.)
+
+One sweep. The halo is ``truncate`` times the largest sigma: a window contains
+``2 * truncate * sigma + 1`` slices of the input. The tolerance is the same as for
+`gaussian_filter`.""",
         # Inputs
         "volume": """\
 volume : Volume or numpy.ndarray

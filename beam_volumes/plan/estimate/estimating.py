@@ -12,7 +12,7 @@ from beam_volumes.graph.keywords import named_checked
 from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.estimate.machines import GIB_HOUR, VCPU_HOUR, Machine
-from beam_volumes.plan.fit.many_objects import many_objects
+from beam_volumes.plan.fit.advice import many_objects
 from beam_volumes.plan.fit.planned_pass import Pass, serial_share
 from beam_volumes.plan.fit.seconds import core_seconds
 from beam_volumes.plan.plan import Plan
