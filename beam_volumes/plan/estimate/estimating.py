@@ -40,25 +40,23 @@ class Estimate:
     machines : int
         How many there are.
     hours : float
-        How long it would take: in each pass the longest of what ``limits`` has.
+        Duration of the run: for each pass, the longest of the three limits.
     vcpu_hours : float
-        Hours that are paid for, of all vCPUs, idle or not.
+        Paid hours of all vCPUs, idle or not.
     gib_hours : float
-        The same of memory.
+        Paid hours of memory.
     core_hours : float
         Hours that cores compute, read and write.
     shuffle_bytes : int
-        Bytes that go through the shuffle for sure: numbers of slabs, and the states of numbers.
+        Bytes that are shuffled in any case: indices of slabs, and the states of numbers.
     found_bytes : int
-        What slabs may send in addition, at most, of components, rows and the like: they depend on the voxels.
+        Upper bound of components, rows and similar results that are shuffled, too. It depends on the voxels.
     memory_needed : int
-        Memory that a machine must have, in bytes, the system's included.
+        Memory that a machine needs, in bytes, including its system.
     bytes_read, bytes_written : int
         Before compression.
-    requests : int
-        Chunks read and units written.
     remarks : tuple of str
-        What does not fit, or is not made use of.
+        What does not fit, or would be idle.
     store : Store
         The store with its request rates, latency and prices.
     requests_read, requests_written : int
@@ -66,9 +64,9 @@ class Estimate:
     limits : dict of str to float
         Hours by ``"cores"``, ``"bandwidth"`` and ``"requests"``, each as if nothing else took time.
     bound_by : str
-        Which of them takes most of ``hours``.
+        The limit with the largest share of ``hours``.
     tail_hours : float
-        Hours of ``hours`` in which the last slabs of passes run, and other machines wait.
+        The part of ``hours`` in which the last slabs of passes run, and other machines wait.
 
     Examples
     --------
@@ -88,7 +86,6 @@ class Estimate:
     memory_needed: int
     bytes_read: int
     bytes_written: int
-    requests: int
     remarks: tuple[str, ...] = ()
     store: Store = STORES["disk"]
     requests_read: int = 0
@@ -140,6 +137,11 @@ class Estimate:
         )
 
     @property
+    def requests(self) -> int:
+        """The number of chunks read and units written."""
+        return self.requests_read + self.requests_written
+
+    @property
     def request_cost(self) -> float:
         """Price of the requests, by the store's list prices."""
         return self.store.cost(self.requests_read, self.requests_written)
@@ -164,7 +166,7 @@ class Estimate:
             "limits": dict(self.limits),
             "remarks": list(self.remarks),
         }
-        return {**numbers, "request_cost": self.request_cost}
+        return {**numbers, "requests": self.requests, "request_cost": self.request_cost}
 
     def __str__(self) -> str:
         each = ", ".join(f"{name} {hours:,.2f}" for name, hours in self.limits.items())
@@ -181,7 +183,9 @@ class Estimate:
             f"memory: {format_bytes(self.memory_needed)} of a machine's {self.machine.gib:g} GiB",
             f"shuffled: {format_bytes(self.shuffle_bytes)}"
             + (
-                f", and up to {found} of what slabs find, by the voxels" if self.found_bytes else ""
+                f", and up to {found} of components and rows, depending on the voxels"
+                if self.found_bytes
+                else ""
             ),
             f"store: reads {format_bytes(self.bytes_read)} by {self.requests_read:,} requests and "
             f"writes {format_bytes(self.bytes_written)} by {self.requests_written:,}, before "
@@ -233,7 +237,7 @@ def estimate(
     Raises
     ------
     ValueError
-        If the machine or the store cannot be read, or ``workers`` is no whole number from 1 on.
+        If the machine or the store cannot be read, or ``workers`` is not a whole number from 1 on.
 
     See Also
     --------
@@ -303,7 +307,6 @@ def estimate(
         needed,
         plan.bytes_read,
         plan.bytes_written,
-        reads + writes,
         tuple(_remarks(plan, machine, workers, needed, found)),
         found,
         reads,
