@@ -83,11 +83,11 @@ def test_a_store_limits_requests(plan):
 
 def test_stores_that_cannot_be_read_are_refused(plan):
     for given in ("azure", "s3,prefixes", 3, {"prefixes": 2}):
-        with pytest.raises(ValueError, match="is no store; give 's3', 'gcs'"):
+        with pytest.raises(ValueError, match="is not a store; give 's3', 'gcs'"):
             bv.estimate(plan, "4x16GiB", store=given)
     with pytest.raises(ValueError, match="did you mean 'prefixes'"):
         bv.estimate(plan, "4x16GiB", store="s3,prefix=3")
-    with pytest.raises(ValueError, match="reads='no' is no number above 0"):
+    with pytest.raises(ValueError, match="reads='no' is not a number above 0"):
         bv.estimate(plan, "4x16GiB", store="s3,reads=no")
 
 
@@ -150,7 +150,7 @@ def test_the_command(tmp_path, capsys):
     assert found["cost"] == pytest.approx(found["vcpu_hours"] * 0.1 + listed)
     assert (found["machines"], found["store"]) == (2, "s3")
     assert main([*command, "--store=tape"]) == 2
-    assert "'tape' is no store" in capsys.readouterr().err
+    assert "'tape' is not a store" in capsys.readouterr().err
     assert main(command) == 0
     assert "2 machines of 4 vCPUs and 8 GiB" in capsys.readouterr().out
     assert main([*command[:3], "huge"]) == 2

@@ -18,7 +18,7 @@ from beam_volumes.kernels.jit import processor
 from beam_volumes.plan.cost import machine
 from beam_volumes.version import __version__
 
-#: The layout of the document; others are ignored.
+#: Version of the document's layout; other versions are ignored.
 _FORMAT = 1
 
 #: How a run is carried out: in the calling process, or as a local pipeline of Beam.
@@ -38,7 +38,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Speeds:
-    """What this machine takes, in nanoseconds of one core if nothing else is noted."""
+    """Measured speeds of this machine, in nanoseconds of one core unless noted."""
 
     #: By operation and dtypes: measured nanoseconds over the rough ones that the operation declares.
     costs: Mapping[str, float]
@@ -90,13 +90,13 @@ def _of_most_alike(measured: Mapping[str, float], key: str) -> float:
 
 
 def operation_key(operation: object, name: str, dtypes: Iterable[np.dtype]) -> str:
-    """How an operation is called in the document: its class, its name, and its inputs."""
+    """The key of an operation in the document: its class, its name, and the dtypes of its inputs."""
     given = (np.dtype(dtype).str for dtype in dtypes)
     return " ".join((type(operation).__name__, name.replace(" ", "_"), *given))
 
 
 def document() -> Path:
-    """Where the speeds are kept, for this version of the package and this processor."""
+    """The path of the speeds of this version of the package on this processor."""
     which = f"{processor()} {machine.cores()}"
     digest = hashlib.sha256(which.encode()).hexdigest()[:12]
     folder = platformdirs.user_data_path("beam_volumes", appauthor=False) / "speeds"
@@ -104,7 +104,7 @@ def document() -> Path:
 
 
 def save(speeds: Speeds) -> Path:
-    """Write the speeds, completely or not at all."""
+    """Write the speeds atomically."""
     path = document()
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {k: v for k, v in asdict(speeds).items() if not k.startswith("_")}

@@ -42,7 +42,7 @@ class Store:
             known = STORES[str(name).strip()]
         except (TypeError, ValueError, KeyError):
             raise ValueError(
-                f"store={given!r} is no store; give {', '.join(map(repr, STORES))}, with other numbers as "
+                f"store={given!r} is not a store; give {', '.join(map(repr, STORES))}, with other numbers as "
                 "'s3,prefixes=10,latency=0.05' or {'name': 's3', 'prefixes': 10}"
             ) from None
         names = [f.name for f in fields(cls) if f.name != "name"]
@@ -50,7 +50,7 @@ class Store:
             if option not in names:
                 hint = nearest(option, names)
                 raise ValueError(
-                    f"store={given!r} has no {option!r}{hint}; there are {', '.join(names)}"
+                    f"store={given!r} has no {option!r}{hint}; known are {', '.join(names)}"
                 )
             try:
                 options[option] = float(value)
@@ -58,7 +58,7 @@ class Store:
                 options[option] = math.nan
             minimum = 0.0 if option == "latency" or "price" in option or "month" in option else 1e-9
             if not options[option] >= minimum:
-                raise ValueError(f"store={given!r}: {option}={value!r} is no number above 0")
+                raise ValueError(f"store={given!r}: {option}={value!r} is not a number above 0")
         return replace(known, **options)
 
     @property

@@ -21,7 +21,7 @@ from beam_volumes.sweep.stage import Stage
 
 
 def core_seconds(p: Pass) -> float:
-    """Seconds of one core for all that a pass reads, computes and writes."""
+    """Seconds of one core to read, compute and write a pass."""
     speeds = load()
     if speeds is None:
         return (compute_seconds([p]) + transfer_seconds([p])) / 1e9
@@ -59,7 +59,7 @@ def run_seconds(
 
 
 def _computing(p: Pass, speeds: Speeds) -> Iterator[float]:
-    """Nanoseconds of what a pass computes, halos included."""
+    """Nanoseconds to compute a pass, including halos."""
     steps = p.program.steps
     for step, voxels in zip(steps, swept(p), strict=True):
         dtypes = [steps[e.step].dtype for e in step.edges]
@@ -84,7 +84,7 @@ def parts_of(stage: Stage) -> Sequence[Stage]:
 
 
 def _moving(p: Pass, speeds: Speeds) -> float:
-    """Nanoseconds of what a pass reads and writes."""
+    """Nanoseconds to read and write a pass."""
     total = (p.chunks_read + p.units_written) * speeds.unit
     for together, read in zip(p.program.decoded, p.reads, strict=True):
         source = p.program.steps[together[0]].source
@@ -96,12 +96,12 @@ def _moving(p: Pass, speeds: Speeds) -> float:
 
 
 def kind_of_sink(sink: Sink) -> str:
-    """What kind of output it is, for the speed of writing: its format, codec and dtype; masks are bool."""
+    """The kind of an output, for the speed of writing: format, codec and dtype; masks are bool."""
     return f"{sink.format} {sink.codec[0]} {'|b1' if sink.mask else sink.dtype.str}"
 
 
 def kind_of(source: Source) -> str:
-    """What kind of source it is, for the speed of reading: its reader, file names, and compression."""
+    """The kind of a source, for the speed of reading: reader, extension of files, and compression."""
     stored = source.stored
     reader: Any = stored.reader
     while isinstance(reader, ForwardingReader):
