@@ -55,7 +55,8 @@ def run(folder, kernels, **environment):
     """Run the program on the copy in a folder; return its kernel's result and the compiled kernels."""
     path = os.pathsep.join([str(folder), os.getcwd(), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        # -B: bytecode does not notice a source that is rewritten within a second at the same size.
+        [sys.executable, "-B", "-c", PROGRAM],
         env={**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(kernels), **environment},
         capture_output=True,
         text=True,
