@@ -1,0 +1,43 @@
+"""Device code: twins of host kernels for NVIDIA GPUs, with the same bits.
+
+The twin of ``beam_volumes.kernels.<path>.<name>`` is ``beam_volumes.kernels.cuda.<path>.<name>``. It is a
+function with the same arguments and ``stream=None``. ``lines`` and ``firsts`` of
+`beam_volumes.kernels.rows.Rows` are device arrays of ``numba.cuda``; other arrays may be in host memory. It
+starts device code and returns before the end.
+
+Device code is compiled by ``numba-cuda`` instead of CuPy's ``RawModule``, because numba's simulator runs it
+in tests without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+#: The kernels with a twin, by their path and name in `beam_volumes.kernels`. Importing them needs
+#: ``numba-cuda``; this module does not.
+TWINS: frozenset[str] = frozenset(
+    {
+        "filters.columns.extremum_of_columns",
+        "filters.extremum.extremum_box",
+        "filters.extremum.extremum_footprint",
+        "filters.gradient.gradient_magnitude",
+        "filters.median.median3",
+        "filters.rank.rank_footprint",
+        "filters.rank_box.rank_box",
+        "filters.rank_walk.rank_walk",
+        "filters.separable.correlate",
+        "filters.separable.correlate_nd",
+        "filters.uniform.uniform_box",
+        "morphology.ball.binary_ball",
+        "morphology.footprint.binary_footprint",
+        "morphology.footprint.grey_footprint",
+        "rows.pad_margins",
+    }
+)
+
+
+def twin(name: str) -> Callable[..., None]:
+    """The device function of a kernel in `TWINS`."""
+    module, _, function = name.rpartition(".")
+    return getattr(import_module(f"{__name__}.{module}"), function)  # type: ignore[no-any-return]

@@ -1,0 +1,116 @@
+"""Device code of ranks and medians: bisection on the value, one voxel per thread.
+
+The result is built from its highest bit: a bit is set if at most ``rank`` voxels are below the number with
+this bit. Bits that all voxels share are skipped.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels.cuda.keys import Bits, from_key, is_nan, to_key
+from beam_volumes.kernels.cuda.launching import launch, on_device, per_voxel, unsigned
+from beam_volumes.kernels.rows import Rows
+
+
+def rank_footprint(
+    src: Rows, out: Rows, y0: int, y1: int, nx: int, offsets: Any, rank: int, stream: Any = None
+) -> None:
+    """The twin of `beam_volumes.kernels.filters.rank.rank_footprint`."""
+    box, kernel = (out.firsts.size, y1 - y0, nx), _under(src.lines.dtype)
+    offsets = on_device(offsets, stream)
+    launch(kernel, box, stream, unsigned(src), unsigned(out), y0, offsets, rank)
+
+
+def rank_of_box(
+    src: Rows, out: Rows, y0: int, y1: int, nx: int, lz: int, ly: int, lx: int, rank: int,
+    stream: Any = None,
+) -> None:  # fmt: skip
+    """The value of ``rank`` over a box, for any type."""
+    box, kernel = (out.firsts.size, y1 - y0, nx), _in_box(src.lines.dtype)
+    launch(kernel, box, stream, unsigned(src), unsigned(out), y0, lz, ly, lx, rank)
+
+
+def _work(dtype: np.dtype) -> Any:
+    """The type of keys in registers, which has 32 or 64 bits."""
+    return np.uint64 if dtype.itemsize == 8 else np.uint32
+
+
+def _nan_of(dtype: np.dtype) -> Any:
+    of = Bits(dtype)
+    return of.nan if of.is_float else of.unsigned(0)
+
+
+@lru_cache
+def _under(dtype: np.dtype) -> Any:
+    key_of, bits_of, is_hole = to_key(dtype), from_key(dtype), is_nan(dtype)
+    work, narrow, nan = _work(dtype), Bits(dtype).unsigned, _nan_of(dtype)
+    zero, one, full = work(0), work(1), work(Bits(dtype).highest)
+
+    def ranked(k, y, x, src, out, y0, offsets, rank):
+        low, high, hole = full, zero, False
+        for i in range(len(offsets)):
+            row = src.firsts[k + offsets[i, 0]] + y0 + y + offsets[i, 1]
+            bits = src.lines[row, src.left + x + offsets[i, 2]]
+            hole = hole or is_hole(bits)
+            key = work(key_of(bits))
+            low, high = key if key < low else low, key if key > high else high
+        step, rest = one, work(low ^ high)
+        while rest > one:
+            step, rest = work(step << one), work(rest >> one)
+        found = low
+        if low != high:
+            found = work(low & work(full ^ work(work(step << one) - one)))
+            while step > zero:
+                limit, below = work(found | step), 0
+                for i in range(len(offsets)):
+                    row = src.firsts[k + offsets[i, 0]] + y0 + y + offsets[i, 1]
+                    key = work(key_of(src.lines[row, src.left + x + offsets[i, 2]]))
+                    below += 1 if key < limit else 0
+                found = limit if below <= rank else found
+                step = work(step >> one)
+        result = nan if hole else bits_of(narrow(found))
+        out.lines[out.firsts[k] + y0 + y, out.left + x] = result
+
+    return per_voxel(ranked)
+
+
+@lru_cache
+def _in_box(dtype: np.dtype) -> Any:
+    key_of, bits_of, is_hole = to_key(dtype), from_key(dtype), is_nan(dtype)
+    work, narrow, nan = _work(dtype), Bits(dtype).unsigned, _nan_of(dtype)
+    zero, one, full = work(0), work(1), work(Bits(dtype).highest)
+
+    def ranked(k, y, x, src, out, y0, lz, ly, lx, rank):
+        low, high, hole = full, zero, False
+        for tz in range(lz):
+            for ty in range(ly):
+                row = src.firsts[k + tz] + y0 + y + ty
+                for tx in range(lx):
+                    bits = src.lines[row, src.left + x + tx]
+                    hole = hole or is_hole(bits)
+                    key = work(key_of(bits))
+                    low, high = key if key < low else low, key if key > high else high
+        step, rest = one, work(low ^ high)
+        while rest > one:
+            step, rest = work(step << one), work(rest >> one)
+        found = low
+        if low != high:
+            found = work(low & work(full ^ work(work(step << one) - one)))
+            while step > zero:
+                limit, below = work(found | step), 0
+                for tz in range(lz):
+                    for ty in range(ly):
+                        row = src.firsts[k + tz] + y0 + y + ty
+                        for tx in range(lx):
+                            key = work(key_of(src.lines[row, src.left + x + tx]))
+                            below += 1 if key < limit else 0
+                found = limit if below <= rank else found
+                step = work(step >> one)
+        result = nan if hole else bits_of(narrow(found))
+        out.lines[out.firsts[k] + y0 + y, out.left + x] = result
+
+    return per_voxel(ranked)

@@ -1,0 +1,97 @@
+"""Launch of device code, and the device memory it needs.
+
+All modules next to this one make their kernels here, and no other module asks for a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.core import config
+
+from beam_volumes.kernels.rows import Rows
+
+#: Whether device code is interpreted by numba's simulator.
+SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+#: Threads of a block along x, y and z. A warp reads neighbouring voxels of a row.
+THREADS = (2, 1, 1) if SIMULATED else (32, 4, 2)
+#: At most this many blocks along x, y and z; a thread then computes several voxels.
+BLOCKS = (1, 2, 1) if SIMULATED else (2**16 - 1,) * 3
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Compile a function that device code calls. The simulator calls it as it is."""
+    return function if SIMULATED else cuda.jit(device=True)(function)
+
+
+def per_voxel(body: Callable[..., None]) -> Any:
+    """Make a kernel that calls ``body(k, y, x, *arguments)`` for every voxel of a box.
+
+    One voxel per thread is simple, and neighbouring threads read the same voxels from the caches. Tiles in
+    shared memory may be faster, which only measurements on a device can show.
+    """
+    voxel = cuda.jit(device=True)(body)
+
+    @cuda.jit
+    def kernel(slices, rows, cols, arguments):
+        x0, y0, k0 = cuda.grid(3)  # type: ignore
+        step_x, step_y, step_k = cuda.gridsize(3)
+        for k in range(k0, slices, step_k):
+            for y in range(y0, rows, step_y):
+                for x in range(x0, cols, step_x):
+                    voxel(k, y, x, *arguments)
+
+    return kernel
+
+
+def launch(kernel: Any, box: tuple[int, int, int], stream: Any, *arguments: Any) -> None:
+    """Start a kernel of `per_voxel` for ``slices, rows, cols``, without waiting for its end."""
+    if min(box) <= 0:
+        return
+    threads = tuple(min(t, n) for t, n in zip(THREADS, box[::-1], strict=True))
+    wanted = (-(-n // t) for n, t in zip(box[::-1], threads, strict=True))
+    blocks = tuple(min(b, limit) for b, limit in zip(wanted, BLOCKS, strict=True))
+    kernel[blocks, threads, stream or 0](*box, arguments)
+
+
+def on_device(array: Any, stream: Any = None) -> Any:
+    """A parameter, such as weights, as a device array; equal parameters are copied only once."""
+    if not isinstance(array, np.ndarray):
+        return array
+    array = np.ascontiguousarray(array)
+    return _copied(_device(), array.tobytes(), array.dtype.str, array.shape)
+
+
+@lru_cache(maxsize=256)
+def _copied(device: Any, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+    # Copied without a stream, so the copy has ended before any stream uses it.
+    return cuda.to_device(np.frombuffer(content, dtype).reshape(shape))
+
+
+def _device() -> Any:
+    return 0 if SIMULATED else cuda.get_current_device().id
+
+
+def scratch_rows(slices: int, rows: int, cols: int, dtype: Any, stream: Any) -> Rows:
+    """Uninitialized rows in device memory, for intermediate results."""
+    lines = cuda.device_array((slices * rows, cols), np.dtype(dtype), stream=stream or 0)
+    return Rows(lines, on_device(np.arange(slices) * rows), 0)
+
+
+def unsigned(rows: Rows) -> Rows:
+    """The same rows as unsigned integers of the voxels' width."""
+    return viewed(rows, np.dtype(f"u{rows.lines.dtype.itemsize}"))
+
+
+def numbers(rows: Rows) -> Rows:
+    """The same rows, with bool as uint8."""
+    return viewed(rows, np.dtype("u1")) if rows.lines.dtype == np.bool_ else rows
+
+
+def viewed(rows: Rows, dtype: np.dtype) -> Rows:
+    same = rows.lines.dtype == dtype
+    return rows if same else Rows(rows.lines.view(dtype), rows.firsts, rows.left)

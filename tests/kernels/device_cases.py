@@ -1,0 +1,152 @@
+"""Calls of kernels that have a twin for devices, small enough for numba's simulator."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels.casting import cast_rounded
+from beam_volumes.kernels.filters.columns import columns_of
+from beam_volumes.kernels.rows import rows_of
+from tests.kernels.rings import ball, into_ring, random_volume, with_nans
+
+SHAPE = (2, 4, 5)
+
+
+@dataclass
+class Case:
+    """One call: the kernel by its name in `beam_volumes.kernels`, and its arguments as for `rings.apply`."""
+
+    name: str
+    volume: np.ndarray
+    taps: tuple[int, ...]
+    parameters: tuple[Any, ...]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self):
+        return f"{self.name}-{self.volume.dtype}-{self.options}"
+
+
+@dataclass
+class Call:
+    """A call with any arguments, among them rows and arrays; ``host`` names another kernel than the twin."""
+
+    name: str
+    arguments: tuple[Any, ...]
+    host: str = ""
+
+    def __str__(self):
+        return f"{self.name}-{self.arguments}"
+
+
+def rows_in_ring(rng, array):
+    ring, slots, y, x = into_ring(rng, array)
+    return rows_of(ring, slots, y, x)
+
+
+def volume_of(rng, dtype, taps=None):
+    """A small volume; floats have holes, infinities and zeros of both signs."""
+    volume = random_volume(rng, SHAPE, dtype)
+    if volume.dtype.kind == "f":
+        volume = with_nans(rng, volume, 0.02)
+        volume.flat[rng.integers(0, volume.size, 9)] = [0.0, -0.0, 0.0, -0.0, np.inf, -0.0, 0, 0, 0]
+    return volume
+
+
+def offsets_in(rng, taps):
+    found = np.argwhere(rng.random(taps) < 0.6)
+    return found if len(found) else np.zeros((1, 3), np.int64)
+
+
+def real_of(dtype):
+    return np.float64 if np.dtype(dtype).char in "lqLQidI" else np.float32
+
+
+def linear(rng, dtype, mode):
+    real = real_of(dtype)
+    smooth, general = np.array([0.25, 0.5, 0.25], real), rng.normal(size=2).astype(real)
+    for weights, out in (
+        ((smooth, smooth, np.array([-0.5, 0, 0.5], real)), real),
+        ((general, smooth[:1] * 4, general), np.uint8),
+        ((smooth * 2, general, smooth[:1] * 4), np.int16),
+    ):
+        taps = tuple(w.size for w in weights)
+        yield "filters.separable.correlate", taps, weights, dict(mode=mode, dtype=out)
+    taps = 2, 2, 3
+    offsets = offsets_in(rng, taps)
+    weights = rng.normal(size=len(offsets)).astype(real)
+    yield "filters.separable.correlate_nd", taps, (offsets, weights), dict(mode=mode, dtype=real)
+    kind = {"?": "i2", "u1": "i2", "u2": "i4", "f4": "f4"}.get(dtype, "f8")
+    scalars = np.dtype(kind).type(0), np.dtype(kind).type(2), real(0)
+    yield "filters.gradient.gradient_magnitude", (3, 3, 3), scalars, dict(mode=mode, dtype=real)
+    if dtype in ("?", "u1", "u2"):
+        more = (*(2, 3, 2), np.uint32(0), np.uint32(0), real(1 / 12))
+        yield "filters.uniform.uniform_box", (2, 3, 2), more, dict(mode=mode, dtype=dtype)
+
+
+def ordered(rng, dtype, mode):
+    taps, options = (2, 3, 3), dict(mode=mode)
+    for is_max in (False, True):
+        yield "filters.extremum.extremum_box", taps, (*taps, is_max), options
+        offsets = offsets_in(rng, taps)
+        yield "filters.extremum.extremum_footprint", taps, (offsets, is_max), options
+    columns = (*columns_of(np.argwhere(ball(1)), 3), 3, 3, True)
+    yield "filters.columns.extremum_of_columns", (3, 3, 3), columns, options
+    yield "filters.median.median3", (3, 3, 3), (), options
+    offsets = offsets_in(rng, taps)
+    yield "filters.rank.rank_footprint", taps, (offsets, int(rng.integers(len(offsets)))), options
+    name = (
+        "filters.rank_box.rank_box"
+        if np.dtype(dtype).itemsize == 1
+        else "filters.rank_walk.rank_walk"
+    )
+    yield name, taps, (*taps, int(rng.integers(18))), options
+
+
+def shaped(rng, dtype, mode):
+    taps, options = (3, 3, 3), dict(mode=mode)
+    offsets = offsets_in(rng, (2, 3, 2))
+    for is_max in (False, True):
+        if dtype in ("?", "u1"):
+            yield "morphology.footprint.binary_footprint", (2, 3, 2), (offsets, is_max), options
+            steps = np.array([[0, 1, 4], [0, 1, 4], [0, 2, 8]], np.uint8)
+            radii = np.array([1, 1, 1])
+            yield "morphology.ball.binary_ball", taps, (radii, steps, 2, is_max), options
+        heights = rng.normal(0, 50, len(offsets))
+        yield "morphology.footprint.grey_footprint", (2, 3, 2), (offsets, heights, is_max), options
+
+
+def plain(rng, dtype, mode):
+    ring = random_volume(rng, (3, 6, 7), dtype)
+    repeated = rng.integers(2, 4, 6), rng.integers(1, 5, 7)
+    for fill in (False, True):
+        maps = [np.where(rng.random(m.size) < 0.3, -1, m) if fill else m for m in repeated]
+        slots = np.array([2, 0])
+        yield Call("rows.pad_margins", (ring, slots, 2, 4, 1, 5, *maps, ring[0, 0, 0]))
+    for target in ("?", "u1", "i2", "u4", "i8", "f4", "f8"):
+        volume = volume_of(rng, dtype)
+        if volume.dtype.kind == "f":
+            volume.flat[:12] *= volume.dtype.type(2.0 ** rng.integers(0, 70))
+        rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(SHAPE, target))
+        yield Call("rows.copy_rounded", (*rows, 1, 3, 4), "tests.kernels.device_cases.copy_rounded")
+
+
+def copy_rounded(src, out, y0, y1, nx):
+    for a, b in zip(src.firsts, out.firsts, strict=True):
+        for y in range(y0, y1):
+            row = out.lines[b + y, out.left : out.left + nx]
+            cast_rounded(src.lines[a + y, src.left : src.left + nx], row)
+
+
+FAMILIES = {"linear": linear, "ordered": ordered, "shaped": shaped, "plain": plain}
+
+
+def cases(family, dtype, mode="reflect", seed=0):
+    """All calls of a family for a dtype and a boundary mode."""
+    rng = np.random.default_rng(seed)
+    for case in FAMILIES[family](rng, dtype, mode):
+        if isinstance(case, Call):
+            yield case
+            continue
+        name, taps, parameters, options = case
+        yield Case(name, volume_of(rng, dtype), taps, parameters, {**options, "seed": seed})

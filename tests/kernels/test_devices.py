@@ -1,0 +1,53 @@
+"""Device code without a device: its bits in numba's simulator, and its compilation."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from beam_volumes.kernels.cuda import TWINS
+from tests.kernels.device_cases import FAMILIES, cases
+from tests.peers import peer
+from tests.tiers import thorough
+
+ROOT = Path(__file__).parents[2]
+COMMON, OTHERS = "?,u1,f4", "i1,u2,i2,u4,i4,u8,i8,f8"
+
+
+def run(module, *arguments, **variables):
+    command = [sys.executable, "-m", f"tests.kernels.{module}", *arguments]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_every_twin_has_cases():
+    tested = {c.name for family in FAMILIES for dtype in ("u1", "f4") for c in cases(family, dtype)}
+    assert tested >= TWINS
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_twins_have_the_bits_of_their_kernels(family):
+    run("simulate", family, COMMON, "mirror", "1", NUMBA_ENABLE_CUDASIM="1")
+
+
+@thorough
+@pytest.mark.parametrize("family", FAMILIES)
+def test_twins_have_the_bits_for_all_dtypes_and_modes(family):
+    modes = "reflect,nearest,constant"
+    run("simulate", family, COMMON, modes, "2", NUMBA_ENABLE_CUDASIM="1")
+    run("simulate", family, OTHERS, "reflect", "1", NUMBA_ENABLE_CUDASIM="1")
+
+
+def test_twins_compile_without_contracted_products():
+    peer("numba_cuda")
+    run("compile_for_devices", ",".join(FAMILIES), "f4")
+
+
+@thorough
+def test_twins_of_all_dtypes_compile():
+    peer("numba_cuda")
+    run("compile_for_devices", ",".join(FAMILIES), "?,u1,i1,u2,i2,u4,i4,u8,i8,f8")
