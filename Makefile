@@ -2,7 +2,7 @@
 # make test    the tests
 # make test-thorough    the slow tests
 # make formats and then
-# make test    the tests of file formats that need half a gigabyte of other packages, too
+# make test    the tests of file formats and device code that need a gigabyte of other packages, too
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make docs    generate docs/reference/coverage.md and docs/images

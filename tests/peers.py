@@ -1,4 +1,4 @@
-"""The large packages that only tests of file formats need: the extra ``test-formats``."""
+"""The large packages that few tests need, most of them of file formats: the extra ``test-formats``."""
 
 import os
 from importlib import import_module
@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-#: By the name that is imported; together they are half a gigabyte.
-PEERS = ("SimpleITK", "hdf5plugin", "pylibCZIrw.czi")
+#: By the name that is imported; together they are a gigabyte.
+PEERS = ("SimpleITK", "hdf5plugin", "pylibCZIrw.czi", "numba_cuda")
 
 
 def in_ci() -> bool:

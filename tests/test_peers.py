@@ -1,4 +1,4 @@
-"""Packages that only tests of formats need are left out on a developer's machine, and never in CI."""
+"""Packages that only few tests need are left out on a developer's machine, and never in CI."""
 
 import re
 from pathlib import Path
