@@ -161,6 +161,7 @@ from .ops.morphology.differences import white_tophat as white_tophat
 from .ops.morphology.distance import cumsum as cumsum
 from .ops.morphology.distance import distance_transform_cdt as distance_transform_cdt
 from .ops.morphology.distance import distance_transform_edt as distance_transform_edt
+from .ops.morphology.distance import expand_labels as expand_labels
 from .ops.morphology.distance import signed_distance as signed_distance
 from .ops.morphology.footprints import ball as ball
 from .ops.morphology.footprints import cross as cross

@@ -87,6 +87,7 @@ FUNCTIONS = [
     ("distance_transform_edt signed_distance", "scipy",
      "across; neighbourhood with `max_distance=`",
      "2, or 4 where planes do not fit in memory; 1"),
+    ("expand_labels", "scikit-image, and all pairs of voxels in numpy", "neighbourhood", "1"),
     ("reconstruction h_maxima h_minima", "scikit-image", "across", "3"),
     ("local_maxima local_minima", "scikit-image", "across", "2"),
     ("peak_local_max", "scikit-image", "table", "2"),
@@ -190,7 +191,8 @@ VALUES = [
      [lambda: bv.distance_transform_cdt(_V > 7, _ASYMMETRIC)]),
     ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory",
      [lambda: bv.affine_transform(_V, np.diag([-1, 1, 1]))]),
-    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: the position of the nearest voxel is not stored",
+    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: the nearest voxel may be anywhere in the volume; "
+     "`distance_transform_edt` has it with `max_distance=`",
      [lambda: bv.distance_transform_edt(_V > 7, return_indices=True),
       lambda: bv.distance_transform_cdt(_V > 7, return_indices=True)]),
 ]  # fmt: skip

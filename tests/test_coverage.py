@@ -87,6 +87,7 @@ OTHERS = {
     "correlation": lambda: bv.correlation(V, V),
     "covariance": lambda: bv.covariance(V, V),
     "cut": lambda: bv.cut(bv.agglomerate(EDGES, "mean", threshold=1), 2),
+    "expand_labels": lambda: bv.expand_labels(LABELS, 2),
     "find_objects": lambda: bv.find_objects(LABELS),
     "for_each_label": lambda: bv.for_each_label(LABELS, lambda r: {"n": 1}, {"n": "i8"}),
     "frangi": lambda: bv.frangi(V, gamma=1.0),

@@ -202,7 +202,7 @@ INSTEAD = {
         (
             *("butterworth", "wiener", "spline_filter", "spline_filter1d", "richardson_lucy"),
             *("denoise_bilateral", "denoise_nl_means", "denoise_tv_chambolle", "rolling_ball"),
-            *("expand_labels", "deconvolve", "decimate", "resample"),
+            *("deconvolve", "decimate", "resample"),
         ),
         _OF_ALL,
     ),

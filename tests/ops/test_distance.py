@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy import ndimage as ndi
+from skimage.segmentation import expand_labels
 
 import beam_volumes as bv
 from beam_volumes.across.scans import cumsum_dtype
@@ -87,7 +88,7 @@ def test_structures_are_metrics_and_others_are_refused():
     for bad in ("euclidean", ndi.generate_binary_structure(3, 2), np.ones((3, 3))):
         with pytest.raises(ValueError, match="chessboard, taxicab"):
             bv.distance_transform_cdt(v, bad)
-    with pytest.raises(ValueError, match="return_indices=True is not offered"):
+    with pytest.raises(ValueError, match="with max_distance="):
         bv.distance_transform_cdt(v, return_indices=True)
 
 
@@ -126,6 +127,72 @@ def test_up_to_a_distance(data):
     if squared:
         got = np.sqrt(got).astype(np.float32)
     np.testing.assert_array_max_ulp(got, reference, 2)
+
+
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_labels_expand_to_the_nearest(data):
+    """scikit-image's voxels, with the smallest of equally near labels."""
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (9, 24, 30))[draw(st.integers(0, 1)) :]
+    dtype = draw(st.sampled_from(["?", "u1", "i2", "u4", "i8", "u8"]))
+    share = draw(st.sampled_from([0, 0.01, 0.1, 0.6]))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    labels = (random.integers(1, 9, shape) * (random.random(shape) < share)).astype(dtype)
+    if labels.itemsize == 8:
+        labels *= 2**55
+    spacing = draw(st.sampled_from(SAMPLINGS))[-len(shape) :]
+    distance = draw(st.sampled_from([0.5, 1, 2.5, 6, 50]))
+    lazy = bv.expand_labels(labels, distance, spacing)
+    got = in_parts(lazy, **draw(slabs(shape, wide=False)))
+    assert got.dtype == labels.dtype
+    best, found = np.full(shape, np.inf), np.zeros(shape, labels.dtype)
+    every = np.indices(shape)
+    unit = spacing[0] if len(set(spacing)) == 1 else 1  # exact squares, so ties are ties
+    steps = [s / unit for s in spacing]
+    for at in sorted(np.argwhere(labels).tolist(), key=lambda p: labels[tuple(p)]):
+        apart = sum(((e - a) * s) ** 2 for e, a, s in zip(every, at, steps, strict=True))
+        closer = apart < best
+        best[closer], found[closer] = apart[closer], labels[tuple(at)]
+    found[np.sqrt(best) * unit > distance] = 0
+    np.testing.assert_array_equal(got, found)
+    theirs = expand_labels(labels, distance, spacing) if labels.any() else labels
+    assert np.array_equal(theirs != 0, got != 0)
+
+
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_positions_of_the_nearest_background(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(2, n)) for n in (9, 24, 30))[draw(st.integers(0, 1)) :]
+    mask = mask_of(shape, draw(st.sampled_from(SHARES)), draw(st.integers(0, 99)))
+    sampling = draw(st.sampled_from(SAMPLINGS))[-len(shape) :]
+    most = draw(st.sampled_from([1, 3.5, 9]))
+    how = {"max_distance": most, "return_indices": True}
+    _, lazy = bv.distance_transform_edt(mask, sampling, **how)
+    got = in_parts(lazy, **draw(slabs(shape, wide=False)))
+    assert lazy.channels == tuple("zyx"[-len(shape) :]) and got.dtype == np.int32
+    theirs = ndi.distance_transform_edt(mask, sampling) if not mask.all() else np.inf
+    near = np.broadcast_to(theirs, shape) <= most
+    assert np.array_equal(got[0] >= 0, near)
+    steps = np.reshape(sampling, (-1, *[1] * len(shape)))
+    apart = np.sqrt(((steps * (got - np.indices(shape))) ** 2).sum(0))
+    np.testing.assert_allclose(apart[near], np.broadcast_to(theirs, shape)[near])
+    assert not mask[tuple(got[:, near])].any()
+
+
+def test_lengths_of_expanded_labels():
+    nuclei = bv.open(np.array([[0, 0, 0, 1, 0, 0]]), voxel_size=8, unit="nm")
+    got = bv.expand_labels(nuclei, "0.017 um", spacing="voxel_size")
+    assert np.asarray(got).tolist() == [[0, 1, 1, 1, 1, 1]]
+    # The first in raster order of equally near voxels.
+    _, at = bv.distance_transform_edt(np.array([[0, 1, 0]]), max_distance=1, return_indices=True)
+    assert np.asarray(at)[1].tolist() == [[0, 0, 2]]
+    for bad, error in ((0, "above 0"), ("9 nm", 'spacing="voxel_size"'), (np.nan, "above 0")):
+        with pytest.raises(ValueError, match=f"distance=.*{error}"):
+            bv.expand_labels(nuclei, bad)
+    with pytest.raises(TypeError, match="labels of float64"):
+        bv.expand_labels(nuclei * 0.5)
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from scipy.ndimage import generate_binary_structure
@@ -12,8 +12,10 @@ from scipy.ndimage import generate_binary_structure
 from beam_volumes.across.scans import cumsum_dtype
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import AcrossNode, Barrier
-from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.morphology import distance as kernels
+from beam_volumes.ops.geometry.channels import stack
+from beam_volumes.ops.geometry.rearrange import coordinates
 from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.ops.parameters import checks as par
@@ -22,6 +24,24 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
 
+@overload
+def distance_transform_edt(
+    mask: Volume,
+    sampling: float | Sequence[float] | str | None = None,
+    *,
+    squared: bool = False,
+    max_distance: float | str | None = None,
+    return_indices: Literal[False] = False,
+) -> Volume: ...
+@overload
+def distance_transform_edt(
+    mask: Volume,
+    sampling: float | Sequence[float] | str | None = None,
+    *,
+    squared: bool = False,
+    max_distance: float | str | None = None,
+    return_indices: Literal[True],
+) -> tuple[Volume, Volume]: ...
 @documented
 def distance_transform_edt(
     mask: Volume,
@@ -30,7 +50,7 @@ def distance_transform_edt(
     squared: bool = False,
     max_distance: float | str | None = None,
     return_indices: bool = False,
-) -> Volume:
+) -> Volume | tuple[Volume, Volume]:
     """Compute the exact Euclidean distance of each foreground voxel to the background.
 
     Parameters
@@ -46,17 +66,25 @@ def distance_transform_edt(
         text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
         sweep. A length that is too large for the memory is refused. By default, there is no limit.
     return_indices : bool, default: False
-        Not offered; True is an error.
+        Whether to also return the position of the nearest background voxel; needs ``max_distance``.
 
     Returns
     -------
-    Volume
+    distances : Volume
         A float32 volume: the distance in float64, rounded once. It is +inf if the whole volume has
         no background, where scipy's result is undefined.
+    indices : Volume
+        With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
+        nearest background voxel, the first in raster order if several are equally near; -1 beyond
+        ``max_distance``.
 
     Raises
     ------
-    %(errors)s
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis, or
+        ``return_indices`` is given without ``max_distance``.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
     See Also
     --------
@@ -81,13 +109,33 @@ def distance_transform_edt(
     array([[3., 2., 1., 0., 1.]], dtype=float32)
     >>> np.asarray(bv.distance_transform_edt(row, squared=True, max_distance=2))
     array([[4., 4., 1., 0., 1.]])
+    >>> distances, at = bv.distance_transform_edt(row, max_distance=2, return_indices=True)
+    >>> np.asarray(at.sel(c="x"))
+    array([[-1,  3,  3,  3,  3]], dtype=int32)
     """
     name = "distance_transform_edt"
     mask = _foreground(mask)
-    _no_indices(name, return_indices)
     steps = par.voxel_sizes(mask, sampling, "sampling", name)
-    root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
     maximum = None if max_distance is None else _max_distance(mask, max_distance, sampling, name)
+    distances = _distances(mask, steps, maximum, not squared, name)
+    if not return_indices:
+        return distances
+    if maximum is None:
+        raise ValueError(
+            f"{name}: return_indices=True needs max_distance=: without it, the nearest voxel may be anywhere "
+            "in the volume"
+        )
+    return distances, _indices(mask, steps, maximum, name)
+
+
+def _distances(
+    mask: Volume,
+    steps: tuple[float, float, float],
+    maximum: float | None,
+    root: bool,
+    name: str,
+) -> Volume:
+    dtype = np.dtype(np.float32 if root else np.float64)
     if maximum is not None and maximum < math.hypot(*np.multiply(mask.node.shape, steps)):
         return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, maximum, root))
     how = kernels.metric(mask.node.shape, steps)
@@ -97,6 +145,26 @@ def distance_transform_edt(
     if maximum is None:
         return found
     return apply_ufunc("minimum", found, dtype.type(maximum if root else maximum**2))
+
+
+def _indices(mask: Volume, steps: tuple[float, float, float], maximum: float, name: str) -> Volume:
+    """Return the positions of the nearest background voxels, or -1 beyond ``maximum``.
+
+    A background voxel is labelled by its place in raster order, from 1.
+    """
+    mask = one_channel(mask)
+    strides = [math.prod(mask.shape[a + 1 :]) for a in range(mask.ndim)]
+    place = np.uint64(1) + coordinates(mask, mask.ndim - 1).astype(np.uint64)
+    for a in range(mask.ndim - 1):
+        place = place + coordinates(mask, a).astype(np.uint64) * np.uint64(strides[a])
+    labels = where(mask, np.uint64(0), place)
+    near = stage_of(labels, _nearest_label(labels, steps, maximum, f"{name} indices"))
+    at = near - np.uint64(1)
+    found = [
+        where(near == 0, np.int32(-1), (at // np.uint64(k) % np.uint64(n)).astype(np.int32))
+        for k, n in zip(strides, mask.shape, strict=True)
+    ]
+    return stack(found, names=mask.axes)
 
 
 #: scipy's names of metrics, and whether they are the chessboard metric.
@@ -158,7 +226,10 @@ def distance_transform_cdt(
     """
     name = "distance_transform_cdt"
     mask = _foreground(mask)
-    _no_indices(name, return_indices)
+    if return_indices:
+        raise ValueError(
+            f"{name}: return_indices=True is not offered; distance_transform_edt offers it with max_distance="
+        )
     chessboard = _is_chessboard(name, metric, len(mask.space.axes))
     if sum(mask.node.shape) >= int(kernels.FAR):
         raise ValueError(f"{name}: distances in a volume of {mask.shape} do not fit in int32")
@@ -182,14 +253,6 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
         f"{name}: metric={metric!r}: give a name, {', '.join(_METRICS)}, or one of the equivalent "
         f"structures of {ndim} axes; others are not offered"
     )
-
-
-def _no_indices(name: str, return_indices: bool) -> None:
-    if return_indices:
-        raise ValueError(
-            f"{name}: return_indices=True is not offered: indices need three integers per voxel, and the "
-            "choice of one of several nearest voxels would depend on slabs"
-        )
 
 
 def _along_z(mask: Volume, name: str) -> Volume:
@@ -258,6 +321,82 @@ def signed_distance(
 
 
 @documented
+def expand_labels(
+    labels: Volume,
+    distance: float | str = 1,
+    spacing: float | Sequence[float] | str | None = None,
+) -> Volume:
+    """Expand labels into the background up to a distance, without overlap.
+
+    For example, cells from nuclei, or a margin around each object.
+
+    Parameters
+    ----------
+    labels : Volume or numpy.ndarray
+        Bool or integer labels; 0 is background, and every other voxel keeps its label.
+    distance : float or str, default: 1
+        The largest distance to a label, in the unit of ``spacing``, or with
+        ``spacing="voxel_size"`` as a text such as ``"200 nm"``. A length that is too large for the
+        memory is refused.
+    spacing : float, sequence of float or "voxel_size", optional
+        Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
+        from the volume.
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype. A background voxel has the label of the nearest voxel with a
+        label; the smallest label, if several are equally near. (In scikit-image, it depends on the
+        direction.)
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    distance_transform_edt : computes the distances, with ``return_indices=True`` also positions.
+    watershed : expands labels along intensities.
+
+    Notes
+    -----
+    One sweep, with a halo of ``distance`` along each axis. Time grows with the distance in voxels.
+
+    References
+    ----------
+    `skimage.segmentation.expand_labels`.
+
+    Examples
+    --------
+    >>> row = bv.open(np.array([[0, 0, 1, 0, 0, 0, 2]]))
+    >>> np.asarray(bv.expand_labels(row, 2))
+    array([[1, 1, 1, 1, 1, 2, 2]])
+    >>> np.asarray(bv.expand_labels(row, 30, spacing=[40, 20]))
+    array([[0, 1, 1, 1, 0, 2, 2]])
+    """
+    name = "expand_labels"
+    labels = as_volume(labels)
+    if labels.dtype.kind not in "bui":
+        raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
+    steps = par.voxel_sizes(labels, spacing, "spacing", name)
+    maximum = _max_distance(labels, distance, spacing, name, "distance")
+    return stage_of(labels, _nearest_label(labels, steps, maximum, name))
+
+
+def _nearest_label(
+    labels: Volume, steps: tuple[float, float, float], maximum: float, name: str
+) -> scan_stages.NearestLabel:
+    shape = labels.grid_shape
+    reach = tuple(
+        min(r, n - 1) for r, n in zip(kernels.bounded_reach(maximum, steps), shape, strict=True)
+    )
+    long = [s for s, n in zip(steps, shape, strict=True) if n > 1]
+    equal = len(set(long)) == 1  # squared distances are then exact integers
+    units = ((1.0,) * 3, long[0]) if equal else (steps, 1.0)
+    return scan_stages.NearestLabel(name, labels.dtype, reach, *units, maximum)  # type: ignore[arg-type]
+
+
+@documented
 def cumsum(volume: Volume, axis: int = 0) -> Volume:
     """Compute running sums along an axis.
 
@@ -316,19 +455,22 @@ def _foreground(mask: Volume) -> Volume:
     return mask if mask.dtype == bool else mask != 0
 
 
-def _max_distance(volume: Volume, maximum: Any, sampling: Any, name: str) -> float:
+def _max_distance(
+    volume: Volume, maximum: Any, sampling: Any, name: str, what: str = "max_distance"
+) -> float:
+    spacing = "sampling" if what == "max_distance" else "spacing"
     if isinstance(maximum, str):
         if not isinstance(sampling, str):
             raise ValueError(
-                f'{name}: max_distance={maximum!r} needs sampling="voxel_size"; '
+                f'{name}: {what}={maximum!r} needs {spacing}="voxel_size"; '
                 "otherwise distances have no unit"
             )
-        maximum = par.in_unit(volume, maximum, "max_distance")
+        maximum = par.in_unit(volume, maximum, what)
     if not par.is_number(maximum):
-        raise TypeError(f"{name}: max_distance={maximum!r} is not a length")
+        raise TypeError(f"{name}: {what}={maximum!r} is not a length")
     if not 0 < maximum <= float(np.finfo(np.float32).max):
+        no_limit = ", or leave max_distance out for no limit" if what == "max_distance" else ""
         raise ValueError(
-            f"{name}: max_distance={maximum!r}: give a length above 0 in the range of float32, or leave "
-            "max_distance out for no limit"
+            f"{name}: {what}={maximum!r}: give a length above 0 in the range of float32{no_limit}"
         )
     return float(maximum)

@@ -1,4 +1,4 @@
-"""Stages along whole columns or rows of a plane, and the limited distance transform."""
+"""Stages along whole columns or rows of a plane, limited distances and the nearest labels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.geometry import Box, Halo
+from beam_volumes.base.geometry import Box, Halo, Triple
 from beam_volumes.kernels.morphology import chamfer
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.kernels.morphology.distance import REACH, Metric
+from beam_volumes.kernels.morphology.nearest import nearest
 from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 
@@ -141,6 +142,54 @@ class BoundedDistance(Stage):
         planes = kernels.bounded(mask, self.sampling, self.max_distance, core, self.root)
         for k, plane in enumerate(planes):
             out.slice(k, y0, y1)[...] = plane
+
+
+@dataclass(frozen=True, eq=False)
+class NearestLabel(Stage):
+    """The nearest label up to ``max_distance``; the smallest of equally near ones."""
+
+    reach: Triple  #: ``max_distance`` in voxels along z, y, x.
+    sampling: tuple[float, float, float]  #: The extent of a voxel in units of ``scale``.
+    scale: float
+    max_distance: float
+
+    #: There are no labels outside of the volume.
+    padding = Padding(("constant",) * 3, 0.0)  # type: ignore[arg-type]
+    compiled = True
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        z, y, x = ((r, r) for r in self.reach)
+        return ((z, y, x),)
+
+    @property
+    def cost(self) -> float:
+        return 8.0 + 1.2 * sum(self.reach)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        z, y, x = self.reach
+        high, wide = rows + 2 * y, cols + 2 * x
+        item = self._dtype.itemsize
+        # The joined labels in their own dtype and in the kernel's, steps and labels along z, a
+        # plane of squares, the result, and rows.
+        joined = 2 * item * (depth + 2 * z) * high * wide
+        along_z = (4 + item) * depth * high * wide
+        return joined + along_z + 8 * high * (wide + 1) + item * depth * rows * cols + 64 * wide
+
+    @property
+    def _dtype(self) -> np.dtype:
+        return np.dtype(np.uint64 if self.dtype.itemsize == 8 else np.uint32)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        labels = inputs[0].array(y0, y1 + 2 * self.reach[1])
+        unsigned = labels.view(f"u{labels.dtype.itemsize}")
+        found = np.empty((out.depth, y1 - y0, out.cols), self._dtype)
+        how = self.reach, self.sampling, self.scale, self.max_distance
+        nearest(np.array(unsigned, self._dtype), found, *how)
+        for k in range(out.depth):
+            out.slice(k, y0, y1)[...] = found[k].astype(unsigned.dtype).view(self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
