@@ -7,6 +7,8 @@ import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.filters.columns import columns_of
+from beam_volumes.kernels.geometry.resample import taps_along
+from beam_volumes.kernels.intensity.colour import DENSITIES, LIGHT, log_least, table_of
 from beam_volumes.kernels.rows import rows_of
 from tests.kernels.rings import ball, into_ring, random_volume, with_nans
 
@@ -138,7 +140,91 @@ def copy_rounded(src, out, y0, y1, nx):
             cast_rounded(src.lines[a + y, src.left : src.left + nx], row)
 
 
-FAMILIES = {"linear": linear, "ordered": ordered, "shaped": shaped, "plain": plain}
+def tensors(rng, dtype, mode):
+    if dtype not in ("f4", "f8"):
+        return
+    finite = [random_volume(rng, SHAPE, dtype) for _ in range(6)]
+    finite[3][:] *= rng.random(SHAPE) < 0.8
+    holes = [with_nans(rng, a, 0.03) for a in finite]
+    holes[5][0], holes[4][0] = 0, 0
+    matrix = tuple(rows_in_ring(rng, a) for a in holes)
+
+    def rows_for(kind, array=None):
+        return rows_in_ring(rng, np.zeros(SHAPE, kind) if array is None else array)
+
+    for ndim, which in ((3, 0), (3, 2), (2, 1)):
+        call = (matrix, rows_for(dtype), 1, 3, 4, ndim, which)
+        yield Call("filters.eigen.eigenvalue", call)
+    if dtype == "f4":
+        clean = tuple(rows_in_ring(rng, a) for a in finite)
+        yield Call("filters.eigen.spread", (clean, rows_for("u8"), 1, 3, 4))
+        pairs = with_nans(rng, random_volume(rng, (*SHAPE[:2], 2 * SHAPE[2]), "f4")).view("u8")
+        for which in range(3):
+            call = ((rows_for("u8", pairs), *matrix[:3]), rows_for("f4"), 1, 3, 4, which)
+            yield Call("filters.eigen.eigenvalue_of_spread", call)
+    for ndim, *more in (
+        (3, 0.5, 0.5, 60.0, 1.0, 1.0), (3, 0.0, 0.5, 60.0, 2.0, -1.0), (3, 0.5, 0.5, 0.0, 1.0, 1.0),
+        (2, 0.5, 0.5, 60.0, 1.0, -1.0), (2, 0.0, 0.0, 60.0, 0.7, 1.0),
+    ):  # fmt: skip
+        yield Call("filters.eigen.ridge", (matrix, rows_for(dtype), 1, 3, 4, ndim, *more))
+
+
+def resampled(rng, dtype, mode):
+    volume = volume_of(rng, dtype)
+    small = (1, 2, 3)
+    for factors in ((2, 2, 2), (1, 3, 2)):
+        for method in (-1, 0, 1, 2, 3):
+            shape = tuple(-(-n // f) for n, f in zip(SHAPE, factors, strict=True))
+            rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(shape, dtype))
+            name, more = ("pick", (method,)) if method >= 0 else ("mean", ())
+            call = *rows, 0, shape[1], shape[2], *SHAPE[1:], np.array(factors), *more
+            yield Call(f"geometry.downsample.{name}", call)
+    number = {"reflect": 0, "mirror": 1, "nearest": 2, "constant": 3}[mode]
+    cval = np.dtype(dtype).type(1)
+    rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
+    indices = [rng.integers(-1, n, m) for n, m in zip(SHAPE, small, strict=True)]
+    yield Call("geometry.resample.gather", (*rows, 0, 2, 3, *indices, cval))
+    along = [
+        taps_along(-1, m - 1, 0.2, 1.7, 0.5, n, 2, number)
+        for n, m in zip(SHAPE, small, strict=True)
+    ]
+    flat = [array for pair in along for array in pair]
+    rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
+    yield Call("geometry.resample.interpolate", (*rows, 0, 2, 3, *flat, 1.0))
+    matrix = np.eye(3) + rng.normal(0, 0.3, (3, 3))
+    for count in (1, 2):
+        rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
+        where = (0, 0, 0), SHAPE, (0, 1, 1), matrix, rng.normal(0, 1, 3)
+        call = *rows, 0, 2, 3, *where, np.full(3, count), number, 1.0
+        yield Call("geometry.resample.affine", call)
+
+
+def coloured(rng, dtype, mode):
+    if dtype not in ("u1", "u2", "f4", "f8"):
+        return
+    channels = tuple(
+        rows_in_ring(
+            rng, rng.random(SHAPE).astype(dtype) if dtype[0] == "f" else volume_of(rng, dtype)
+        )
+        for _ in range(3)
+    )
+    for kind in range(6):
+        table, weights = table_of(np.dtype(dtype), kind), rng.normal(size=3)
+        result = rows_in_ring(rng, np.zeros(SHAPE, "f8" if dtype == "f8" else "f4"))
+        scale = log_least() if kind in (DENSITIES, LIGHT) else 1.0
+        call = (*channels, result, 1, 4, 5, table, weights, kind, scale)
+        yield Call("intensity.colour.of_three", call)
+
+
+FAMILIES = {
+    "linear": linear,
+    "ordered": ordered,
+    "shaped": shaped,
+    "plain": plain,
+    "tensors": tensors,
+    "resampled": resampled,
+    "coloured": coloured,
+}
 
 
 def cases(family, dtype, mode="reflect", seed=0):

@@ -18,7 +18,9 @@ from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
 #: Of the same folder: these run no kernel of ours, or start processes of their own.
-WITHOUT_KERNELS = [f"--ignore=tests/kernels/test_{name}.py" for name in ("bounds", "cache")]
+WITHOUT_KERNELS = [
+    f"--ignore=tests/kernels/test_{name}.py" for name in ("bounds", "cache", "devices")
+]
 #: The programs, and all that decides their result in addition to kernels.
 RUNS = {
     "kernels": (["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS], ["tests/kernels"]),

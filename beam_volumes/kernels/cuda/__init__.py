@@ -19,6 +19,10 @@ from importlib import import_module
 TWINS: frozenset[str] = frozenset(
     {
         "filters.columns.extremum_of_columns",
+        "filters.eigen.eigenvalue",
+        "filters.eigen.eigenvalue_of_spread",
+        "filters.eigen.ridge",
+        "filters.eigen.spread",
         "filters.extremum.extremum_box",
         "filters.extremum.extremum_footprint",
         "filters.gradient.gradient_magnitude",
@@ -29,6 +33,12 @@ TWINS: frozenset[str] = frozenset(
         "filters.separable.correlate",
         "filters.separable.correlate_nd",
         "filters.uniform.uniform_box",
+        "geometry.downsample.mean",
+        "geometry.downsample.pick",
+        "geometry.resample.affine",
+        "geometry.resample.gather",
+        "geometry.resample.interpolate",
+        "intensity.colour.of_three",
         "morphology.ball.binary_ball",
         "morphology.footprint.binary_footprint",
         "morphology.footprint.grey_footprint",
