@@ -68,6 +68,7 @@ from .ops.filters.tensors import structure_tensor as structure_tensor
 from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tensor_eigenvalues
 from .ops.geometry.channels import channels as channels
 from .ops.geometry.channels import stack as stack
+from .ops.geometry.fusion import fuse as fuse
 from .ops.geometry.joining import concatenate as concatenate
 from .ops.geometry.rearrange import coordinates as coordinates
 from .ops.geometry.rearrange import flip as flip

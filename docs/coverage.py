@@ -68,6 +68,7 @@ FUNCTIONS = [
     ("downsample", "tensorstore (means of floats: summed in float64), bit for bit", "regrid", "1"),
     ("upsample shift zoom affine_transform rotate", "scipy, bit for bit", "regrid", "1"),
     ("coordinates", "numpy", "regrid", "1"),
+    ("fuse", "weighted means of all tiles in numpy, and scipy", "regrid", "1"),
     ("min max sum mean std variance all any count_nonzero", "exact sums in numpy",
      "number, also with `axis=`", "1"),
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),

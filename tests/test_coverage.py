@@ -91,6 +91,7 @@ OTHERS = {
     "find_objects": lambda: bv.find_objects(LABELS),
     "for_each_label": lambda: bv.for_each_label(LABELS, lambda r: {"n": 1}, {"n": "i8"}),
     "frangi": lambda: bv.frangi(V, gamma=1.0),
+    "fuse": lambda: bv.fuse([V, V], [(0, 0, 0), (0, 0, 5)]),
     "hed2rgb": lambda: bv.hed2rgb(RGB),
     "hessian_matrix": lambda: first(bv.hessian_matrix(V)),
     "hessian_matrix_eigvals": lambda: first(bv.hessian_matrix_eigvals(bv.hessian_matrix(V))),

@@ -61,6 +61,7 @@ GIVEN = {
     **{"map_instances.function": lambda a: a.astype("i4"), "map_overlap.volumes": V, "folder": "meshes"},
     **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
     **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6, "map_instances.tile": 4, "overlap": 1},
+    **{"tiles": [V, V], "transforms": [(0, 0, 0), (0, 0, 5)]},
 }  # fmt: skip
 #: They compute, open files or start servers when they are called; their own tests call them.
 EAGER = {

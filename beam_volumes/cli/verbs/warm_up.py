@@ -46,6 +46,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "convolve": ({"weights": np.ones((3, 3, 3))},),
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
+    "fuse": ({"transforms": ((0, 0, 0), (0, 0, 30.5))},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
@@ -205,7 +206,8 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     for arguments in calls:
         inputs: list[Any] = [volume for name in operation.required if name not in arguments]
         if any(p.volume == "volumes" for p in operation.parameters.values()):
-            inputs = [bv.structure_tensor(volume)]
+            # Tiles are opened volumes.
+            inputs = [(volume, volume) if operation.name == "fuse" else bv.structure_tensor(volume)]
         result = operation.call(*inputs, **arguments)
         yield from result if isinstance(result, tuple) else (result,)
 

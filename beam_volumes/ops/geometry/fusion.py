@@ -1,0 +1,396 @@
+"""Fusion of overlapping tiles."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from beam_volumes.base.space import Space
+from beam_volumes.graph.nodes import Node, SourceNode
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.geometry.fusion import BLENDINGS
+from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import constant_in, triple
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.sources.source import DTYPES
+from beam_volumes.storage.sources.tiles import fused
+
+#: Positions that are this close to a whole voxel, in voxels, are rounded to it.
+_WHOLE = 1e-6
+
+
+@documented
+def fuse(
+    tiles: Sequence[Volume],
+    transforms: Any,
+    *,
+    physical: bool = False,
+    shape: Sequence[int] | None = None,
+    voxel_size: float | Sequence[float] | None = None,
+    blending: str = "linear",
+    order: int = 1,
+    fill: float = 0,
+    dtype: DTypeLike | None = None,
+    gain: float | Sequence[float] = 1.0,
+    offset: float | Sequence[float] = 0.0,
+) -> Volume:
+    """Fuse overlapping tiles into one volume.
+
+    Use it for the tiles of a microscope with a moving stage, once their positions are known. The
+    volume is lazy: filters, labels and pyramids of it are computed in the same sweep.
+
+    Parameters
+    ----------
+    tiles : sequence of Volume or numpy.ndarray
+        Opened tiles of one dtype, with the same axes, channels and voxel size. A tile covers its
+        voxels with their full extent, half a voxel around their centres. Tiles with channels are
+        fused channel by channel.
+    transforms : array_like, table, path or None
+        For each tile the position of its first voxel, or a matrix that maps its indices to
+        positions: square, or homogeneous with the position in its last column. One entry for each
+        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
+        axis, named z, y and x, and a row for each tile, in order. With None, tiles are placed by
+        their own origins.
+    physical : bool, default: False
+        Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
+        indices times the voxel size.
+    shape : sequence of int, optional
+        Shape of a result that begins at position 0; by default the result begins and ends with the
+        tiles.
+    voxel_size : float or sequence of float, optional
+        Voxel size of the result, in the unit of the tiles; the voxel size of the tiles by default.
+        Larger voxels are sampled, not averaged.
+    blending : {"linear", "cosine", "max", "mean", "first"}, default: "linear"
+        The value where tiles overlap. ``"linear"`` is a mean with weights that are proportional to
+        the distance to the tile's border, multiplied over the axes; so the weights change linearly
+        from one tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile
+        in the given order.
+    order : {0, 1}, default: 1
+        0 takes the nearest voxel of a tile, 1 interpolates linearly. Positions within a millionth
+        of a voxel of whole numbers count as whole, and copy voxels.
+    fill : float, default: 0
+        The value where no tile is.
+    dtype : dtype, optional
+        Dtype of the result; the tiles' dtype by default. Integers are rounded half to even, and
+        saturate.
+    gain : float or sequence of float, default: 1.0
+        Factor for the voxels; one for all tiles, or one for each.
+    offset : float or sequence of float, default: 0.0
+        Number that is added after ``gain``; one for all tiles, or one for each.
+
+    Returns
+    -------
+    Volume
+        A volume; its origin is the position of its first voxel.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the tiles differ in axes, channels or voxel size, or a tile
+        is computed and not opened.
+    TypeError
+        If a tile is neither a volume nor an array, if tiles have several dtypes, integers of 64
+        bits, or are bool and would be interpolated or averaged.
+
+    See Also
+    --------
+    concatenate : joins volumes that do not overlap.
+    affine_transform : transforms one volume.
+
+    Notes
+    -----
+    One sweep. Only the parts of tiles that a block of the result needs are read, about 16 MiB of
+    the result at a time. Blocks begin and end inside chunks of the tiles, so these chunks are read
+    several times: `Plan.explain` shows how often on average, for a sweep over the whole volume.
+    Write the result once if several runs need it. Values are computed as float64, from positions in
+    the whole volume, and summed in the order of the tiles.
+
+    References
+    ----------
+    S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
+    image acquisitions", Bioinformatics 25, 2009.
+
+    Examples
+    --------
+    >>> left, right = np.full((2, 5), 10, "u1"), np.full((2, 5), 40, "u1")
+    >>> fused = bv.fuse([left, right], [(0, 0), (0, 3)])
+    >>> np.asarray(fused)[0]
+    array([10, 10, 10, 20, 30, 40, 40, 40], dtype=uint8)
+    """
+    opened = _alike([as_volume(v) for v in tiles])
+    first = opened[0]
+    if blending not in BLENDINGS:
+        raise ValueError(
+            f"fuse: blending={blending!r} is not offered; use one of {', '.join(BLENDINGS)}"
+        )
+    _check_dtype(first.dtype, order, blending)
+    target = np.dtype(first.dtype if dtype is None else dtype)
+    if target not in DTYPES or (target.itemsize == 8 and target.kind in "iu"):
+        raise TypeError(f"fuse: dtype={target} is not offered; use at most 32 bits, or float64")
+    space = _space_of_all(opened)
+    if transforms is None:
+        physical = True
+    if physical and space.voxel_size is None:
+        raise ValueError(
+            f"fuse: physical=True or transforms={transforms!r} needs the voxel size of the tiles; open "
+            "them with voxel_size=, or give transforms in voxels"
+        )
+    grid = _Grid.of(opened, space, _matrices(opened, space, transforms), physical, voxel_size)
+    start, whole = grid.bounding_box() if shape is None else ([0, 0, 0], _shape(first, shape))
+    check_indexable(whole, "fuse: the extent of all tiles")
+    made: dict[str, Any] = {
+        "shape": triple(whole),
+        "dtype": target,
+        "space": replace(grid.space(start), leading=(), channels=()),
+        "matrices": grid.inverse(start),
+        "corrections": tuple(
+            _of_tiles(value, len(opened), what)
+            for value, what in ((gain, "gain"), (offset, "offset"))
+        ),
+        "order": order,
+        "blending": blending,
+        "fill": constant_in(target, fill, "fill", "fuse"),
+    }
+    nodes = tuple(
+        SourceNode.of(fused([_source(v, c, k) for k, v in enumerate(opened)], **made))
+        for c in range(len(first.nodes))
+    )
+    return Volume(nodes, grid.space(start))
+
+
+def _alike(opened: list[Volume]) -> list[Volume]:
+    """Return tiles, if they have one dtype, axes and channels, and no axis of time."""
+    if not opened:
+        raise ValueError("fuse: give at least one tile")
+    first = opened[0]
+    if first.space.times:
+        raise ValueError(
+            "fuse: the tiles have an axis of time; fuse one point in time, as tile[0] of each"
+        )
+    for k, v in enumerate(opened):
+        refuse_empty(v, "fuse")
+        if v.dtype != first.dtype:
+            raise TypeError(
+                f"fuse: tile {k} has dtype {v.dtype}, and tile 0 {first.dtype}; write one of them in "
+                "the dtype of the other first"
+            )
+        if (v.axes, len(v.nodes), v.channels) != (first.axes, len(first.nodes), first.channels):
+            raise ValueError(
+                f"fuse: tile {k} has the axes {' '.join(v.axes)} and {len(v.nodes)} channels, and "
+                f"tile 0 {' '.join(first.axes)} and {len(first.nodes)}; choose the same channels "
+                "of each with sel(c=)"
+            )
+    return opened
+
+
+def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
+    if isinstance(order, bool) or order not in (0, 1):
+        raise ValueError(
+            f"fuse: order={order!r} is not offered; use order=0 (the nearest voxel) or order=1 (linear)"
+        )
+    if dtype.itemsize == 8 and dtype.kind in "iu":
+        raise TypeError(
+            f"fuse: tiles of {dtype} are not offered, since float64 would round them; write them as "
+            "32 bits first"
+        )
+    if dtype.kind == "b" and (order or blending not in ("first", "max")):
+        raise TypeError(
+            'fuse: bool tiles cannot be averaged; use order=0 and blending="max" or "first"'
+        )
+
+
+def _space_of_all(opened: Sequence[Volume]) -> Space:
+    """Return the axes, voxel size and unit that all tiles share."""
+    at_one_place = (
+        Volume(opened[0].nodes, replace(v.space, origin=(0.0, 0.0, 0.0), sliced_from=None))
+        for v in opened
+    )
+    return shared_space("fuse", *at_one_place)
+
+
+def _source(tile: Volume, channel: int, k: int) -> Any:
+    node: Node = tile.nodes[channel]
+    if not isinstance(node, SourceNode):
+        raise ValueError(
+            f"fuse: tile {k} is computed ({node.name}), and tiles are read from storage; write it "
+            "first, or apply the operation to the fused volume"
+        )
+    return node.source
+
+
+def _of_tiles(value: Any, tiles: int, what: str) -> np.ndarray:
+    """Return a number for each tile."""
+    try:
+        found = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"fuse: {what}={value!r} is not made of numbers") from None
+    if found.shape not in ((), (tiles,)) or not np.isfinite(found).all():
+        raise ValueError(
+            f"fuse: {what}={value!r} is neither a finite number nor one for each of {tiles} tiles"
+        )
+    return np.broadcast_to(found, (tiles,)).copy()
+
+
+def _shape(first: Volume, shape: Sequence[int]) -> list[int]:
+    given = list(shape)
+    if len(given) != len(first.space.axes):
+        raise ValueError(
+            f"fuse: shape={shape!r} has {len(given)} entries for {len(first.space.axes)} axes of space"
+        )
+    return par.whole_numbers(given, first.space.visible, 1, "shape", 1)
+
+
+def _matrices(
+    opened: Sequence[Volume], space: Space, transforms: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a matrix, (tiles, 3, 3), and a position, (tiles, 3), for each tile."""
+    visible, tiles = list(space.visible), len(opened)
+    matrices, places = np.tile(np.eye(3), (tiles, 1, 1)), np.zeros((tiles, 3))
+    if transforms is None:
+        places[:] = [v.space.in_unit(space.unit).origin for v in opened]
+        return matrices, places
+    if isinstance(transforms, str | os.PathLike):
+        transforms = _of_csv(transforms)
+    if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
+        transforms = _of_columns(transforms, space)
+    if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
+        raise TypeError(
+            f"fuse: transforms={transforms!r} is neither a list of positions or matrices nor a table"
+        )
+    if len(transforms) != tiles:
+        raise ValueError(
+            f"fuse: transforms has {len(transforms)} entries for {tiles} tiles; give one for each"
+        )
+    n = len(visible)
+    for t, each in enumerate(transforms):
+        try:
+            m = np.asarray(each, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"fuse: transforms[{t}]={each!r} is not made of numbers") from None
+        if m.shape in ((n, n + 1), (n + 1, n + 1)):
+            if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
+                raise ValueError(
+                    f"fuse: transforms[{t}]: the last row of a homogeneous matrix is zeros and a "
+                    f"one, not {m[n].tolist()}"
+                )
+            places[t, visible], m = m[:n, n], m[:n, :n]
+        elif m.shape == (n,):
+            places[t, visible] = m
+            m = np.eye(n)
+        if m.shape != (n, n):
+            raise ValueError(
+                f"fuse: transforms[{t}] has shape {m.shape}; for the axes {', '.join(space.axes)} it "
+                f"is a position of {n} numbers, or a matrix of {n} x {n}, {n} x {n + 1} or {n + 1} x "
+                f"{n + 1}"
+            )
+        matrices[t][np.ix_(visible, visible)] = m
+    if not (np.isfinite(matrices).all() and np.isfinite(places).all()):
+        raise ValueError("fuse: transforms must be finite numbers")
+    if (abs(np.linalg.det(matrices)) < 1e-12).any():
+        t = int(np.argmin(abs(np.linalg.det(matrices))))
+        raise ValueError(
+            f"fuse: transforms[{t}] has no inverse, so its tile has no extent along some axis"
+        )
+    return matrices, places
+
+
+def _of_csv(path: str | os.PathLike[str]) -> Mapping[str, list[str]]:
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"fuse: transforms={os.fspath(path)!r}: there is no such file; give an existing one"
+        )
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise ValueError(f"fuse: transforms={os.fspath(path)!r} has no rows below its header")
+    return {name.strip(): [row[name] for row in rows] for name in rows[0] if name}
+
+
+def _of_columns(table: Any, space: Space) -> np.ndarray:
+    missing = [a for a in space.axes if a not in table]
+    if missing:
+        known = ", ".join(map(str, table)) or "none"
+        raise ValueError(
+            f"fuse: transforms has no column {missing[0]!r} (columns: {known}); rename its columns"
+        )
+    try:
+        return np.stack([np.asarray(table[a], np.float64) for a in space.axes], axis=1)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"fuse: transforms: a position is not a number: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The tiles on a grid of the result that begins at position 0.
+
+    Index u of a tile is at ``forward @ u + place`` of this grid.
+    """
+
+    tiles: Space
+    forward: np.ndarray
+    place: np.ndarray
+    extent: np.ndarray
+    step: np.ndarray  #: The extent of a voxel of the result in voxels of the tiles.
+
+    @classmethod
+    def of(
+        cls,
+        opened: Sequence[Volume],
+        space: Space,
+        matrices: tuple[np.ndarray, np.ndarray],
+        physical: bool,
+        voxel_size: float | Sequence[float] | None,
+    ) -> _Grid:
+        own = np.array(space.voxel_size or (1.0, 1.0, 1.0))
+        step = np.ones(3)
+        if voxel_size is not None:
+            if space.voxel_size is None:
+                raise ValueError(
+                    "fuse: voxel_size= needs the voxel size of the tiles; open them with voxel_size="
+                )
+            sizes = np.array(par.per_axis(voxel_size, space.visible, None, "voxel_size", "fuse"))
+            step = np.where([s is None for s in sizes], 1.0, [s or 0 for s in sizes] / own)
+            if not (np.isfinite(step).all() and (step > 0).all()):
+                raise ValueError(f"fuse: voxel_size={voxel_size!r} is not made of positive numbers")
+        size = own if physical else np.ones(3)
+        forward = matrices[0] * (size / (size * step)[:, None])
+        place = matrices[1] / (size * step)
+        rounded = np.rint(place)
+        place = np.where(abs(place - rounded) < _WHOLE, rounded, place)
+        return cls(space, forward, place, np.array([v.grid_shape for v in opened]), step)
+
+    def bounding_box(self) -> tuple[list[int], list[int]]:
+        """Return the first voxel of the box of all tiles, and its shape."""
+        middle = np.einsum("tab,tb->ta", self.forward, (self.extent - 1) / 2) + self.place
+        reach = np.einsum("tab,tb->ta", abs(self.forward), self.extent / 2)
+        low = np.ceil((middle - reach).min(axis=0) - _WHOLE)
+        high = np.ceil((middle + reach).max(axis=0) - _WHOLE)
+        if max(abs(low).max(), abs(high).max()) >= 2**53:
+            raise ValueError("fuse: the positions are too large to index voxels")
+        return [int(n) for n in low], [max(1, int(n)) for n in high - low]
+
+    def inverse(self, start: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the maps from the result, which begins at voxel ``start``, to the tiles."""
+        place = self.place - np.array(start, np.float64)
+        diagonal = np.einsum("taa->ta", self.forward)
+        is_scaled = (self.forward == diagonal[:, :, None] * np.eye(3)).all(axis=(1, 2))
+        inverse = np.where(
+            is_scaled[:, None, None],
+            np.eye(3) / np.where(is_scaled[:, None], diagonal, 1.0)[:, :, None],
+            np.linalg.inv(self.forward),
+        )
+        return inverse, -np.einsum("tab,tb->ta", inverse, place)
+
+    def space(self, start: Sequence[int]) -> Space:
+        own = self.tiles.voxel_size
+        dz, dy, dx = (np.array(own or (1.0, 1.0, 1.0)) * self.step).tolist()
+        origin = (dz * start[0], dy * start[1], dx * start[2])
+        return replace(self.tiles, voxel_size=None if own is None else (dz, dy, dx), origin=origin)

@@ -1,0 +1,217 @@
+"""Tiles: overlapping sources, blended into one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import Space
+from beam_volumes.kernels.casting import kernel_dtype
+from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, bytes_of_cells, tile_boxes
+from beam_volumes.storage.places.context import callback, threads, waiting_context
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.sources.source import Source, TokenOfFields
+
+#: Target bytes of a cell of the result, which is read and blended at a time.
+CELL_BYTES = 16 << 20
+#: Rounding errors of the range that a tile covers, in voxels.
+_MARGIN = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class TilesReader(TokenOfFields):
+    """Tiles of one dtype, blended into a volume: see `beam_volumes.kernels.geometry.fusion`."""
+
+    parts: tuple[Source, ...]
+    shape: Triple
+    dtype: np.dtype
+    inverse: np.ndarray  #: (tiles, 3, 3); with ``shift``, maps the volume to a tile
+    shift: np.ndarray  #: (tiles, 3)
+    gain: np.ndarray  #: (tiles,)
+    offset: np.ndarray  #: (tiles,)
+    order: int
+    blending: str
+    fill: float
+    cell: Triple  #: The shape that is read and blended at a time
+
+    @property
+    def portable(self) -> bool:
+        return all(part.portable for part in self.parts)
+
+    @property
+    def remote(self) -> bool:
+        return any(part.reader.remote for part in self.parts)
+
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(extent for part in self.parts for extent in part.reader.extents)
+
+    @property
+    def decode_bytes(self) -> int:
+        """The bytes of the chunks of tiles, and of the result, for one cell."""
+        inner = max((part.decode_bytes for part in self.parts), default=0)
+        voxels = int(self._voxels_of_cells.max(initial=0)) + math.prod(self.cell)
+        return voxels * self._itemsize + inner
+
+    @property
+    def times_read(self) -> float:
+        """How often the chunks of the tiles are read for the whole volume, on average."""
+        needed = np.ceil(self._extent / self._chunk) * self._chunk
+        return float(self._voxels_of_cells.sum() / max(1.0, needed.prod(axis=1).sum()))
+
+    @property
+    def remark(self) -> str:
+        return (
+            f"{len(self.parts)} tiles; their chunks are read {self.times_read:.2g} times on average"
+        )
+
+    def token(self) -> str:
+        return self._token
+
+    @cached_property
+    def _token(self) -> str:
+        return super().token()
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """The range of the volume that each tile covers, int64 (tiles, 3, 2)."""
+        forward = np.linalg.inv(self.inverse)
+        centre = (self._extent - 1) / 2 - self.shift
+        middle = np.einsum("tab,tb->ta", forward, centre)
+        reach = np.einsum("tab,tb->ta", abs(forward), self._extent / 2)
+        low, high = np.ceil(middle - reach - _MARGIN), np.floor(middle + reach + _MARGIN) + 1
+        whole = np.array(self.shape)
+        return np.stack([low.clip(0, whole), high.clip(0, whole)], axis=-1).astype(np.int64)
+
+    def open(self) -> ts.TensorStore:
+        return ts.virtual_chunked(
+            callback(self._read),
+            dtype=self.dtype,
+            shape=self.shape,
+            chunk_layout=ts.ChunkLayout(chunk_shape=self.cell),
+            # These reads wait for reads of the tiles, which need the threads of the other context.
+            context=waiting_context() if self.remote else waiting_context(threads()),
+        )
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        start = np.array(domain.inclusive_min, np.int64)
+        stop = np.array(domain.exclusive_max, np.int64)
+        where = self.inverse, self.shift, self._extent
+        tiles, boxes = tile_boxes(start, stop, self.bounds, *where, self.order)
+        sizes = (boxes[:, :, 1] - boxes[:, :, 0]).prod(axis=1)
+        ends = np.cumsum(sizes)
+        dtype = kernel_dtype(self.parts[0].dtype)
+        data = np.empty(int(sizes.sum()), np.uint8 if dtype.kind == "b" else dtype)
+        for t, box, end, size in zip(tiles, boxes, ends, sizes, strict=True):
+            into = data[end - size : end].reshape(box[:, 1] - box[:, 0])
+            into[...] = self._voxels(int(t), tuple(slice(int(a), int(b)) for a, b in box))
+        dtype = kernel_dtype(self.dtype)
+        result = np.empty(out.shape, np.uint8 if dtype.kind == "b" else dtype)
+        blend(
+            data,
+            ends - sizes,
+            boxes,
+            self.bounds[tiles],
+            *(each[tiles] for each in (*where, self.gain, self.offset)),
+            start,
+            self.order,
+            BLENDINGS[self.blending],
+            self.fill,
+            result,
+        )
+        out[...] = result
+
+    def _voxels(self, t: int, box: tuple[slice, ...]) -> np.ndarray:
+        part = self.parts[t]
+        array = part.array
+        if array is not None:
+            return array[box]
+        return part.open()[box].read().result()  # type: ignore[no-any-return]
+
+    def moved(self, move: Callable[[Spec], Spec]) -> TilesReader:
+        return replace(self, parts=tuple(part.moved(part.name, move) for part in self.parts))
+
+    @cached_property
+    def _extent(self) -> np.ndarray:
+        return np.array([part.shape for part in self.parts], np.int64)
+
+    @cached_property
+    def _chunk(self) -> np.ndarray:
+        return np.array([part.read_unit for part in self.parts], np.int64)
+
+    @property
+    def _itemsize(self) -> int:
+        return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
+
+    @cached_property
+    def _voxels_of_cells(self) -> np.ndarray:
+        """For each cell, the voxels in the chunks of tiles that it needs."""
+        cells = math.prod(-(-n // c) for n, c in zip(self.shape, self.cell, strict=True))
+        needed = np.zeros(cells, np.int64)
+        bytes_of_cells(
+            np.array(self.shape),
+            np.array(self.cell),
+            self.bounds,
+            self.inverse,
+            self.shift,
+            self._extent,
+            self.order,
+            self._chunk,
+            needed,
+        )
+        return needed
+
+
+def fused(
+    parts: Sequence[Source],
+    *,
+    shape: Triple,
+    dtype: np.dtype,
+    space: Space,
+    matrices: tuple[np.ndarray, np.ndarray],
+    corrections: tuple[np.ndarray, np.ndarray],
+    order: int,
+    blending: str,
+    fill: float,
+) -> Source:
+    """Return the volume of some tiles of one dtype.
+
+    - ``matrices``: ``inverse`` and ``shift`` of `TilesReader`.
+    - ``corrections``: ``gain`` and ``offset``, likewise.
+    """
+    cell = _cell(parts, shape, dtype.itemsize)
+    reader = TilesReader(
+        tuple(parts), shape, dtype, *matrices, *corrections, order, blending, fill, cell
+    )
+    return Source(
+        name=f"fusion of {len(parts)} tiles ({parts[0].name}, ...)",
+        shape=shape,
+        dtype=dtype,
+        chunk=cell,
+        space=space,
+        reader=reader,
+        encoded=any(part.encoded for part in parts),
+    )
+
+
+def _cell(parts: Sequence[Source], shape: Triple, itemsize: int) -> Triple:
+    """Return the shape that is read at a time: large compared with the chunks of the tiles.
+
+    A cell begins inside of chunks, so along each axis ``1 + chunk / cell`` as many are read.
+    """
+    chunk = [max(min(p.read_unit[a], p.shape[a]) for p in parts) for a in range(3)]
+    cell = [min(n, c) for n, c in zip(shape, chunk, strict=True)]
+    while True:
+        able = [a for a in range(3) if cell[a] < shape[a]]
+        axis = min(able, key=lambda a: (cell[a] / chunk[a], -a), default=None)
+        if axis is None or 2 * math.prod(cell) * itemsize > CELL_BYTES:
+            return (cell[0], cell[1], cell[2])
+        cell[axis] = min(shape[axis], 2 * cell[axis])

@@ -1,0 +1,259 @@
+"""Fusion of tiles against weighted means in numpy, and scipy's interpolation."""
+
+import csv
+import itertools
+import time
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.kernels.geometry.fusion import BLENDINGS
+from tests.catalogue import voxels
+from tests.tiers import dtypes_drawn, examples
+
+DTYPES = ["u1", "u2", "i2", "u4", "i4", "f2", "f4", "f8"]
+
+
+def sampled(tile, at, order):
+    """The voxels of a tile at positions, and where it covers them."""
+    inside = np.ones(at[0].shape, bool)
+    whole, fractions = [], []
+    for u, n in zip(at, tile.shape, strict=True):
+        inside &= (u >= -0.5) & (u < n - 0.5)
+        c = np.clip(u, 0, n - 1) if order else np.clip(np.floor(u + 0.5), 0, n - 1)
+        whole.append(np.floor(c).astype(int))
+        fractions.append(c - whole[-1])
+    corners = {}
+    for corner in itertools.product((0, 1), repeat=3):
+        index = [i + (k & (f > 0)) for i, k, f in zip(whole, corner, fractions, strict=True)]
+        corners[corner] = tile[tuple(index)].astype("f8")
+    for axis in (2, 1, 0):
+        f = fractions[axis]
+        corners = {
+            key[:-1]: np.where(f == 0, a, a + f * (corners[(*key[:-1], 1)] - a))
+            for key, a in corners.items()
+            if key[-1] == 0
+        }
+    return corners[()], inside
+
+
+def weight(at, shape, blending):
+    result = 1.0
+    for u, n in zip(at, shape, strict=True):
+        distance = np.minimum(u, n - 1 - u) + 1
+        if blending == "cosine":
+            distance = 0.5 - 0.5 * np.cos(np.pi * np.minimum(1, distance / (0.5 * (n + 1))))
+        result = result * distance
+    return result if blending in ("linear", "cosine") else np.ones_like(at[0])
+
+
+def reference(tiles, inverse, shift, shape, blending, order, fill, dtype, gain, offset):
+    z, y, x = np.indices(shape).astype("f8")
+    total, weights, last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    count = np.zeros(shape, int)
+    for t, tile in enumerate(tiles):
+        m, s = inverse[t], shift[t]
+        at = [m[a, 0] * z + m[a, 1] * y + s[a] + m[a, 2] * x for a in range(3)]
+        value, inside = sampled(tile, at, order)
+        value = value * gain[t] + offset[t]
+        if blending == "first":
+            inside &= count == 0
+        if blending == "max":
+            value = np.where(count > 0, np.fmax(total, value), value)
+            total[inside] = value[inside]
+        else:
+            w = weight(at, tile.shape, blending)
+            total[inside] += (w * value)[inside]
+            weights[inside] += w[inside]
+        last[inside] = value[inside]
+        count += inside
+    with np.errstate(all="ignore"):
+        result = total if blending == "max" else total / weights
+    result = np.where(count == 1, last, np.where(count == 0, fill, result))
+    if np.dtype(dtype).kind in "iu":
+        info = np.iinfo(dtype)
+        result = np.clip(np.rint(result), info.min, info.max)
+    return result.astype(dtype)
+
+
+@st.composite
+def mosaics(draw, dtype):
+    tiles, places = [], []
+    for _ in range(draw(st.integers(1, 6), "tiles")):
+        shape = tuple(draw(st.integers(1, n)) for n in (7, 9, 12))
+        tiles.append(voxels(shape, dtype, draw(st.integers(0, 99)), narrow=True))
+        whole = [draw(st.integers(-8, 8)) for _ in range(3)]
+        part = [draw(st.sampled_from([0, 0, 0.5, 0.25, 0.3, -0.7])) for _ in range(3)]
+        places.append(np.add(whole, part))
+    return tiles, np.array(places)
+
+
+@dtypes_drawn(DTYPES)
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_moved_tiles_are_means_in_numpy_in_any_slabs(dtypes, data):
+    """Bit for bit, except with cosines, which numpy computes otherwise."""
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
+    tiles, places = data.draw(mosaics(dtype))
+    n = len(tiles)
+    blending = data.draw(st.sampled_from(sorted(BLENDINGS)), "blending")
+    order = data.draw(st.sampled_from([0, 1, 1]), "order")
+    target = data.draw(st.sampled_from([dtype, "f8", "u1"]), "target")
+    gain = data.draw(st.sampled_from([np.ones(n), np.linspace(0.5, 1.5, n)]), "gain")
+    offset = data.draw(st.sampled_from([np.zeros(n), np.arange(n) - 1.5]), "offset")
+    shape = data.draw(st.sampled_from([None, (5, 9, 20)]), "shape")
+    how = {"blending": blending, "order": order, "fill": 3, "dtype": target}
+    result = bv.fuse(tiles, places, shape=shape, gain=gain, offset=offset, **how)
+    start = np.array(result.origin) if shape is None else np.zeros(3)
+    expected = reference(
+        tiles, [np.eye(3)] * n, -(places - start), result.shape, gain=gain, offset=offset, **how
+    )
+    slab = tuple(data.draw(st.integers(1, m)) for m in result.shape)
+    window = data.draw(st.sampled_from([None, 1, 3]))
+    got = bv.compute(result, runner=None, slab=slab, window=window)
+    if blending == "cosine":
+        is_whole = np.dtype(target).kind in "iu"
+        close = 2e-3 if target == "f2" else 1e-6
+        np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), close, is_whole)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_turned_tiles_are_scipys(data):
+    """Rotated, sheared, scaled and mirrored; and the same bits in any slabs."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 999), "seed"))
+    tiles = [voxels((6, 8, 10), "f4", k) for k in range(3)]
+    forward = np.eye(3) + rng.normal(0, data.draw(st.sampled_from([0.02, 0.5])), (3, 3, 3))
+    forward[0] *= data.draw(st.sampled_from([1, -1, 2]))
+    if min(abs(np.linalg.det(forward))) < 0.1:
+        forward = np.eye(3)[None].repeat(3, axis=0)
+    places = rng.uniform(-5, 5, (3, 3))
+    transforms = np.concatenate([forward, places[:, :, None]], axis=2)
+    result = bv.fuse(tiles, transforms, blending="mean")
+    start = np.array(result.origin)
+    inverse = np.linalg.inv(forward)
+    shift = -np.einsum("tab,tb->ta", inverse, places - start)
+    whole = bv.compute(result, runner=None)
+    grid = np.indices(result.shape).reshape(3, -1)
+    total, count = np.zeros(whole.size), np.zeros(whole.size)
+    near = np.zeros(whole.size, bool)
+    for tile, m, s in zip(tiles, inverse, shift, strict=True):
+        at = m @ grid + s[:, None]
+        inside = np.ones(whole.size, bool)
+        for u, n in zip(at, tile.shape, strict=True):
+            inside &= (u >= -0.5) & (u < n - 0.5)
+            near |= (abs(u + 0.5) < 1e-9) | (abs(u - n + 0.5) < 1e-9)
+        total += np.where(inside, ndi.map_coordinates(tile, at, order=1, mode="nearest"), 0)
+        count += inside
+    expected = np.where(count, total / np.maximum(count, 1), 0).reshape(whole.shape)
+    near = near.reshape(whole.shape)
+    np.testing.assert_allclose(whole[~near], expected[~near], 1e-4, 1e-3)
+    slab = tuple(data.draw(st.integers(max(1, m // 3), m)) for m in result.shape)
+    parts = bv.compute(result, runner=None, slab=slab)
+    assert parts.tobytes() == whole.tobytes()
+
+
+def test_tiles_of_one_image_give_it_back(tmp_path):
+    """Stored in chunks, at whole positions: from positions, tables, files and the tiles' own origins."""
+    image = voxels((12, 40, 50), "u2", 1)
+    places = [(z, y, x) for z in (0, 4) for y in (0, 15) for x in (0, 20, 25)]
+    opened = []
+    for k, (z, y, x) in enumerate(places):
+        tile = bv.open(
+            image[z : z + 8, y : y + 25, x : x + 30],
+            voxel_size=(4, 2, 2),
+            unit="nm",
+            origin=(4 * z, 2 * y, 2 * x),
+        )
+        path = tmp_path / f"{k}.zarr"
+        bv.compute(tile.to(path, chunks=(3, 16, 16)))
+        opened.append(bv.open(path))
+    table = {a: [p[i] for p in places] for i, a in enumerate("zyx")}
+    with open(tmp_path / "t.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([["name", "x", "y", "z"], *(("a", x, y, z) for z, y, x in places)])
+    nanometers = [(4 * z, 2 * y, 2 * x) for z, y, x in places]
+    for fused in (
+        bv.fuse(opened, places),
+        bv.fuse(opened, table),
+        bv.fuse(opened, tmp_path / "t.csv"),
+        bv.fuse(opened, None),
+        bv.fuse(opened, nanometers, physical=True),
+    ):
+        assert (fused.voxel_size, fused.unit) == ((4, 2, 2), "nanometer")
+        assert fused.origin == (0, 0, 0)
+        for how in ({"slab": (5, 13, 50)}, {"memory": "256MB"}):
+            np.testing.assert_array_equal(bv.compute(fused, runner=None, **how), image)
+    inner = bv.gaussian_filter(fused[3:9, 5:, 7:44], 1)
+    np.testing.assert_array_equal(
+        bv.compute(inner, runner=None, slab=(2, 9, 11)),
+        np.asarray(bv.gaussian_filter(bv.open(image)[3:9, 5:, 7:44], 1)),
+    )
+    bv.compute(fused.to(tmp_path / "all.zarr", chunks=12), runner="FnApiRunner", slab=(12, 12, 12))
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "all.zarr")), image)
+    half = bv.fuse(opened, None, voxel_size=(4, 4, 4), order=0)
+    np.testing.assert_array_equal(np.asarray(half), image[:, ::2, ::2])
+    assert half.voxel_size == (4, 4, 4)
+
+
+def test_planes_and_channels_are_fused():
+    image = voxels((3, 20, 30), "u1", 2)
+    left, right = (bv.open(image[..., s], axes="cyx") for s in (np.s_[:18], np.s_[12:]))
+    fused = bv.fuse([left, right], [(0, 0), (0, 12)])
+    assert fused.axes == ("c", "y", "x")
+    np.testing.assert_array_equal(np.asarray(fused), image)
+    masks = [image[0, :, :18] > 90, image[0, :, 12:] > 90]
+    mask = bv.fuse(masks, [(0, 0), (0, 12)], order=0, blending="max")
+    np.testing.assert_array_equal(np.asarray(mask), image[0] > 90)
+
+
+def test_a_nan_stays_where_it_is():
+    tiles = [np.ones((4, 4), "f4"), np.full((4, 4), 3, "f4")]
+    tiles[0][1, 3] = np.nan
+    for blending in ("linear", "mean", "max"):
+        got = np.asarray(bv.fuse(tiles, [(0, 0), (0, 2)], blending=blending))
+        assert np.argwhere(np.isnan(got)).tolist() == [[1, 3]]
+
+
+def test_the_plan_shows_how_often_chunks_are_read(tmp_path):
+    """And takes no longer than 2 s for many tiles."""
+    path = tmp_path / "tile.zarr"
+    bv.compute(bv.open(np.zeros((64, 64, 64), "u1")).to(path, chunks=(32, 32, 32)))
+    tile = bv.open(path)
+    places = np.stack(np.meshgrid(*[np.arange(n) * 50 for n in (20, 20, 25)], indexing="ij"), -1)
+    begun = time.process_time()
+    fused = bv.fuse([tile] * 10_000, places.reshape(-1, 3) + 0.3)
+    planned = bv.plan(fused.to(tmp_path / "all.zarr"), memory="1GB")
+    assert time.process_time() - begun < 2
+    assert "10000 tiles; their chunks are read 1." in planned.explain(verbose=True)
+    source = fused.node.source
+    assert source.reader.times_read == pytest.approx(1.5, abs=0.4)
+
+
+REFUSED = {
+    "tiles": lambda v: bv.fuse([], []),
+    "2 tiles": lambda v: bv.fuse([v, v], [(0, 0, 0)]),
+    "z, y, x": lambda v: bv.fuse([v], [(0, 0)]),
+    "no inverse": lambda v: bv.fuse([v], [np.zeros((3, 4))]),
+    "is computed": lambda v: bv.fuse([v, v + 1], [(0, 0, 0), (0, 0, 1)]),
+    "has dtype float32": lambda v: bv.fuse([v, np.zeros((2, 2, 2), "f4")], [(0, 0, 0), (0, 0, 1)]),
+    "32 bits": lambda v: bv.fuse([np.zeros((2, 2, 2), "i8")], [(0, 0, 0)]),
+    "bool": lambda v: bv.fuse([np.zeros((2, 2, 2), "?")], [(0, 0, 0)]),
+    "voxel size": lambda v: bv.fuse([v], None),
+    "no column 'z'": lambda v: bv.fuse([v], {"x": [1], "y": [1]}),
+    "axis of time": lambda v: bv.fuse(
+        [bv.open(np.zeros((2, 3, 4, 5), "u1"), axes="tzyx")], [(0, 0, 0)]
+    ),
+}
+
+
+@pytest.mark.parametrize("remedy", REFUSED)
+def test_refusals(remedy):
+    with pytest.raises((ValueError, TypeError), match=remedy):
+        REFUSED[remedy](bv.open(np.zeros((2, 3, 4), "u1")))
