@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along
@@ -216,6 +217,63 @@ def coloured(rng, dtype, mode):
         yield Call("intensity.colour.of_three", call)
 
 
+def fused(rng, dtype, mode):
+    kind = np.dtype(dtype)
+    wide = np.dtype("f8" if kind.itemsize > 2 and kind.kind != "f" else "f4")
+    wide = kind if kind.kind == "f" else wide
+    chains = [
+        [("greater", "?", (("input", 0), ("constant", kind.type(1))))],
+        [("equal", "?", (("input", 0), ("input", 1))), ("logical_not", "?", (("part", 0),))],
+        [("astype", wide, (("input", 0),)), ("subtract", wide, (("part", 0), ("value", 0))),
+         ("divide", wide, (("part", 1), ("constant", 3.5))), ("square", wide, (("part", 2),)),
+         ("add", wide, (("part", 3), ("part", 1))), ("sqrt", wide, (("part", 4),))],
+        [("greater_equal", "?", (("input", 0), ("input", 1))),
+         ("where", dtype, (("part", 0), ("input", 0), ("constant", kind.type(0))))],
+        [("astype", "f8", (("input", 0),)), ("exp", "f8", (("part", 0),)), ("log", "f8", (("part", 1),)),
+         ("astype", "f4", (("part", 2),))],
+        [("astype", "i2", (("input", 0),)), ("absolute", "i2", (("part", 0),))],
+        [("round", "u1", (("input", 0),)), ("invert", "u1", (("part", 0),))],
+    ]  # fmt: skip
+    if kind.kind != "b":
+        chains += [
+            [(name, dtype, (("input", 0), ("input", 1)))]
+            for name in ("add", "subtract", "multiply", "minimum", "maximum")
+        ]
+        chains += [[("negative", dtype, (("input", 0),))]]
+        chains += [
+            [(name, dtype, (("input", 0), ("constant", 2)))] for name in ("multiply", "maximum")
+        ]
+    if kind.kind == "f":
+        chains += [[(name, "?", (("input", 0),))] for name in ("isnan", "isinf", "isfinite")]
+        chains += [[(name, "f8", (("input", 0),))] for name in ("astype",)]
+        chains += [[("astype", name, (("input", 0),))] for name in ("f4", "u1", "i8", "u8")]
+    volumes = [volume_of(rng, dtype) for _ in range(2)]
+    if kind.kind == "f":
+        volumes[1].view(f"u{kind.itemsize}").flat[3] = (
+            volumes[1].dtype.type(-np.nan).view(f"u{kind.itemsize}") | 5
+        )
+    for parts in chains:
+        inputs = tuple(rows_in_ring(rng, v) for v in volumes)
+        made = rows_in_ring(rng, np.zeros(SHAPE, parts[-1][1]))
+        call = tuple(parts), inputs, made, 1, 4, 4, (wide.type(-2.5),)
+        yield Call("pointwise.apply", call, "tests.kernels.device_cases.elementwise")
+
+
+def elementwise(parts, inputs, out, y0, y1, nx, values):
+    stages = [Elementwise(f, np.dtype(d), f, arguments) for f, d, arguments in parts]
+    for k in range(len(out.firsts)):
+        views = [
+            r.lines[r.firsts[k] + y0 : r.firsts[k] + y1, r.left : r.left + nx]
+            for r in (*inputs, out)
+        ]
+        made = []
+        for stage in stages:
+            result = np.empty(views[-1].shape, stage.dtype)
+            stage.apply(views[:-1], result, values, made)
+            made.append(result)
+        views[-1][...] = made[-1]
+
+
 FAMILIES = {
     "linear": linear,
     "ordered": ordered,
@@ -224,6 +282,7 @@ FAMILIES = {
     "tensors": tensors,
     "resampled": resampled,
     "coloured": coloured,
+    "fused": fused,
 }
 
 

@@ -44,10 +44,12 @@ def test_twins_have_the_bits_for_all_dtypes_and_modes(family):
 
 def test_twins_compile_without_contracted_products():
     peer("numba_cuda")
-    run("compile_for_devices", ",".join(FAMILIES), "f4")
+    run("compile_for_devices", "linear,ordered,tensors", "f4")
 
 
 @thorough
 def test_twins_of_all_dtypes_compile():
     peer("numba_cuda")
-    run("compile_for_devices", ",".join(FAMILIES), "?,u1,i1,u2,i2,u4,i4,u8,i8,f8")
+    run("compile_for_devices", ",".join(FAMILIES), "f4,?,u1")
+    run("compile_for_devices", "linear,ordered,shaped,resampled", "i1,u2,i2,u4,i4,u8,i8,f8")
+    run("compile_for_devices", "tensors,coloured,fused", "u2,f8")
