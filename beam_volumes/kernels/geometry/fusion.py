@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.kernels.casting import one_nan, rounded
 from beam_volumes.kernels.elementary.angles import cos_value
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: Blending modes by number.
 BLENDINGS = {"linear": 0, "cosine": 1, "max": 2, "mean": 3, "first": 4}
@@ -122,14 +122,54 @@ def _between(a, b, f):
 
 @kernel
 def _located(u, n, order):
-    """The voxel before a position in a tile, the voxel after it, and the fraction between them."""
+    """The voxel before a position in a tile, and the fraction from it to the next one."""
     if order == 0:
-        i = min(max(np.int64(np.floor(u + 0.5)), 0), n - 1)
-        return i, i, 0.0
+        return min(max(np.int64(np.floor(u + 0.5)), 0), n - 1), 0.0
     c = min(max(u, 0.0), n - 1.0)
-    i = np.int64(np.floor(c))
-    f = c - i
-    return i, i + 1 if f > 0.0 else i, f
+    return np.int64(c), c - np.int64(c)
+
+
+@kernel
+def _line(begin, box, z, y):
+    """The index of the first voxel of a line of a part."""
+    rows, cols = box[1, 1] - box[1, 0], box[2, 1] - box[2, 0]
+    return begin + ((z - box[0, 0]) * rows + y - box[1, 0]) * cols - box[2, 0]
+
+
+@row_kernel
+def _value(data, lines, c, fa, fb, fc):
+    """The voxel ``c`` of the first line, or interpolated between it, its neighbour and other lines.
+
+    ``lines``: before and after along z, and along y within each.
+    """
+    value = np.float64(data[lines[0] + c])
+    if fa == 0.0 and fb == 0.0 and fc == 0.0:
+        return value
+    c1 = c + 1 if fc > 0.0 else c
+    value = _between(value, np.float64(data[lines[0] + c1]), fc)
+    if fb > 0.0:
+        at = lines[1]
+        after = _between(np.float64(data[at + c]), np.float64(data[at + c1]), fc)
+        value = _between(value, after, fb)
+    if fa > 0.0:
+        at = lines[2]
+        other = _between(np.float64(data[at + c]), np.float64(data[at + c1]), fc)
+        if fb > 0.0:
+            at = lines[3]
+            after = _between(np.float64(data[at + c]), np.float64(data[at + c1]), fc)
+            other = _between(other, after, fb)
+        value = _between(value, other, fa)
+    return value
+
+
+@kernel
+def _is_scaled(inverse):
+    """Whether each coordinate of a tile depends on one coordinate of the result."""
+    for a in range(3):
+        for b in range(3):
+            if a != b and inverse[a, b] != 0.0:
+                return False
+    return True
 
 
 @kernel
@@ -144,49 +184,123 @@ def blend(
     value where no tile is. ``out`` is C-contiguous, of three axes.
     """
     depth, rows, cols = out.shape
-    total, weights = np.empty(cols, np.float64), np.empty(cols, np.float64)
-    last, count = np.empty(cols, np.float64), np.empty(cols, np.int64)
+    sums = np.empty((3, cols), np.float64)  # of weighted values, of weights, and the latest value
+    count = np.empty(cols, np.int64)
+    places, factors, is_scaled = _along_x(
+        bounds, inverse, shift, extent, start[2], order, blending, cols
+    )
     for k in range(depth):
         z = start[0] + k
         for r in range(rows):
             y = start[1] + r
-            for x in range(cols):
-                total[x], weights[x], last[x], count[x] = 0.0, 0.0, 0.0, 0
+            sums[:, :] = 0.0
+            count[:] = 0
             for t in range(len(begins)):
                 if z < bounds[t, 0, 0] or z >= bounds[t, 0, 1]:
                     continue
                 if y < bounds[t, 1, 0] or y >= bounds[t, 1, 1]:
                     continue
-                _add_row(
-                    data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
-                    gain[t], offset[t], z, y, start[2], order, blending,
-                    total, weights, last, count,
-                )  # fmt: skip
+                if is_scaled[t]:
+                    _add_scaled_row(
+                        data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
+                        gain[t], offset[t], z, y, start[2], order, blending,
+                        places[t], factors[t], sums, count,
+                    )  # fmt: skip
+                else:
+                    _add_row(
+                        data, begins[t], boxes[t], bounds[t, 2], inverse[t], shift[t], extent[t],
+                        gain[t], offset[t], z, y, start[2], order, blending, sums, count,
+                    )  # fmt: skip
             row = out[k, r]
             for x in range(cols):
                 if count[x] == 0:
                     row[x] = rounded(fill, row.dtype)
                 elif count[x] == 1:
-                    row[x] = rounded(last[x], row.dtype)
-                elif weights[x] == 0.0:
-                    row[x] = rounded(total[x], row.dtype)
+                    row[x] = rounded(sums[2, x], row.dtype)
+                elif sums[1, x] == 0.0:
+                    row[x] = rounded(sums[0, x], row.dtype)
                 else:
-                    row[x] = rounded(total[x] / weights[x], row.dtype)
+                    row[x] = rounded(sums[0, x] / sums[1, x], row.dtype)
             one_nan(row)
 
 
 @kernel
+def _along_x(bounds, inverse, shift, extent, x0, order, blending, cols):
+    """For each column and tile: its coordinate, or -1 outside, and its factor of the weight."""
+    places = np.full((len(bounds), cols), -1.0)
+    factors = np.ones((len(bounds), cols))
+    is_scaled = np.zeros(len(bounds), np.bool_)
+    for t in range(len(bounds)):
+        is_scaled[t] = _is_scaled(inverse[t])
+        n = extent[t, 2]
+        for x in range(cols if is_scaled[t] else 0):
+            u = shift[t, 2] + inverse[t, 2, 2] * (x0 + x)
+            if -0.5 <= u < n - 0.5:
+                places[t, x] = np.floor(u + 0.5) if order == 0 else min(max(u, 0.0), n - 1.0)
+                factors[t, x] = _weight(u, n, blending)
+    return places, factors, is_scaled
+
+
+@row_kernel
+def _add(value, weight, x, blending, sums, count):
+    """Add a value to a voxel of a row; ``count`` is the number of its tiles."""
+    count[x] += 1
+    sums[2, x] = value
+    if blending == 2:
+        # NaN is kept, as in numpy.maximum.
+        if count[x] == 1 or value > sums[0, x] or value != value:
+            sums[0, x] = value
+        sums[2, x] = sums[0, x]
+    else:
+        sums[0, x] += weight * value
+        sums[1, x] += weight
+
+
+@kernel
+def _lines(begin, box, a, b, fa, fb):
+    """The lines between which a row of the result is interpolated."""
+    a1, b1 = a + 1 if fa > 0.0 else a, b + 1 if fb > 0.0 else b
+    return (
+        _line(begin, box, a, b),
+        _line(begin, box, a, b1),
+        _line(begin, box, a1, b),
+        _line(begin, box, a1, b1),
+    )
+
+
+@row_kernel
+def _add_scaled_row(
+    data, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
+    places, factors, sums, count,
+):  # fmt: skip
+    """Add a tile that is moved or scaled to a row of the result."""
+    w, v = shift[0] + inverse[0, 0] * z, shift[1] + inverse[1, 1] * y
+    if not (-0.5 <= w < extent[0] - 0.5 and -0.5 <= v < extent[1] - 0.5):
+        return
+    a, fa = _located(w, extent[0], order)
+    b, fb = _located(v, extent[1], order)
+    lines = _lines(begin, box, a, b, fa, fb)
+    weight = _weight(w, extent[0], blending) * _weight(v, extent[1], blending)
+    for x in range(max(0, bounds[0] - x0), min(count.size, bounds[1] - x0)):
+        u = places[x]
+        if u < 0.0 or (blending == 4 and count[x]):
+            continue
+        c = np.int64(u)
+        value = _value(data, lines, c, fa, fb, u - c) * gain + offset
+        _add(value, weight * factors[x], x, blending, sums, count)
+
+
+@row_kernel
 def _add_row(
     data, begin, box, bounds, inverse, shift, extent, gain, offset, z, y, x0, order, blending,
-    total, weights, last, count,
+    sums, count,
 ):  # fmt: skip
-    """Add a tile to a row of the result; ``count`` is the number of tiles at each voxel."""
-    rows, cols = box[1, 1] - box[1, 0], box[2, 1] - box[2, 0]
+    """Add any tile to a row of the result."""
     nz, ny, nx = extent
     uz = inverse[0, 0] * z + inverse[0, 1] * y + shift[0]
     uy = inverse[1, 0] * z + inverse[1, 1] * y + shift[1]
     ux = inverse[2, 0] * z + inverse[2, 1] * y + shift[2]
-    for x in range(max(0, bounds[0] - x0), min(total.size, bounds[1] - x0)):
+    for x in range(max(0, bounds[0] - x0), min(count.size, bounds[1] - x0)):
         w, v, u = (
             uz + inverse[0, 2] * (x0 + x),
             uy + inverse[1, 2] * (x0 + x),
@@ -196,39 +310,10 @@ def _add_row(
             continue
         if blending == 4 and count[x]:
             continue
-        a, a1, fa = _located(w, nz, order)
-        b, b1, fb = _located(v, ny, order)
-        c, c1, fc = _located(u, nx, order)
-        c, c1 = c - box[2, 0], c1 - box[2, 0]
-        l00 = begin + ((a - box[0, 0]) * rows + b - box[1, 0]) * cols
-        value = np.float64(data[l00 + c])
-        if fa != 0.0 or fb != 0.0 or fc != 0.0:
-            l01 = l00 + (b1 - b) * cols
-            l10 = l00 + (a1 - a) * rows * cols
-            l11 = l10 + (b1 - b) * cols
-            before = _between(
-                _between(value, np.float64(data[l00 + c1]), fc),
-                _between(np.float64(data[l01 + c]), np.float64(data[l01 + c1]), fc),
-                fb,
-            )
-            after = _between(
-                _between(np.float64(data[l10 + c]), np.float64(data[l10 + c1]), fc),
-                _between(np.float64(data[l11 + c]), np.float64(data[l11 + c1]), fc),
-                fb,
-            )
-            value = _between(before, after, fa)
-        value = value * gain + offset
-        last[x] = value
-        count[x] += 1
-        if blending == 2:
-            # NaN is kept, as in numpy.maximum.
-            if count[x] == 1 or value > total[x] or value != value:
-                total[x] = value
-            last[x] = total[x]
-        elif blending <= 1:
-            weight = _weight(w, nz, blending) * _weight(v, ny, blending) * _weight(u, nx, blending)
-            total[x] += weight * value
-            weights[x] += weight
-        else:
-            total[x] += value
-            weights[x] += 1.0
+        a, fa = _located(w, nz, order)
+        b, fb = _located(v, ny, order)
+        c, fc = _located(u, nx, order)
+        lines = _lines(begin, box, a, b, fa, fb)
+        value = _value(data, lines, c, fa, fb, fc) * gain + offset
+        weight = _weight(w, nz, blending) * _weight(v, ny, blending) * _weight(u, nx, blending)
+        _add(value, weight, x, blending, sums, count)
