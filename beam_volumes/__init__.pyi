@@ -95,6 +95,9 @@ from .ops.intensity.noise import random_noise as random_noise
 from .ops.intensity.slice_contrast import normalize_slices as normalize_slices
 from .ops.labels.agglomerate import agglomerate as agglomerate
 from .ops.labels.agglomerate import cut as cut
+from .ops.labels.boundaries import find_boundaries as find_boundaries
+from .ops.labels.boundaries import label2rgb as label2rgb
+from .ops.labels.boundaries import mark_boundaries as mark_boundaries
 from .ops.labels.components import apply_hysteresis_threshold as apply_hysteresis_threshold
 from .ops.labels.components import binary_fill_holes as binary_fill_holes
 from .ops.labels.components import binary_propagation as binary_propagation
@@ -116,12 +119,16 @@ from .ops.labels.scores import boundary_scores as boundary_scores
 from .ops.labels.scores import contingency as contingency
 from .ops.labels.scores import segment_iou as segment_iou
 from .ops.labels.scores import variation_of_information as variation_of_information
+from .ops.labels.sequential import join_segmentations as join_segmentations
+from .ops.labels.sequential import relabel_sequential as relabel_sequential
 from .ops.labels.tables import region_adjacency as region_adjacency
 from .ops.labels.tables import regionprops_table as regionprops_table
 from .ops.labels.watershed import watershed as watershed
 from .ops.labels.watershed import watershed_affinities as watershed_affinities
 from .ops.measure.distributions import histogram as histogram
 from .ops.measure.distributions import percentile as percentile
+from .ops.measure.places import argmax as argmax
+from .ops.measure.places import argmin as argmin
 from .ops.measure.reductions import max as max
 from .ops.measure.reductions import mean as mean
 from .ops.measure.reductions import min as min

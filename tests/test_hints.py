@@ -67,12 +67,10 @@ THEIRS = {
     },
     "sum_labels": lambda: ndi.sum_labels(V, LABELS, OLD),
     "centroid": lambda: skimage.measure.centroid(V),
-    "relabel_sequential": lambda: skimage.segmentation.relabel_sequential(LABELS)[0],
     "map_array": lambda: (
         skimage.util.map_array(LABELS, OLD[:2], NEW[:2]),
         {"old": OLD[:2], "new": NEW[:2]},
     ),
-    "find_boundaries": lambda: skimage.segmentation.find_boundaries(LABELS),
     "gaussian": lambda: filters.gaussian(V, 1.5),
     "gradient": lambda: np.gradient(V, axis=1),
     **{

@@ -49,7 +49,7 @@ MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 GIVEN = {
     **dict.fromkeys(("x", "y", "base"), V),
     **dict.fromkeys(("mask", "condition"), M),
-    **dict.fromkeys(("labels", "truth", "test"), L),
+    **dict.fromkeys(("labels", "truth", "test", "label", "label_img", "s1", "s2"), L),
     **{"size": 2, "factors": 2, "zoom": 2, "radius": 2, "high": 2, "percentile": 50, "q": 50, "angle": 5},
     **{"low": 1, "exponent": 1, "pad_width": 1, "rank": 0, "watershed_affinities.low": 0.5},
     **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V]},

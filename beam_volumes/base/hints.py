@@ -63,8 +63,12 @@ INSTEAD = {
     "prod": "np.exp(bv.sum(np.log(v))) is that, rounded, for voxels above 0",
     "norm": "np.sqrt(bv.sum(v.astype(float) ** 2)) is that",
     **dict.fromkeys(("unique", "bincount"), _COUNTS),
-    **dict.fromkeys(("argmax", "nanargmax"), "bv.maximum_position gives the position"),
-    **dict.fromkeys(("argmin", "nanargmin"), "bv.minimum_position gives the position"),
+    **dict.fromkeys(
+        ("argrelmax", "argrelextrema"), "bv.local_maxima and bv.peak_local_max find maxima"
+    ),
+    "argrelmin": "bv.local_minima finds minima",
+    "nanargmax": "bv.argmax(v, nan='omit') leaves out NaN",
+    "nanargmin": "bv.argmin(v, nan='omit') leaves out NaN",
     **{
         f"nan{n}": f"bv.{n}(v, nan='omit') is that, where no voxel is infinite"
         for n in ("max", "min", "mean", "sum", "std")
@@ -81,13 +85,10 @@ INSTEAD = {
     "moments": "bv.regionprops_table has centroids, inertia tensors and axes of labels",
     "maximum": "np.maximum(v, w) is that; bv.max is a number, and bv.maximum_filter takes neighbourhoods",
     "minimum": "np.minimum(v, w) is that; bv.min is a number, and bv.minimum_filter takes neighbourhoods",
-    "relabel_sequential": "bv.relabel(labels, (old, np.arange(1, len(old) + 1))) is that, with "
-    "old = bv.regionprops_table(labels, properties=['num_pixels'])['label']",
     "map_array": "bv.relabel(labels, (old, new), missing=0) is that",
     "contingency_table": "bv.contingency counts the voxels of each pair of labels, as a table",
     "marching_cubes": "bv.meshes writes surfaces",
     "mesh_surface_area": "bv.regionprops_table has surface_area_faces, which counts faces of voxels",
-    "find_boundaries": "bv.morphological_gradient(labels, footprint=bv.cross(1, labels.ndim)) != 0 is that",
     "watershed_ift": "bv.watershed takes markers; where floods meet, its basins may differ",
     "generate_binary_structure": "structure= takes an array, and connectivity= a number",
     "iterate_structure": "iterations= repeats a structure",
@@ -208,7 +209,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(
         (
-            *("hog", "gabor", "roberts", "local_binary_pattern", "correlation_lags"),
+            *("hog", "gabor", "roberts", "local_binary_pattern", "correlation_lags", "lab2rgb"),
             *("diameter_opening", "diameter_closing", "max_tree", "max_tree_local_maxima"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
         ),

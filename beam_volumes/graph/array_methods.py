@@ -84,6 +84,18 @@ def _of_its_dtype(
     raise NotImplementedError
 
 
+def _of_places(
+    self: Any,
+    axis: Any = None,
+    out: Any = None,
+    *,
+    keepdims: bool = False,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    raise NotImplementedError
+
+
 def _of_truth(
     self: Any,
     axis: Any = None,
@@ -109,6 +121,8 @@ class ArrayMethods(VolumeCore):
     var = _reduction("var", "Lazy variance", _with_ddof)
     all = _reduction("all", "Whether all voxels are true", _of_truth)
     any = _reduction("any", "Whether any voxel is true", _of_truth)
+    argmax = _reduction("argmax", "Place of the largest voxel", _of_places)
+    argmin = _reduction("argmin", "Place of the smallest voxel", _of_places)
 
     def copy(self: V) -> V:
         """Return the volume itself: it is never changed."""

@@ -88,6 +88,47 @@ def test_lines_are_reduced_as_volumes_are(dtype, data):
         same_bits(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["?", *DTYPES, "u8"])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_places_of_extremes_are_numpys(dtype, data):
+    draw = data.draw
+    ndim = draw(st.sampled_from([2, 3, 3]))
+    shape = draw(shapes(ndim))
+    x = voxels(shape, dtype, draw(st.integers(0, 99)), narrow=draw(st.booleans()))
+    if x.dtype.kind == "f" and draw(st.booleans()):
+        x[...] = np.random.default_rng(0).choice([0.0, -0.0, -1, 1], shape)  # equal zeros
+    axis = draw(st.sampled_from([None, *range(-ndim, ndim)]))
+    name = axis if axis is None or draw(st.booleans()) else "zyx"[axis % ndim + 3 - ndim]
+    lazy = [bv.argmax(bv.open(x), name), bv.argmin(bv.open(x), name), bv.max(bv.open(x), name)]
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projections, "_PIECE", draw(st.sampled_from([1 << 20, 500])))
+        window = draw(st.sampled_from([None, 1, 2, 40]))
+        got = bv.compute(*lazy, runner=None, slab=slab, window=window)
+    for promised, ours, theirs in zip(lazy, got, (x.argmax(axis), x.argmin(axis)), strict=False):
+        assert promised.dtype == np.int64 and promised.shape == np.shape(theirs)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_places_where_voxels_do_not_count():
+    x = np.array([[np.nan, 1, 3], [2, np.inf, 2]])
+    assert bv.argmax(x, "x", nan="omit").compute().tolist() == [2, 0]
+    assert bv.argmin(x, 1, mask=x != 1, nan="omit").compute().tolist() == [2, 0]
+    channels = bv.open(np.stack([x[:, 2:], -x[:, 2:]]), axes="cyx")
+    assert channels.argmax("y").compute().tolist() == [[0], [1]]
+    for how, message in (({}, "2 voxels are NaN"), ({"mask": x == 9, "nan": "omit"}, "no voxels")):
+        with pytest.raises(ValueError, match=message):
+            bv.argmax(x, 0, **how).compute()
+    for axis, error, message in (
+        ("c", ValueError, "along the axis c are not offered"),
+        ("z", ValueError, "the volume's axes are c, y, x"),
+        ((0, 1), TypeError, "give one axis"),
+    ):
+        with pytest.raises(error, match=message):
+            bv.argmax(channels, axis)
+
+
 @pytest.mark.parametrize("dtype", [*DTYPES, "u8"])
 @settings(max_examples=5)
 @given(data=st.data())

@@ -75,7 +75,9 @@ def overlaps(truth, test):
             if a == label and b
         ]
         iou, b, n = max(found, default=(Fraction(0), 0, 0))
-        expected.append((label, own, -b, of_test[-b] if b else 0, n, float(iou)))
+        size = of_test[-b] if b else 0
+        dice = float(Fraction(2 * n, own + size))
+        expected.append((label, own, -b, size, n, float(iou), dice))
     return expected
 
 
@@ -91,7 +93,7 @@ def test_odd_volumes():
     empty = np.zeros((2, 3, 4), np.int16)
     assert [float(x) for x in bv.variation_of_information(empty, empty)] == [0, 0]
     assert bv.segment_iou(empty, empty).to_pyarrow().num_rows == 0
-    assert rows(bv.segment_iou(empty + 4, empty).to_pyarrow()) == [(4, 24, 0, 0, 0, 0.0)]
+    assert rows(bv.segment_iou(empty + 4, empty).to_pyarrow()) == [(4, 24, 0, 0, 0, 0.0, 0.0)]
     with pytest.raises(ValueError, match="do not match"):
         bv.contingency(empty, empty[:1])
     with pytest.raises(ValueError, match="alpha=2"):

@@ -31,6 +31,7 @@ OVERLAPS = RecordRows((
     ("best_num_pixels", "<i8"),
     ("intersection", "<i8"),
     ("iou", "<f8"),
+    ("dice", "<f8"),
 ))  # fmt: skip
 
 
@@ -152,7 +153,7 @@ class BestOverlap(TableStep):
     entries = ("pairs",)
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
-        table = table_flow(OVERLAPS, self.buckets, limit_bytes=limit_bytes, row_bytes=48)
+        table = table_flow(OVERLAPS, self.buckets, limit_bytes=limit_bytes, row_bytes=56)
         first, *rest = table.rounds
         return Flow(
             (
@@ -241,4 +242,5 @@ def best_of(rows: Columns, sizes: np.ndarray, ignored: tuple[int, ...] = (0,)) -
         best_num_pixels=[f[3] for f in found],
         intersection=[f[0] for f in found],
         iou=[f[0] / f[1] for f in found],
+        dice=[2 * f[0] / (f[0] + f[1]) for f in found],
     )

@@ -24,6 +24,9 @@ _HALF = np.uint64(32)
 #: Voxels that may be added to a cell before its digits are carried, far from 64-bit overflow.
 MAXIMUM = 1 << 26
 
+#: The place of an extreme among no voxels.
+NOWHERE = (1 << 63) - 1
+
 
 class Sums(NamedTuple):
     """Sums over slices for each cell.
@@ -375,3 +378,62 @@ def first_extreme(
         bits, pitch, *view.shape, used, mask_pitch, key_of, minus_zero, flip
     )
     return int(best), int(row), int(col), int(bad)
+
+
+@kernel
+def _firsts(
+    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, place, place_down, place_along, key_of,
+    minus_zero, flip, best, first,
+):  # fmt: skip
+    sign, magnitude, negative, positive, infinite = key_of
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            if b == minus_zero:
+                b ^= b
+            c = at + y * down + x * along
+            key = b ^ (negative if b & sign else positive) ^ flip
+            p = place + y * place_down + x * place_along
+            if key < best[c] or (key == best[c] and p < first[c]):
+                best[c], first[c] = key, p
+    return bad
+
+
+def first_extremes(
+    views: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray] | None,
+    kept: tuple[bool, bool, bool],
+    largest: bool,
+    axis: int,
+    start: int,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The places along ``axis`` of the first extreme finite voxels; other axes are kept, or have extent 1.
+
+    ``start`` is the place of the first voxel; other parameters are described in `sums`. Returns ``best``,
+    keys as in `extremes`, equal for 0.0 and -0.0; ``first``, int64, the place, or `NOWHERE` without voxels;
+    and the number of non-finite voxels.
+    """
+    shape = (len(views), *views[0].shape)
+    cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
+    u = unsigned(views[0].dtype).type
+    every = np.iinfo(u).max
+    best, first = np.full(cells, every, u), np.full(cells, NOWHERE, np.int64)
+    key_of = key_bits(views[0].dtype)
+    minus_zero = key_of.sign if views[0].dtype.kind == "f" else u(0)
+    bad = 0
+    for k, view in enumerate(views):
+        bits, pitch = flat_bits(view)
+        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
+        bad += _firsts(
+            bits, pitch, *view.shape, mask, mask_pitch, k * over, down, along,
+            start + (k if axis == 0 else 0), int(axis == 1), int(axis == 2),
+            key_of, minus_zero, u(every if largest else 0), best.reshape(-1), first.reshape(-1),
+        )  # fmt: skip
+    return best, first, int(bad)

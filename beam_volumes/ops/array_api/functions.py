@@ -17,7 +17,7 @@ from beam_volumes.ops import pointwise
 from beam_volumes.ops.geometry.channels import stack
 from beam_volumes.ops.geometry.joining import concatenate
 from beam_volumes.ops.geometry.rearrange import flip, pad, transpose
-from beam_volumes.ops.measure import reductions, statistics
+from beam_volumes.ops.measure import places, reductions, statistics
 from beam_volumes.ops.measure.distributions import histogram, percentile
 from beam_volumes.ops.morphology.distance import cumsum
 
@@ -161,6 +161,8 @@ for _name, _ours in {
 for _name, _ours in {"max": reductions.max, "min": reductions.min}.items():
     _twin_of(_name, f"a{_name}")(_without_dtype(_reduction(_ours)))
     _twin_of(f"nan{_name}")(_without_dtype(_reduction(_ours, nan="omit")))
+_twin_of("argmax")(_without_dtype(_reduction(places.argmax)))
+_twin_of("argmin")(_without_dtype(_reduction(places.argmin)))
 _twin_of("all")(_without_dtype(_reduction(statistics.all)))
 _twin_of("any")(_without_dtype(_reduction(statistics.any)))
 

@@ -11,7 +11,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.array_api.functions import call_function, call_ufunc, with_kept_axes
 from beam_volumes.ops.geometry.rearrange import flip, transpose
 from beam_volumes.ops.geometry.resampling import downsample
-from beam_volumes.ops.measure import reductions, statistics
+from beam_volumes.ops.measure import places, reductions, statistics
 from beam_volumes.ops.morphology.distance import cumsum
 
 __all__ = [
@@ -33,6 +33,8 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "var": reductions.variance,
     "all": statistics.all,
     "any": statistics.any,
+    "argmax": places.argmax,
+    "argmin": places.argmin,
 }
 
 

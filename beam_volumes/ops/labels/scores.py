@@ -15,13 +15,14 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.boundaries import find_boundaries
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.labels.surveys.overlap_surveys import ContingencySurvey
 from beam_volumes.ops.measure.statistics import count_nonzero
-from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
+from beam_volumes.ops.morphology.basic import binary_dilation
 from beam_volumes.ops.morphology.distance import distance_transform_edt
-from beam_volumes.ops.morphology.footprints import ball, cross
+from beam_volumes.ops.morphology.footprints import ball
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
@@ -79,12 +80,12 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
 
 
 def _contingency(a: Any, b: Any, ignore_labels: Iterable[int], name: str) -> Table:
-    a, b, ignored = _two(a, b, ignore_labels, name)
+    a, b, ignored = two_segmentations(a, b, ignore_labels, name)
     survey = ContingencySurvey(name, ignored)
     return Table(Barrier.of(survey, (a.node, b.node)))
 
 
-def _two(
+def two_segmentations(
     a: Any, b: Any, ignore_labels: Iterable[int], name: str
 ) -> tuple[Volume, Volume, tuple[int, ...]]:
     """Check two label volumes of one shape; also return the ignored labels, in order."""
@@ -279,10 +280,10 @@ def boundary_scores(
     [1.0, 1.0]
     """
     name = "boundary_scores"
-    truth, test, ignored = _two(truth, test, ignore_labels, name)
+    truth, test, ignored = two_segmentations(truth, test, ignore_labels, name)
     if not par.is_number(tolerance) or not 0 <= tolerance < math.inf:
         raise ValueError(f"{name}: tolerance={tolerance!r}: give a number of at least 0")
-    found = [_boundaries(v) for v in (truth, test)]
+    found = [find_boundaries(v) for v in (truth, test)]
     near = found
     if tolerance > LARGEST_BALL:
         reach = min(float(tolerance), float(sum(truth.shape)))
@@ -305,14 +306,6 @@ def boundary_scores(
     )
 
 
-def _boundaries(labels: Volume) -> Volume:
-    """Return whether a voxel shares a face with another label."""
-    if labels.dtype.kind == "b":
-        labels = labels.astype(np.uint8)
-    around = cross(1, len(labels.space.axes))
-    return grey_dilation(labels, footprint=around) != grey_erosion(labels, footprint=around)
-
-
 @documented
 def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (0,)) -> Table:
     """Find the best overlapping segment of another volume for each segment.
@@ -329,9 +322,9 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
     -------
     Table
         A lazy table with a row for each label of ``truth``: ``label``, ``num_pixels``, the
-        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels, and
-        ``iou``, intersection over union. The smallest of equally good labels is selected; without
-        overlap, all are 0.
+        ``best_label`` of ``test`` and its ``best_num_pixels``, their ``intersection`` in voxels,
+        ``iou``, intersection over union, and ``dice``, twice the intersection over the sum of both
+        sizes. The smallest of equally good labels is selected; without overlap, all are 0.
 
     Raises
     ------

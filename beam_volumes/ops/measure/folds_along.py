@@ -19,6 +19,7 @@ from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.kernels.measure import accumulate, projection
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds import Fold
+from beam_volumes.ops.measure.pair_folds import Position
 from beam_volumes.ops.measure.rounding import quotients
 
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
@@ -240,6 +241,60 @@ class ExtremeAlong(Along):
 
 
 @dataclass(frozen=True, eq=False)
+class PlaceAlong(Along):
+    """Where the smallest or largest voxel of each line is, the first: cells are keys and places.
+
+    The smallest pair of both is the result.
+    """
+
+    largest: bool
+    axis: int  #: The reduced axis of z, y, x.
+
+    copies: ClassVar[int] = 3
+
+    cost = 2.0
+
+    @property
+    def cell_bytes(self) -> int:
+        return self.source.itemsize + 8
+
+    def fold_slices(
+        self,
+        voxels: Sequence[np.ndarray],
+        mask: Sequence[np.ndarray] | None,
+        values: tuple[Any, ...],
+        others: tuple[Sequence[np.ndarray], ...],
+        start: Triple,
+    ) -> Parts:
+        how = self.kept, self.largest, self.axis, start[self.axis]
+        *part, bad = projection.first_extremes(voxels, mask, *how)
+        self.strict(bad)
+        return {self.cells_of(voxels, start): tuple(part)}
+
+    def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+        first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        return np.where(first, a[0], b[0]), np.where(first, a[1], b[1])
+
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> tuple[np.ndarray, np.ndarray]:
+        return part[0][at], part[1][at]
+
+    def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
+        u = accumulate.unsigned(self.source)
+        found = np.full(cells.shape, np.iinfo(u).max, u), np.full(cells.shape, projection.NOWHERE)
+        for box, part in parts:
+            here, from_ = shared(cells, box)
+            found[0][here], found[1][here] = self.joined(
+                self.cut_out(found, here), self.cut_out(part, from_)
+            )
+        if (empty := found[1] == projection.NOWHERE).any():
+            raise ValueError(
+                f"{self.name} of no voxels in {np.sum(empty)} elements of the result: the volume is empty, "
+                "the mask selects none, or all were left out as NaN or infinite"
+            )
+        return found[1]
+
+
+@dataclass(frozen=True, eq=False)
 class MomentsAlong(Along):
     """Sums, means, variances: cells are states of ``whole``, the reduction of all axes."""
 
@@ -338,7 +393,7 @@ def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
 
 
 def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Sequence[int]) -> Along:
-    """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`), only along the other axes.
+    """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`, `Position`) along the other axes.
 
     ``axes`` are the visible axes of the result.
     """
@@ -352,6 +407,9 @@ def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Seque
             "(volume[:, :4096]) and reduce it part by part"
         )
     common = (whole.name, whole.dtype, tuple(extent[a] for a in axes), whole.source, whole.nan)
+    if isinstance(whole, Position):
+        (axis,) = set(whole.axes) - set(axes)
+        return PlaceAlong(*common, kept, extent, whole.largest, axis)  # type: ignore[arg-type]
     if isinstance(whole, folds.Moments):
         return MomentsAlong(*common, kept, extent, whole)  # type: ignore[arg-type]
     if isinstance(whole, folds.Min | folds.Max):

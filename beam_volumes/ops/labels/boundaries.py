@@ -1,0 +1,348 @@
+"""Boundaries of labels, and pictures of labels in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import generate_binary_structure
+
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.labels.relabel import relabel
+from beam_volumes.ops.labels.surveys.mappings import check_labels
+from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.pointwise import where
+
+#: Colours by name, as in scikit-image; the first ten are its default for labels.
+COLOURS = {
+    "red": (1.0, 0.0, 0.0),
+    "blue": (0.0, 0.0, 1.0),
+    "yellow": (1.0, 1.0, 0.0),
+    "magenta": (1.0, 0.0, 1.0),
+    "green": (0.0, 0.502, 0.0),
+    "indigo": (0.294, 0.0, 0.51),
+    "darkorange": (1.0, 0.549, 0.0),
+    "cyan": (0.0, 1.0, 1.0),
+    "pink": (1.0, 0.753, 0.796),
+    "yellowgreen": (0.604, 0.804, 0.196),
+    "black": (0.0, 0.0, 0.0),
+    "white": (1.0, 1.0, 1.0),
+}
+_DEFAULT = tuple(COLOURS)[:10]
+_RGB = ("red", "green", "blue")
+Colour = str | Sequence[float]
+
+
+@documented
+def find_boundaries(
+    label_img: Volume, connectivity: int = 1, mode: str = "thick", background: int = 0
+) -> Volume:
+    """Find the voxels at boundaries between labels.
+
+    Parameters
+    ----------
+    label_img : Volume or numpy.ndarray
+        Bool or integer labels.
+    %(connectivity)s
+    mode : {"thick", "inner", "outer"}, default: "thick"
+        ``"thick"``: every voxel with a neighbour of another label. ``"inner"``: such voxels without
+        background. ``"outer"``: such voxels of the background, and both sides of a boundary between
+        two labels. ``"subpixel"`` is not offered: its result has another shape.
+    background : int, default: 0
+        The label of the background.
+
+    Returns
+    -------
+    Volume
+        A bool volume.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    TypeError
+        If ``label_img`` is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    mark_boundaries : draws them on an image.
+    boundary_scores : compares the boundaries of two segmentations.
+
+    Notes
+    -----
+    One sweep, with a halo of one voxel.
+
+    References
+    ----------
+    `skimage.segmentation.find_boundaries`.
+
+    Examples
+    --------
+    >>> labels = bv.open(np.array([[0, 0, 5, 5, 5, 7, 7]]))
+    >>> np.asarray(bv.find_boundaries(labels)).astype(int)
+    array([[0, 1, 1, 0, 1, 1, 0]])
+    >>> np.asarray(bv.find_boundaries(labels, mode="inner")).astype(int)
+    array([[0, 0, 1, 0, 1, 1, 0]])
+    """
+    name = "find_boundaries"
+    labels = as_volume(label_img)
+    check_labels(labels.dtype, name)
+    if mode not in ("thick", "inner", "outer"):
+        other = ": its result has another shape" if mode == "subpixel" else ""
+        raise ValueError(f'{name}: mode={mode!r}{other}; use "thick", "inner" or "outer"')
+    ndim = len(labels.space.axes)
+    if not par.is_whole(connectivity) or not 1 <= connectivity <= ndim:
+        raise ValueError(f"{name}: connectivity={connectivity!r}; give 1 to {ndim}")
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.uint8)
+    _check_background(background, "background", labels, name)
+    near = generate_binary_structure(ndim, connectivity)
+    found = grey_dilation(labels, footprint=near) != grey_erosion(labels, footprint=near)
+    if mode == "thick":
+        return found
+    outside = labels == labels.dtype.type(background)
+    if mode == "inner":
+        return found & ~outside
+    around = np.ones((3,) * ndim, bool)
+    highest = where(outside, labels.dtype.type(np.iinfo(labels.dtype).max), labels)
+    lowest = grey_erosion(highest, footprint=around)
+    between = (grey_dilation(labels, footprint=around) != lowest) & ~outside
+    return found & (outside | between)
+
+
+def _check_background(background: Any, what: str, labels: Volume, name: str) -> None:
+    check_labels(labels.dtype, name)
+    info = np.iinfo(np.uint8 if labels.dtype.kind == "b" else labels.dtype)
+    if not par.is_whole(background) or not info.min <= background <= info.max:
+        raise ValueError(f"{name}: {what}={background!r} is not a label of {labels.dtype}")
+
+
+@documented
+def mark_boundaries(
+    image: Volume,
+    label_img: Volume,
+    color: Colour = (1, 1, 0),
+    outline_color: Colour | None = None,
+    mode: str = "outer",
+    background_label: int = 0,
+) -> Volume:
+    """Draw the boundaries of labels on an image.
+
+    Parameters
+    ----------
+    image : Volume or numpy.ndarray
+        A volume, or one with three channels: red, green and blue. Bool and unsigned integers of up to
+        16 bits are scaled to the range from 0 to 1; floats keep their scale.
+    label_img : Volume or numpy.ndarray
+        Bool or integer labels of the same shape.
+    color : sequence of float or str, default: (1, 1, 0)
+        Red, green and blue from 0 to 1, or a name.
+    outline_color : sequence of float or str, optional
+        The colour of neighbours of boundaries; none by default.
+    mode : {"outer", "inner", "thick"}, default: "outer"
+        Which boundaries, as in `find_boundaries`.
+    background_label : int, default: 0
+        The label of the background.
+
+    Returns
+    -------
+    Volume
+        The channels red, green and blue, in float32, or float64 for float64.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, the image has other channels, or a parameter is out of range.
+    TypeError
+        If an input is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    label2rgb : colours whole labels.
+    preview : makes a picture of a section.
+
+    Notes
+    -----
+    One sweep. The halo is one voxel, or two voxels with ``outline_color``.
+
+    References
+    ----------
+    `skimage.segmentation.mark_boundaries`.
+
+    Examples
+    --------
+    >>> image, labels = np.full((1, 4), 51, "u1"), np.array([[1, 1, 2, 2]])
+    >>> np.asarray(bv.mark_boundaries(image, labels))[2]
+    array([[0.2, 0. , 0. , 0.2]], dtype=float32)
+    """
+    name = "mark_boundaries"
+    labels = one_channel(label_img)
+    three = _rgb(image, labels, name)
+    inner = _colour(color, "color", name)
+    outer = None if outline_color is None else _colour(outline_color, "outline_color", name)
+    _check_background(background_label, "background_label", labels, name)
+    found = find_boundaries(labels, 1, mode, background_label)
+    if outer is not None:
+        around = binary_dilation(found, np.ones((3,) * len(labels.space.axes), bool))
+        three = [where(around, v.dtype.type(c), v) for v, c in zip(three, outer, strict=True)]
+    marked = [where(found, v.dtype.type(c), v) for v, c in zip(three, inner, strict=True)]
+    return stack(marked, _RGB)
+
+
+@documented
+def label2rgb(
+    label: Volume,
+    image: Volume | None = None,
+    colors: Sequence[Colour] | None = None,
+    alpha: float = 0.3,
+    bg_label: int = 0,
+    bg_color: Colour | None = (0, 0, 0),
+    image_alpha: float = 1,
+) -> Volume:
+    """Colour labels, over an image if there is one.
+
+    Parameters
+    ----------
+    label : Volume or numpy.ndarray
+        Bool or integer labels.
+    image : Volume or numpy.ndarray, optional
+        An image of the same shape, or with three channels, which become grey. Bool and unsigned
+        integers of up to 16 bits are scaled to the range from 0 to 1; floats keep their scale.
+    colors : sequence of colours, optional
+        Names, or red, green and blue from 0 to 1; by default the ten of scikit-image. They repeat.
+        The smallest possible label has the first one, so a label has the same colour in every
+        volume. (In scikit-image, missing labels are not counted.)
+    alpha : float, default: 0.3
+        Opacity of the colours, from 0 to 1; without an image, it is 1.
+    bg_label : int, default: 0
+        The label of the background, 0 or more.
+    bg_color : sequence of float or str, default: (0, 0, 0)
+        The colour of the background; None for the image itself.
+    image_alpha : float, default: 1
+        Opacity of the image, from 0 to 1, on white.
+
+    Returns
+    -------
+    Volume
+        The channels red, green and blue, in float32, or float64 for images of float64.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, the image has other channels, or a parameter is out of range.
+    TypeError
+        If an input is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    mark_boundaries : draws the boundaries only.
+    view : shows labels in a browser.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `skimage.color.label2rgb`, with ``kind="overlay"`` and ``saturation=0``.
+
+    Examples
+    --------
+    >>> labels = bv.open(np.array([[0, 1, 2]]))
+    >>> np.asarray(bv.label2rgb(labels, colors=["red", (0, 0, 0.5)]))[:, 0]
+    array([[0. , 1. , 0. ],
+           [0. , 0. , 0. ],
+           [0. , 0. , 0.5]], dtype=float32)
+    """
+    name = "label2rgb"
+    labels = one_channel(label)
+    check_labels(labels.dtype, name)
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.uint8)
+    for what, share in (("alpha", alpha), ("image_alpha", image_alpha)):
+        if not par.is_number(share) or not 0 <= share <= 1:
+            raise ValueError(f"{name}: {what}={share!r}; give a number from 0 to 1")
+    _check_background(bg_label, "bg_label", labels, name)
+    if bg_label < 0:
+        raise ValueError(f"{name}: bg_label={bg_label!r}; give 0 or more")
+    if colors is not None and not isinstance(colors, Sequence | np.ndarray):
+        raise TypeError(f"{name}: colors={colors!r}; give a list of colours")
+    cycle = [_colour(c, "colors", name) for c in (_DEFAULT if colors is None else colors)]
+    if not 0 < len(cycle) < 1 << 16:
+        raise ValueError(f"{name}: {len(cycle)} colors; give 1 to 65,535")
+    alpha = 1.0 if image is None else float(alpha)
+    background = None if bg_color is None else _colour(bg_color, "bg_color", name)
+    numbers = _of_cycle(labels, int(bg_label), len(cycle))
+    below = [] if image is None else _rgb(image, labels, name)
+    grey = None
+    if below:
+        grey = (
+            below[0]
+            if below[0] is below[1]
+            else np.maximum(np.maximum(below[0], below[1]), below[2])
+        )
+        of = grey.dtype.type
+        grey = grey * of(image_alpha) + of(1 - image_alpha)
+    parts = []
+    for k in range(3):
+        table = np.array([(background or (0, 0, 0))[k], *(c[k] for c in cycle)]) * alpha
+        dtype = np.dtype(np.float32) if grey is None else grey.dtype
+        over = relabel(numbers, (np.arange(len(table)), table), dtype=dtype)
+        part = over if grey is None else over + grey * dtype.type(1 - alpha)
+        if background is None and grey is not None:
+            part = where(numbers == 0, grey, part)
+        parts.append(part)
+    return stack(parts, _RGB)
+
+
+def _of_cycle(labels: Volume, background: int, count: int) -> Volume:
+    """Return the number of the colour of each voxel, from 1; 0 for background."""
+    of: Any = np.int64 if labels.dtype.kind == "i" else np.uint64
+    wide = labels.astype(of)
+    above = (labels > labels.dtype.type(background)).astype(of)
+    number = (wide - above) % of(count) + of(1)
+    return where(labels == labels.dtype.type(background), of(0), number)
+
+
+def _rgb(image: Volume, labels: Volume, name: str) -> list[Volume]:
+    """Return the red, green and blue of an image as floats."""
+    image = as_volume(image)
+    three = list(channels(image)) if image.space.has_channels else [image] * 3
+    if len(three) != 3:
+        raise ValueError(
+            f"{name}: an image of {len(three)} channels; give one volume, or three channels"
+        )
+    if three[0].axes != labels.axes or three[0].shape != labels.shape:
+        raise ValueError(
+            f"{name}: labels of shape {labels.shape} and an image of shape {image.shape} do not match; "
+            "crop them to one shape first"
+        )
+    if image.dtype.kind == "i" or (image.dtype.kind == "u" and image.dtype.itemsize > 2):
+        raise TypeError(
+            f"{name}: {image.dtype} has no known maximum; cast it to uint8 or uint16, or divide it to "
+            "floats from 0 to 1"
+        )
+    to = accumulator(image.dtype)
+    scale = to.type(np.iinfo(image.dtype).max if image.dtype.kind == "u" else 1)
+    if image.space.has_channels:
+        return [v.astype(to) / scale for v in three]
+    return [image.astype(to) / scale] * 3
+
+
+def _colour(colour: Any, what: str, name: str) -> tuple[float, float, float]:
+    if isinstance(colour, str):
+        if colour not in COLOURS:
+            raise ValueError(
+                f"{name}: {what}: {colour!r}; give three numbers, or {', '.join(COLOURS)}"
+            )
+        return COLOURS[colour]
+    numbers = list(colour) if isinstance(colour, Sequence | np.ndarray) else []
+    if len(numbers) != 3 or not all(par.is_number(n) and 0 <= n <= 1 for n in numbers):
+        raise ValueError(f"{name}: {what}: {colour!r}; give three numbers from 0 to 1, or a name")
+    red, green, blue = map(float, numbers)
+    return red, green, blue

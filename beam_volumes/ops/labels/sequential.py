@@ -1,0 +1,169 @@
+"""Consecutive labels, and the labels of two segmentations combined."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from beam_volumes.across.rounds.ranks import Ranks
+from beam_volumes.graph.nodes import Barrier
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume, one_channel
+from beam_volumes.ops.labels.relabel import by_table
+from beam_volumes.ops.labels.scores import two_segmentations
+from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.surveys.mappings import check_labels
+from beam_volumes.ops.labels.surveys.overlap_surveys import ContingencySurvey
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.pointwise import where
+
+
+@documented
+def relabel_sequential(
+    labels: Volume, offset: int = 1, *, dtype: DTypeLike | None = None
+) -> tuple[Volume, Table, Table]:
+    """Renumber labels without gaps, in order: 1, 2, 3, ...
+
+    Use it after labels have been removed or merged.
+
+    Parameters
+    ----------
+    %(labels)s
+    offset : int, default: 1
+        The smallest new label, above 0.
+    dtype : dtype, optional
+        The dtype of the result; by default the dtype of ``labels``, or uint8 for bool.
+
+    Returns
+    -------
+    relabeled : Volume
+        The new labels; 0 stays 0.
+    forward : Table
+        A lazy table with columns ``label``, ``new_label``, sorted by the first.
+    inverse : Table
+        The same rows with columns ``new_label``, ``label``, so ``inverse.at(new, "label")`` looks up
+        old labels.
+
+    Raises
+    ------
+    ValueError
+        If ``offset`` is below 1; on computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than available.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    relabel : replaces labels by given values.
+    join_segmentations : combines the labels of two volumes.
+
+    Notes
+    -----
+    Two sweeps: one collects the labels, the other writes. Memory grows with the labels of one slab,
+    about 24 bytes each, and several times that while they are merged.
+
+    References
+    ----------
+    `skimage.segmentation.relabel_sequential`, which returns maps as arrays.
+
+    Examples
+    --------
+    >>> labels = bv.open(np.array([[0, 7, 7, 2, 9]], "u1"))
+    >>> relabeled, forward, inverse = bv.relabel_sequential(labels)
+    >>> np.asarray(relabeled)
+    array([[0, 2, 2, 1, 3]], dtype=uint8)
+    >>> forward.at([7, 9], "new_label"), inverse.at([1], "label")
+    (array([2, 3], dtype=uint64), array([2], dtype=uint64))
+    """
+    name = "relabel_sequential"
+    labels = one_channel(labels)
+    check_labels(labels.dtype, name)
+    first = par.whole_number(offset, "offset", name)
+    to = np.dtype(dtype if dtype is not None else labels.dtype)
+    to = np.dtype(np.uint8) if to.kind == "b" else to
+    if to.kind not in "ui":
+        raise TypeError(f"{name}: dtype={dtype!r}; new labels are integers")
+    if first > np.iinfo(to).max:
+        raise ValueError(f"{name}: offset={offset!r} does not fit {to}: give a wider dtype=")
+    forward, inverse = (_ranks(labels, first, inverse, name) for inverse in (False, True))
+    new = by_table(labels, forward, ("label", "new_label"), dtype=to)
+    return new, forward, inverse
+
+
+def _ranks(labels: Volume, first: int, inverse: bool, name: str) -> Table:
+    survey = ContingencySurvey(name, (0,))  # of labels with themselves: each has one row
+    each = Table(Barrier.of(survey, (labels.node, labels.node)))
+    return Table(then(Ranks(name, "label_a", first, inverse), [each], name))
+
+
+@documented
+def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None) -> Volume:
+    """Divide the segments of each volume by the segments of the other.
+
+    Two voxels have the same label in the result if they have the same label in both volumes.
+
+    Parameters
+    ----------
+    s1, s2 : Volume or numpy.ndarray
+        Labels of one shape, bool or integers from 0.
+    dtype : dtype, optional
+        The dtype of the result: uint32 by default, uint64 for volumes of 2**32 or more voxels.
+
+    Returns
+    -------
+    Volume
+        Labels 1, 2, ..., in the order of the labels of ``s1``, then of ``s2``; 0 where both are 0.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ; on computation, if a label is negative, a new label does not fit ``dtype``,
+        or the labels need more memory than available.
+    TypeError
+        If ``s1`` or ``s2`` is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    contingency : ``contingency(joined, s1)`` lists the label in ``s1`` of each joined label.
+
+    Notes
+    -----
+    Two sweeps; four if labels have 64 bits, which are renumbered first.
+
+    References
+    ----------
+    `skimage.segmentation.join_segmentations`.
+
+    Examples
+    --------
+    >>> a, b = np.array([[0, 0, 1, 1]], "u1"), np.array([[0, 5, 5, 8]], "u1")
+    >>> np.asarray(bv.join_segmentations(a, b))
+    array([[0, 1, 2, 3]], dtype=uint32)
+    """
+    name = "join_segmentations"
+    a, b, _ = two_segmentations(s1, s2, (), name)
+    to = np.dtype(np.uint64 if math.prod(a.shape) >= 1 << 32 else np.uint32)
+    a, b = (_in_32_bits(v) for v in (a, b))
+    return relabel_sequential(_pairs(a, b), dtype=to if dtype is None else dtype)[0]
+
+
+def _in_32_bits(labels: Volume) -> Volume:
+    if labels.dtype.itemsize < 8:
+        return labels
+    return relabel_sequential(labels, dtype=np.uint32)[0]
+
+
+def _pairs(a: Volume, b: Volume) -> Volume:
+    """Return a label for each pair of labels, in their order; -1 for negative ones."""
+    signed = a.dtype.kind == "i" or b.dtype.kind == "i"
+    of: Any = np.int64 if signed else np.uint64
+    bits = 8 * b.dtype.itemsize - (b.dtype.kind == "i")
+    both = a.astype(of) * of(1 << bits) + b.astype(of)
+    negative = [v < 0 for v in (a, b) if v.dtype.kind == "i"]
+    for some in negative:
+        both = where(some, of(-1), both)
+    return both

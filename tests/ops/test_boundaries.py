@@ -1,0 +1,168 @@
+"""Boundaries, colours and consecutive numbers of labels against scikit-image's, over partitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skimage import color, segmentation
+
+import beam_volumes as bv
+from tests.tiers import examples
+
+DTYPES = ["?", "u1", "i2", "u4", "i8", "u8"]
+
+
+def patches(draw, ndim=None):
+    """Labels in blocks, with gaps between their numbers."""
+    shape = tuple(draw(st.integers(1, n)) for n in (9, 20, 24))
+    shape = shape[draw(st.integers(0, 1)) if ndim is None else 3 - ndim :]
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    small = random.choice([0, 0, 1, 3, 7, 8, 20], [-(-n // 3) for n in shape])
+    for axis, n in enumerate(shape):
+        small = np.repeat(small, 3, axis).take(range(n), axis)
+    labels = small.astype(dtype)
+    return labels << 55 if dtype.itemsize == 8 and draw(st.booleans()) else labels
+
+
+def parts(draw, shape):
+    return {
+        "slab": tuple(draw(st.integers(1, n)) for n in shape),
+        "window": draw(st.sampled_from([None, 1, 3])),
+        "runner": None,
+    }
+
+
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_boundaries(data):
+    draw = data.draw
+    labels = patches(draw)
+    how = {
+        "connectivity": draw(st.integers(1, labels.ndim)),
+        "mode": draw(st.sampled_from(["thick", "inner", "outer"])),
+        "background": draw(st.sampled_from([0, 1])),
+    }
+    got = bv.compute(bv.find_boundaries(labels, **how), **parts(draw, labels.shape))
+    if labels.itemsize == 8:  # scikit-image computes the largest label in floats
+        background = labels == how["background"]
+        labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape).astype("i4") + 1
+        labels[background] = 0
+        how["background"] = 0
+    np.testing.assert_array_equal(got, segmentation.find_boundaries(labels, **how), strict=True)
+
+
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_pictures(data):
+    draw = data.draw
+    labels = patches(draw, ndim=2)
+    dtype = draw(st.sampled_from(["?", "u1", "u2", "f4", "f8"]))
+    random = np.random.default_rng(0)
+    shape = labels.shape + (3,) * draw(st.integers(0, 1))
+    image = random.random(shape)
+    image = (image * (1 if dtype in ("f4", "f8") else 2 if dtype == "?" else 255)).astype(dtype)
+    ours = bv.open(image) if image.ndim == 2 else bv.open(np.moveaxis(image, -1, 0), axes="cyx")
+    how = {
+        "mode": draw(st.sampled_from(["thick", "inner", "outer"])),
+        "color": (0.1, 0.4, 1),
+        "outline_color": draw(st.sampled_from([None, (0.5, 0, 0.25)])),
+    }
+    got = bv.compute(bv.mark_boundaries(ours, labels, **how), **parts(draw, labels.shape))
+    theirs = segmentation.mark_boundaries(image, labels, **how)
+    np.testing.assert_allclose(np.moveaxis(got, 0, -1), theirs, atol=1e-6)
+    assert got.dtype == ("f8" if dtype == "f8" else "f4")
+    labels = np.unique(labels, return_inverse=True)[1].reshape(labels.shape)  # without gaps
+    if labels.any() and not (labels == 0).any():
+        return
+    how = {
+        "alpha": draw(st.sampled_from([0.3, 1])),
+        "bg_color": draw(st.sampled_from([None, "pink"])),
+        "colors": draw(st.sampled_from([None, ["green", (0.2, 0.4, 0.6)]])),
+        "image_alpha": draw(st.sampled_from([0.4, 1])),
+    }
+    some = draw(st.booleans())
+    lazy = bv.label2rgb(labels, ours if some else None, **how)
+    got = bv.compute(lazy, **parts(draw, labels.shape))
+    theirs = color.label2rgb(labels, image if some else None, **how)
+    np.testing.assert_allclose(np.moveaxis(got, 0, -1), theirs, atol=1e-6)
+
+
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_consecutive_labels(data):
+    draw = data.draw
+    labels = patches(draw)
+    offset = draw(st.sampled_from([1, 1, 5]))
+    new, forward, inverse = bv.relabel_sequential(labels, offset)
+    got, table, back = bv.compute(new, forward, inverse, **parts(draw, labels.shape))
+    integers = labels.astype(np.uint8) if labels.dtype == bool else labels
+    theirs, _, _ = segmentation.relabel_sequential(integers, offset)
+    assert got.dtype == integers.dtype
+    np.testing.assert_array_equal(got, theirs)
+    old = np.unique(labels[labels != 0]).astype(np.uint64).tolist()
+    assert table.to_pydict() == {
+        "label": old,
+        "new_label": list(range(offset, offset + len(old))),
+    }
+    assert back.to_pydict() == dict(reversed(table.to_pydict().items()))
+
+
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_joined_segmentations(data):
+    draw = data.draw
+    a = patches(draw)
+    dtype = draw(st.sampled_from(DTYPES))
+    b = np.random.default_rng(1).integers(0, 3, a.shape).astype(dtype)
+    if b.itemsize == 8:
+        b <<= 60
+    got = bv.compute(bv.join_segmentations(a, b), **parts(draw, a.shape))
+    pairs = np.stack([a.ravel().astype(np.uint64), b.ravel().astype(np.uint64)])
+    kinds, place = np.unique(pairs, axis=1, return_inverse=True)
+    place = place.reshape(a.shape) + (0 if not kinds[:, 0].any() else 1)
+    np.testing.assert_array_equal(got, place)
+    assert got.dtype == np.uint32
+    if a.dtype.itemsize < 8 and b.dtype.itemsize < 8:
+        theirs = segmentation.join_segmentations(a.astype("i8"), b.astype("i8"))
+        np.testing.assert_array_equal(got, theirs)
+
+
+def test_consecutive_labels_in_a_pipeline(tmp_path):
+    labels = np.arange(6 * 40 * 50).reshape(6, 40, 50).astype("u4") // 2 * 3
+    new, forward, _ = bv.relabel_sequential(labels)
+    target = new.to(tmp_path / "new.zarr", chunks=(2, 20, 50))
+    stored, table = bv.compute(target, forward, slab=(2, 20, 50), runner="FnApiRunner")
+    np.testing.assert_array_equal(stored, labels // 3)
+    assert table["new_label"].to_pylist() == list(range(1, 6000))
+
+
+def test_what_is_refused():
+    labels, image = np.array([[0, 1, 300]], "u2"), np.zeros((1, 3), "u1")
+    for call, error, message in (
+        (lambda: bv.find_boundaries(labels, mode="subpixel"), ValueError, "another shape"),
+        (lambda: bv.find_boundaries(labels, 3), ValueError, "connectivity=3; give 1 to 2"),
+        (lambda: bv.find_boundaries(labels, background=-1), ValueError, "background=-1"),
+        (lambda: bv.find_boundaries(labels * 0.5), TypeError, "float64"),
+        (lambda: bv.mark_boundaries(image, labels[:, :2]), ValueError, "do not match"),
+        (lambda: bv.mark_boundaries(image, labels, "reddish"), ValueError, "reddish"),
+        (lambda: bv.mark_boundaries(image.astype("i4"), labels), TypeError, "known maximum"),
+        (lambda: bv.label2rgb(labels, alpha=2), ValueError, "alpha=2"),
+        (lambda: bv.label2rgb(labels, colors=[]), ValueError, "0 colors"),
+        (lambda: bv.label2rgb(labels, bg_label=-1), ValueError, "bg_label=-1"),
+        (lambda: bv.relabel_sequential(labels, 0), ValueError, "offset"),
+        (lambda: bv.relabel_sequential(labels, dtype="f4"), TypeError, "integers"),
+        (lambda: bv.join_segmentations(labels, labels[:, :2]), ValueError, "do not match"),
+        (
+            lambda: bv.compute(bv.relabel_sequential(labels, 255, dtype="u1")[0], runner=None),
+            ValueError,
+            "256 does not fit uint8",
+        ),
+        (
+            lambda: bv.compute(bv.join_segmentations(labels, -labels.astype("i4")), runner=None),
+            ValueError,
+            "negative|-1",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            call()
