@@ -41,6 +41,7 @@ RUN = """
 import json, os, sys, time
 import beam_volumes as bv
 from beam_volumes.drive import compute
+from beam_volumes.plan.cost.speeds import PROCESS, load
 from beam_volumes.plan.fit.seconds import core_seconds
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
@@ -52,7 +53,8 @@ planned = compute.plan_run(targets, options)
 began, used = time.perf_counter(), sum(os.times()[:4])
 compute.run(targets, options)
 seconds, used = time.perf_counter() - began, sum(os.times()[:4]) - used
-cores = sum(map(core_seconds, planned.passes))
+fixed = load().fixed[PROCESS]
+cores = sum(map(core_seconds, planned.passes)) + fixed.run + len(planned.kernels) * fixed.kernel
 print(json.dumps([planned.predicted_seconds, seconds, cores, used, len(planned.passes)]))
 """
 

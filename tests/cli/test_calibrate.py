@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from beam_volumes.plan.cost import speeds
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, Fixed, Speeds
 from beam_volumes.plan.fit.seconds import core_seconds, measured_seconds
 from beam_volumes.profile import calibrate
+from beam_volumes.sweep.activity import Meter
 
 FIXED = Fixed(run=1.0, a_pass=0.5, survey=0.25, slab=0.125, kernel=0.0)
 
@@ -55,6 +57,22 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     line = f"takes about {plan.predicted_seconds:,.1f} s on this machine, once kernels are compiled"
     assert line in plan.explain().splitlines()
     assert bv.plan(target, base=1 << 28).predicted_seconds is None  # workers elsewhere
+
+
+def test_compiling_and_hiccups_are_not_speeds_of_operations(monkeypatch):
+    @numba.njit
+    def kernel(x):
+        return x + 1
+
+    seconds = iter([20.0, 0.3, 0.1, 0.2])  # the first run compiles, the second one is disturbed
+
+    def timed(plan, unoverlapped):
+        kernel(1)
+        cpu = next(seconds)
+        return (Meter(unoverlapped),), cpu, cpu
+
+    monkeypatch.setattr(calibrate, "timed", timed)
+    assert calibrate._measured(calibrate._planned([bv.mean(bv.open(np.zeros((2, 3))))]))[2] == 0.1
 
 
 def test_a_recipe_or_the_machine(command):
