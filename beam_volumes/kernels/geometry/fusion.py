@@ -69,34 +69,40 @@ def tile_boxes(start, stop, bounds, inverse, shift, extent, order):
 
 
 @kernel
-def bytes_of_cells(shape, cell, bounds, inverse, shift, extent, order, chunk, needed):
-    """For each cell of the result, the voxels in the chunks of tiles that it needs.
+def voxels_of_cells(shape, cell, bounds, inverse, shift, extent, order, chunk):
+    """The voxels in the chunks of tiles that the cells of the result need: the maximum, and the sum.
 
-    ``chunk``, int64 (tiles, 3). Adds to ``needed``, int64, which has an entry for each cell in C
-    order.
+    ``chunk``, int64 (tiles, 3), is the shape of the chunks of each tile.
     """
-    count, low, high = np.empty(3, np.int64), np.empty(3, np.int64), np.empty(3, np.int64)
-    begin, end, box = np.empty(3, np.int64), np.empty(3, np.int64), np.empty((3, 2), np.int64)
-    for a in range(3):
-        count[a] = -(-shape[a] // cell[a])
-    for t in range(len(bounds)):
-        for a in range(3):
-            begin[a] = max(0, bounds[t, a, 0]) // cell[a]
-            end[a] = -(-min(shape[a], bounds[t, a, 1]) // cell[a])
-        for z in range(begin[0], end[0]):
-            for y in range(begin[1], end[1]):
-                for x in range(begin[2], end[2]):
-                    for a in range(3):
-                        at = (z, y, x)[a]
-                        low[a] = max(at * cell[a], bounds[t, a, 0])
-                        high[a] = min(min((at + 1) * cell[a], shape[a]), bounds[t, a, 1])
+    low, high, box = np.empty(3, np.int64), np.empty(3, np.int64), np.empty((3, 2), np.int64)
+    layers, rows, cols = -(-shape[0] // cell[0]), -(-shape[1] // cell[1]), -(-shape[2] // cell[2])
+    needed = np.empty((rows, cols), np.int64)
+    maximum = total = 0
+    for z in range(layers):
+        needed[:, :] = 0
+        for t in range(len(bounds)):
+            low[0] = max(z * cell[0], bounds[t, 0, 0])
+            high[0] = min(min((z + 1) * cell[0], shape[0]), bounds[t, 0, 1])
+            if low[0] >= high[0]:
+                continue
+            for y in range(bounds[t, 1, 0] // cell[1], -(-bounds[t, 1, 1] // cell[1])):
+                low[1] = max(y * cell[1], bounds[t, 1, 0])
+                high[1] = min((y + 1) * cell[1], bounds[t, 1, 1])
+                for x in range(bounds[t, 2, 0] // cell[2], -(-bounds[t, 2, 1] // cell[2])):
+                    low[2] = max(x * cell[2], bounds[t, 2, 0])
+                    high[2] = min((x + 1) * cell[2], bounds[t, 2, 1])
+                    if low[1] >= high[1] or low[2] >= high[2]:
+                        continue
                     if not tile_box(low, high, inverse[t], shift[t], extent[t], order, box):
                         continue
                     voxels = 1
                     for a in range(3):
                         c = chunk[t, a]
                         voxels *= ((box[a, 1] - 1) // c - box[a, 0] // c + 1) * c
-                    needed[(z * count[1] + y) * count[2] + x] += voxels
+                    needed[y, x] += voxels
+        maximum = max(maximum, needed.max())
+        total += needed.sum()
+    return maximum, total
 
 
 @kernel

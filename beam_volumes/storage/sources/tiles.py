@@ -14,7 +14,7 @@ import tensorstore as ts
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
 from beam_volumes.kernels.casting import kernel_dtype
-from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, bytes_of_cells, tile_boxes
+from beam_volumes.kernels.geometry.fusion import BLENDINGS, blend, tile_boxes, voxels_of_cells
 from beam_volumes.storage.places.context import callback, threads, waiting_context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec
@@ -58,14 +58,14 @@ class TilesReader(TokenOfFields):
     def decode_bytes(self) -> int:
         """The bytes of the chunks of tiles, and of the result, for one cell."""
         inner = max((part.decode_bytes for part in self.parts), default=0)
-        voxels = int(self._voxels_of_cells.max(initial=0)) + math.prod(self.cell)
+        voxels = self._voxels_of_cells[0] + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
     @property
     def times_read(self) -> float:
         """How often the chunks of the tiles are read for the whole volume, on average."""
         needed = np.ceil(self._extent / self._chunk) * self._chunk
-        return float(self._voxels_of_cells.sum() / max(1.0, needed.prod(axis=1).sum()))
+        return float(self._voxels_of_cells[1] / needed.prod(axis=1).sum())
 
     @property
     def remark(self) -> str:
@@ -152,11 +152,9 @@ class TilesReader(TokenOfFields):
         return max(kernel_dtype(d).itemsize for d in (self.parts[0].dtype, self.dtype))
 
     @cached_property
-    def _voxels_of_cells(self) -> np.ndarray:
-        """For each cell, the voxels in the chunks of tiles that it needs."""
-        cells = math.prod(-(-n // c) for n, c in zip(self.shape, self.cell, strict=True))
-        needed = np.zeros(cells, np.int64)
-        bytes_of_cells(
+    def _voxels_of_cells(self) -> tuple[int, int]:
+        """The voxels in the chunks of tiles that cells need: the maximum, and the sum."""
+        maximum, total = voxels_of_cells(
             np.array(self.shape),
             np.array(self.cell),
             self.bounds,
@@ -165,9 +163,8 @@ class TilesReader(TokenOfFields):
             self._extent,
             self.order,
             self._chunk,
-            needed,
         )
-        return needed
+        return int(maximum), int(total)
 
 
 def fused(
