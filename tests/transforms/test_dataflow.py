@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import apache_beam as beam
 import numpy as np
 import pytest
+import tensorstore as ts
 import yaml
 from apache_beam.options.pipeline_options import DebugOptions
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
@@ -422,3 +423,19 @@ def test_the_template_refuses(name, value):
     parameters = json.loads((TEMPLATE / "metadata.json").read_text())["parameters"]
     (regex,) = next(p["regexes"] for p in parameters if p["name"] == name)
     assert not re.search(regex, value)
+
+
+@pytest.mark.thorough
+def test_the_graph_of_a_petabyte_is_small(tmp_path):
+    """Labels and their table of 0.875 PB in millions of slabs; Dataflow takes graphs of up to 10 MB."""
+    shape, chunks = (500_000, 350_000, 5_000), (128, 1024, 1024)
+    grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
+    metadata = {"shape": shape, "data_type": "uint8", "chunk_grid": grid}
+    spec = {"driver": "zarr3", "kvstore": f"file://{tmp_path}/em.zarr", "metadata": metadata}
+    ts.open(spec, create=True).result()
+    em = bv.open(tmp_path / "em.zarr")
+    cells = bv.label(bv.gaussian_filter(em, 1) > bv.threshold_otsu(em))
+    table = bv.regionprops_table(cells, em, properties=("label", "area", "intensity_mean"))
+    p = beam.Pipeline()
+    p | bv.Compute(cells.to(tmp_path / "cells.zarr"), table.to(tmp_path / "cells.parquet"))
+    assert p.to_runner_api().ByteSize() < 3_000_000
