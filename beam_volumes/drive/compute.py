@@ -45,6 +45,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.sweep.device import listed
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,6 +89,8 @@ def compute(
     threads: int | None = None,
     journal: Any = None,
     keep_journal: bool = True,
+    device: str | None = None,
+    device_memory: int | float | str | None = None,
     accelerator: str | None = None,
     max_retries: int = 1,
 ) -> Any:
@@ -114,6 +117,8 @@ def compute(
     %(journal)s
     keep_journal : bool, default: True
         Whether to keep the journal when the run has ended successfully. `verify` needs it.
+    %(device)s
+    %(device_memory)s
     %(accelerator)s
     %(max_retries)s
 
@@ -180,6 +185,7 @@ def run(
     drive, options, planned = _prepared(targets, options)
     _start_ahead(options)
     check_accelerator(planned, options.accelerator)
+    _check_device(planned, options)
     if on_plan is not None:
         on_plan(planned)
     scratch = _check_places(planned, options)
@@ -207,6 +213,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     drive, options = _driver(stopped.as_begun(options))
     _start_ahead(options)
     check_accelerator(stopped.plan, options.accelerator)
+    _check_device(stopped.plan, options)
     _check_places(stopped.plan, options)
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
 
@@ -267,6 +274,12 @@ def _check_places(planned: Plan, options: RunOptions) -> str | None:
     from beam_volumes.drive.launch import check_places
 
     return check_places(planned, options)
+
+
+def _check_device(planned: Plan, options: RunOptions) -> None:
+    """Refuse a plan with stages on a device if it would run on a machine without one: this one."""
+    if planned.uses_device and (options.runner is None or is_local(options.runner)):
+        listed()
 
 
 def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:

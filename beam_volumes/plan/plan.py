@@ -25,7 +25,7 @@ from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, Base, MemoryItem
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, load
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.advice import badly_cut, many_objects
-from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
+from beam_volumes.plan.fit.planned_pass import Pass, describe_patches, describe_places
 from beam_volumes.plan.fit.seconds import run_seconds
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.run_options import RunOptions
@@ -34,6 +34,7 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.stored_size import sampled_bytes, stored_bytes
+from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import Step, Surveyed
 from beam_volumes.sweep.schedule import Overlap
 
@@ -125,6 +126,10 @@ class Plan:
         Why the run needs no pipeline, if the user named no runner.
     machines : int
         Number of machines that share the slabs.
+    device : str
+        Where stages may run: "cpu", "cuda" or "auto".
+    device_memory : int
+        The memory limit of a machine's device, in bytes; 0 if all stages run on the host.
 
     Examples
     --------
@@ -163,6 +168,8 @@ class Plan:
     base_asked: Base = None
     in_process: str | None = None
     machines: int = 1
+    device: str = "cpu"
+    device_memory: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph; a long chain is nested too deeply to be pickled.
@@ -178,7 +185,9 @@ class Plan:
     @property
     def concurrency(self) -> Concurrency:
         """Slabs in flight, processes and threads."""
-        return Concurrency(self.workers, self.processes, self.threads, self.machines)
+        return Concurrency(
+            self.workers, self.processes, self.threads, self.machines, self.device_memory
+        )
 
     def with_concurrency(self, concurrency: Concurrency) -> Plan:
         """Return the plan with the same slabs, and other workers, processes and threads.
@@ -213,6 +222,20 @@ class Plan:
         return max((p.slab_memory for p in self.passes), default=0)
 
     @property
+    def uses_device(self) -> bool:
+        """Whether any stage runs on a device."""
+        return any(p.program.uses_device for p in self.swept)
+
+    @property
+    def predicted_device_memory(self) -> int:
+        """Predicted peak memory on the device of a machine, in bytes.
+
+        It is also the smallest limit that works with these slabs and windows.
+        """
+        slabs = (p.partition.device_memory for p in self.passes)
+        return self.workers * max(slabs, default=0)
+
+    @property
     def predicted_memory(self) -> int:
         """Predicted peak memory on one machine: processes x base + slabs in flight x slab peak."""
         return memory.of_machine(self.base, self.slab_memory, self.concurrency)
@@ -231,10 +254,11 @@ class Plan:
     def predicted_seconds(self) -> float | None:
         """Predicted seconds of a run on this machine, from a fresh process, once kernels are compiled.
 
-        None if ``beam-volumes bench --calibrate`` has not measured the machine, or a runner has others.
+        None if ``beam-volumes bench --calibrate`` has not measured the machine, a runner has others, or
+        stages run on a device.
         """
         speeds = load()
-        if speeds is None or self.base_asked not in (None, LOCAL_PIPELINE):
+        if speeds is None or self.uses_device or self.base_asked not in (None, LOCAL_PIPELINE):
             return None
         how = PROCESS if self.base_asked is None else PIPELINE
         return run_seconds(self.passes, self.concurrency, len(self.kernels), how, speeds)
@@ -312,6 +336,9 @@ class Plan:
             "machines": self.machines,
             "processes": self.processes,
             "threads": self.threads,
+            "device": self.device,
+            "device_memory": self.device_memory,
+            "predicted_device_memory": self.predicted_device_memory,
             "predicted_seconds": self.predicted_seconds,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
@@ -354,6 +381,8 @@ class Plan:
                 window=self.window,
                 base=self.base_asked,
                 in_memory_results=any(isinstance(sink, ArraySink) for sink in self.results),
+                device=self.device if self.device_memory else "cpu",
+                device_memory=self.device_memory or None,
             )
             return self.planner(self.targets, options)
         except ValueError:
@@ -449,6 +478,8 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
         f"chunks that each pass needs; writes {format_bytes(plan.bytes_written)} before "
         f"compression{_tables(plan)}",
     ]
+    if plan.device != "cpu":
+        lines.append(_device(plan))
     if (seconds := plan.predicted_seconds) is not None:
         lines.append(f"takes about {seconds:,.1f} s on this machine, once kernels are compiled")
     if plan.in_process is not None:
@@ -466,7 +497,11 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
     lines += list(dict.fromkeys(_CHANNEL.sub("", line) for line in read))
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
-    lines += [_in_brief(plan, p) for p in plan.passes if p.point is None]
+    for p in plan.passes:
+        if p.point is None:
+            lines.append(_in_brief(plan, p))
+            if plan.device_memory:
+                lines += [f"  {line}" for line in describe_places(p)]
     for p in plan.passes:
         if p.point is not None:
             own = _explained(p.point, timed, verbose).splitlines()
@@ -479,6 +514,18 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
     if slow:
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
+
+
+def _device(plan: Plan) -> str:
+    """Describe the memory of the device, or why there is none."""
+    if not plan.device_memory:
+        return "device: this machine has none, so all stages run on the host"
+    if not plan.uses_device:
+        return f"device: none used, device={plan.device!r}: all stages run on the host"
+    return (
+        f"device: {format_bytes(plan.predicted_device_memory)} of its memory predicted for "
+        f"{counted(plan.workers, 'slab')}; budget {format_bytes(plan.device_memory)}"
+    )
 
 
 def _tables(plan: Plan) -> str:
@@ -516,7 +563,7 @@ def _stored(plan: Plan, name: str) -> str:
 def _in_brief(plan: Plan, p: Pass) -> str:
     """Describe a pass in one line: its steps, slabs, and the largest parts of its memory."""
     steps = p.program.steps
-    does = [step.name for step in steps if step.source is None]
+    does = [step.name for step in steps if step.source is None and not is_transfer(step)]
     does += [f"fold {f.reduction.name}" for f in p.program.folds]
     does += [f"survey {surveyed.survey.name}" for surveyed in p.program.surveys]
     if not does:
@@ -528,7 +575,8 @@ def _in_brief(plan: Plan, p: Pass) -> str:
         f"{counted(p.partition.window, 'slice')}; reads {format_bytes(p.bytes_read)}, writes "
         f"{format_bytes(p.bytes_written)}; {format_bytes(p.slab_memory)} a slab"
     )
-    parts = sorted(p.partition.parts, key=lambda item: -item.bytes)
+    parts = [item for item in p.partition.parts if item.place == HOST]
+    parts.sort(key=lambda item: -item.bytes)
     shown = [item for k, item in enumerate(parts) if k == 0 or item.name.startswith("scratch of")]
     return f"{line}, {', '.join(f'{format_bytes(item.bytes)} {item.name}' for item in shown)}"
 
@@ -600,7 +648,10 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
         f"{format_bytes(p.bytes_written)}"
     )
     lines.append(f"  memory of a slab {format_bytes(part.sweep_memory)}:")
-    lines += _items(part.parts)
+    lines += _items(item for item in part.parts if item.place == HOST)
+    if part.device_memory:
+        lines.append(f"  memory of a slab on the device {format_bytes(part.device_memory)}:")
+        lines += _items(item for item in part.parts if item.place == DEVICE)
     if part.merge_memory:
         lines.append(
             f"  memory of a step of the merge, when the sweep has ended, {format_bytes(part.merge_memory)}:"
@@ -665,7 +716,10 @@ def _step(plan: Plan, p: Pass, step: Step) -> str:
                 " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
             )
         inputs.append(name)
-    text = f"{step.name} ({step.dtype})"
+    if is_transfer(step):
+        return name_of(step)
+    where = " on the device" if step.place == DEVICE else ""
+    text = f"{step.name}{where} ({step.dtype})"
     if inputs:
         text += f" of {', '.join(inputs)}"
     if step.completion is not None:

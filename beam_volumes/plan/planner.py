@@ -43,6 +43,7 @@ from beam_volumes.plan.fit.fitting import (
     cut_across,
     fitted,
     refuse,
+    refuse_device,
     slab_shape,
     too_coarse,
 )
@@ -88,6 +89,8 @@ def plan(
     window: int | None = None,
     base: int | None = None,
     in_memory_results: bool | None = None,
+    device: str | None = None,
+    device_memory: int | float | str | None = None,
 ) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
@@ -112,6 +115,8 @@ def plan(
         Whether returned arrays are assembled in the memory of this process, as `compute` does for
         runs without a pipeline. Otherwise they are stored first and then read. ``memory`` does not
         include these arrays.
+    %(device)s
+    %(device_memory)s
 
     Returns
     -------
@@ -330,7 +335,8 @@ def _fit(
     storage.rechunked = chunks
     why = {t: f"in chunks of {chunk}, to be read {_WHY_RECHUNKED}" for t, chunk in chunks.items()}
     budget = left_for_slab(options.memory_bytes, base, concurrency)
-    limits = Limits(budget, concurrency, slab, options.window)
+    device = (options.device or "cpu") if concurrency.device_memory else "cpu"
+    limits = Limits(budget, concurrency, slab, options.window, device)
     pencils = False
     separate: dict[str, str] = {}
     while True:
@@ -365,11 +371,14 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
     concurrency = Concurrency.of(
         options.slabs_in_flight, options.processes, options.threads, options.machines or 1
     )
+    concurrency = replace(concurrency, device_memory=options.device_bytes)
     fit = _fit(asked, options, base, concurrency, {})
     if slab is None and window is None:
         fit = in_two_stages(fit, partial(_fit, asked, options, base, concurrency))
     if not fit.is_within_budget:
         refuse(fit.smallest, total, base, fit.concurrency)
+    if not fit.is_within_device:
+        refuse_device(fit.passes, fit.concurrency)
     minimum = of_machine(base, fit.smallest.memory, fit.concurrency)
     if options.workers is None:
         fit = with_more_slabs(fit, total, base, options.processes, options.threads)
@@ -398,6 +407,8 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         options.workers,
         options.base,
         machines=concurrency.machines,
+        device=options.device or "cpu",
+        device_memory=concurrency.device_memory,
     )
     return of_points(made, times, before) if times else made
 

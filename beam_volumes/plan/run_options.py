@@ -11,9 +11,14 @@ from beam_volumes.base.text import filled
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import default_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM, Base
+from beam_volumes.sweep import device as devices
 
 #: The runner of a resumed run by default.
 AS_BEGUN = "as it was begun"
+
+#: The values of ``device=``, and the share of a device's free memory that a run may use by default.
+DEVICES = ("cpu", "cuda", "auto")
+_FREE_SHARE = 0.8
 
 #: The default runner: see `plan.planner.why_in_process`.
 AUTO = "auto"
@@ -158,6 +163,25 @@ accelerator : str, optional
     such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow provisions machines
     accordingly; other runners ignore it.""",
     )
+    device: str | None = _option(
+        None,
+        PLANNING,
+        "NAME",
+        """\
+device : {"cpu", "cuda", "auto"}, optional
+    Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
+    those for which this is worth the copies, if there is a GPU. The results have the same bits. By
+    default "cpu".""",
+    )
+    device_memory: int | float | str | None = _option(
+        None,
+        PLANNING,
+        "SIZE",
+        """\
+device_memory : int or str, optional
+    Memory that the run may use on the GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
+    memory by default.""",
+    )
     max_retries: int = _option(
         1,
         RUNNING,
@@ -189,6 +213,12 @@ max_retries : int, default: 1
     def __post_init__(self) -> None:
         if self.memory is not None:
             machine.parse_bytes(self.memory)
+        if self.device_memory is not None:
+            machine.parse_bytes(self.device_memory, "device_memory")
+        if self.device not in (None, *DEVICES):
+            raise ValueError(
+                f"device={self.device!r} is not known; choose one of {', '.join(map(repr, DEVICES))}"
+            )
         for name in ("workers", "machines", "processes", "threads", "window"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, machine.checked_count(name, getattr(self, name), 1))
@@ -210,6 +240,25 @@ max_retries : int, default: 1
     def memory_bytes(self) -> int:
         """The memory limit of one machine: by default a quarter of its RAM."""
         return machine.default_memory() if self.memory is None else machine.parse_bytes(self.memory)
+
+    @property
+    def device_bytes(self) -> int:
+        """The memory limit of a machine's device; 0 for a run without a device.
+
+        With a given `device_memory`, ``device="cuda"`` can be planned for other machines.
+        """
+        if self.device in (None, "cpu"):
+            return 0
+        given = None if self.device_memory is None else machine.parse_bytes(self.device_memory)
+        if self.device == "cuda" and given is not None:
+            return given
+        try:
+            free = devices.listed()[0].free
+        except devices.NoDevice:
+            if self.device == "cuda":
+                raise
+            return 0
+        return int(_FREE_SHARE * free) if given is None else given
 
     @property
     def slabs_in_flight(self) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.fit.planned_pass import Pass
@@ -24,6 +26,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
 from beam_volumes.sweep.activity import error_context
+from beam_volumes.sweep.device import Device, OutOfDeviceMemory, opened
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
@@ -180,8 +183,11 @@ def _one_sweep(
 ) -> SlabResult:
     near = resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
-    # A runner may start more sweeps in a process than the memory allows.
-    with gate.admitted(session.sweeps or session.plan.sweeps_per_process) as arena:
+    # A runner may start more sweeps in a process than the memory of host and device allows.
+    with (
+        gate.admitted(session.sweeps or session.plan.sweeps_per_process) as arena,
+        _device(p) as device,
+    ):
         return sweep(
             p.program,
             p.grid,
@@ -196,7 +202,28 @@ def _one_sweep(
             check_ownership=RateLimited(lambda: session.check(sinks)),
             on_progress=on_progress,
             meter=session.meters[p.index] if session.meters else None,
+            device=device,
         )
+
+
+@contextmanager
+def _device(p: Pass) -> Iterator[Device | None]:
+    """The device for a slab, if its pass runs stages on one."""
+    if not p.program.uses_device:
+        yield None
+        return
+    try:
+        with opened() as device:
+            yield device
+    except OutOfDeviceMemory as error:
+        part = p.partition
+        slab = " x ".join(map(str, part.grid.step))
+        raise OutOfDeviceMemory(
+            f"the memory of the device does not suffice: a slab of {slab} in windows of "
+            f"{counted(part.window, 'slice')} takes {format_bytes(part.device_memory)} "
+            f"({error}). Give a smaller device_memory=, or fewer workers; the plan refuses what no "
+            "slab fits, and names the smallest. device='cpu' needs none"
+        ) from error
 
 
 class RateLimited:

@@ -25,11 +25,12 @@ from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
+from beam_volumes.sweep.device import DEVICE, Device, Launched, ToHost
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
-from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.stage import Block, Work
 from beam_volumes.sweep.survey import Completer, Surveyor, windows_of
 from beam_volumes.sweep.writing import SlabResult, Writes
 
@@ -49,6 +50,7 @@ def sweep(
     check_ownership: Callable[[], None] | None = None,
     on_progress: Callable[[float], None] | None = None,
     meter: Meter | None = None,
+    device: Device | None = None,
 ) -> SlabResult:
     """Run a program over one slab of its domain.
 
@@ -58,11 +60,12 @@ def sweep(
     ``on_progress``: called after each window with the finished share of the slab; may raise to
     stop.
     ``meter``: collects timings.
+    ``device``: for the steps that run there.
     Raises Exception: any error of a stage, a read or a write, with the stage and its slices in the
     message.
     """
     release_unused(s.stage.holds for s in program.steps if s.stage is not None)
-    run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
+    run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter, device)
     run.writes.check_ownership, run.on_progress = check_ownership, on_progress
     limits = program.survey_limits(grid.step, windows_of(grid.step, window), limit_bytes)
     for surveyed, limit in zip(program.surveys, limits, strict=True):
@@ -86,8 +89,10 @@ class _Sweep:
         threads: int,
         overlap: Overlap,
         meter: Meter | None = None,
+        device: Device | None = None,
     ):
         self.program, self.box, self.threads = program, box, threads
+        self._device = device
         self._activity = ActivityContext(program, meter)
         self.unoverlapped = meter is not None and meter.unoverlapped
         self.on_progress: Callable[[float], None] | None = None
@@ -103,7 +108,7 @@ class _Sweep:
             for o in program.outputs
         ]
         self.works = {
-            i: s.stage.begin(Box((z[0], y[0], x[0]), (z[1], y[1], x[1])))
+            i: self._work(s, Box((z[0], y[0], x[0]), (z[1], y[1], x[1])))
             for i, (s, z, y, x) in enumerate(
                 zip(program.steps, self.plan.regions, self.y, self.x, strict=True)
             )
@@ -137,6 +142,17 @@ class _Sweep:
             result=self.result,
         )
 
+    @property
+    def device(self) -> Device:
+        assert self._device is not None, "a program with steps on a device needs device="
+        return self._device
+
+    def _work(self, step: Step, box: Box) -> Work:
+        assert step.stage is not None
+        if step.place == DEVICE or isinstance(step.stage, ToHost):
+            return Launched(step.stage, self.device)
+        return step.stage.begin(box)
+
     def _in_place(self) -> dict[int, int]:
         """Outputs in memory that can serve as the ring of their step."""
         found: dict[int, int] = {}
@@ -164,20 +180,32 @@ class _Sweep:
         capacity, base = list(self.plan.capacity), list(self.plan.base)
         for i in self.in_place.values():
             shapes[i] = ((0, 0, 0), shapes[i][1])
-        arrays = arena.cut(shapes)
+        on_device = {i: s for i, s in enumerate(shapes) if self._is_on_device(i)}
+        for i, (_, dtype) in on_device.items():
+            shapes[i] = ((0, 0, 0), dtype)
+        arrays: list[Any] = [*arena.cut(shapes)]
+        for i, of_ring in on_device.items():
+            arrays[i] = self.device.empty(*of_ring)
         for k, i in self.in_place.items():
             box = self._box(k)
             arrays[i] = self.sinks[k][box.slices].view(shapes[i][1])
             capacity[i], base[i] = len(arrays[i]), box.start[0]
         for i, array in enumerate(arrays):
             if self.program.constant_slice(i):
-                array[-1] = as_dtype(self.program.padding(i).cval, array.dtype)
+                value = as_dtype(self.program.padding(i).cval, shapes[i][1])
+                if i in on_device:
+                    self.device.fill(array, capacity[i], value)
+                else:
+                    array[-1] = value
         return [
             Ring(a, c, b, y[0], x[0])
             for a, c, b, y, x in zip(
                 arrays, capacity, base, self.padded_y, self.padded_x, strict=True
             )
         ]
+
+    def _is_on_device(self, i: int) -> bool:
+        return self.program.steps[i].place == DEVICE
 
     def run(self) -> SlabResult:
         begin = time.perf_counter()
@@ -371,7 +399,11 @@ class _Sweep:
             (y[0] - padded_y[0], y[1] - padded_y[0]),
             (x[0] - padded_x[0], x[1] - padded_x[0]),
         )
-        cval = as_dtype(padding.cval, ring.array.dtype)
+        cval = as_dtype(padding.cval, self.program.steps[i].dtype)
+        if self._is_on_device(i):
+            margins = (ring.array, slots, *rows, *cols, *maps, cval)
+            self.device.launch("rows.pad_margins", *margins)
+            return
         in_strips(
             len(slots),
             len(slots) * ring.array[0].size,

@@ -22,6 +22,7 @@ import numpy as np
 from beam_volumes.base.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_ranges
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.sources.source import Source
+from beam_volumes.sweep.device import DEVICE, HOST
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey
@@ -73,6 +74,7 @@ class Step:
     values: tuple[str, ...] = ()
     completion: Completion | None = None
     barrier: str = ""
+    place: str = HOST  #: Where its ring is, and its stage runs; see `beam_volumes.sweep.device`.
 
 
 class End:
@@ -205,6 +207,11 @@ class Program:
     def barriers(self) -> tuple[str, ...]:
         """The barriers that its slabs need answers of."""
         return tuple(dict.fromkeys(s.barrier for s in self.steps if s.completion is not None))
+
+    @property
+    def uses_device(self) -> bool:
+        """Whether stages run on a device."""
+        return any(s.place == DEVICE for s in self.steps)
 
     @property
     def spans(self) -> frozenset[int]:

@@ -224,6 +224,24 @@ class Stage(PlainData):
         """
         raise NotImplementedError
 
+    @property
+    def kernel_name(self) -> str:
+        """Path and name in `beam_volumes.kernels` of the kernel that computes it, for `launch`.
+
+        Empty if it has no single kernel.
+        """
+        return ""
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        """Bytes of device memory that `launch` allocates for an output of this shape."""
+        return 0
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        """Start the computation of all of ``out`` on a `beam_volumes.sweep.device.Device`."""
+        raise NotImplementedError
+
     def halo(self, i: int) -> Halo:
         return self.halos[i] if i < len(self.halos) else NO_HALO
 

@@ -78,6 +78,8 @@ class Compute(beam.PTransform):
         Whether to request the predicted memory of each pass by the resource hint ``min_ram``. By
         default only for Dataflow, which provisions machines accordingly. Other runners may start
         more worker processes without a benefit.
+    %(device)s
+    %(device_memory)s
     %(accelerator)s
     %(max_retries)s
     **named : Target, TableTarget, Table or Scalar
@@ -126,6 +128,8 @@ class Compute(beam.PTransform):
         overwrite: bool = False,
         run_id: str | None = None,
         resource_hints: bool | None = None,
+        device: str | None = None,
+        device_memory: int | float | str | None = None,
         accelerator: str | None = None,
         max_retries: int = 1,
         **named: Target | TableTarget | Table | Scalar,

@@ -35,6 +35,7 @@ PARTS = {
     "How to run": [
         "docs/how-to/memory.md",
         "docs/how-to/estimate.md",
+        "docs/how-to/gpu.md",
         "docs/how-to/resume.md",
         "docs/how-to/verify.md",
         "docs/how-to/flink.md",

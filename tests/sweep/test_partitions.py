@@ -19,6 +19,7 @@ import beam_volumes as bv
 from tests import catalogue as cat
 from tests.catalogue_generic import generics
 from tests.catalogue_geometry import regrids
+from tests.sweep.fake_device import pretended
 from tests.tiers import COMMON_DTYPES, few
 
 DTYPES = ["?", "u1", "u2", "i4", "f4", "f8"]
@@ -211,6 +212,7 @@ def test_random_graphs(batch, data):
             how |= {
                 "threads": draw(st.sampled_from([1, 2])),
                 "workers": draw(st.sampled_from([1, 2])),
+                "device": draw(st.sampled_from(["cpu", "cuda", "auto"])),
             }
             outs = [
                 v.to(
@@ -219,7 +221,8 @@ def test_random_graphs(batch, data):
                 )
                 for k, (v, a) in enumerate(targets)
             ]
-            written = bv.compute(*outs, runner=None, progress=False, **how)
+            with pretended():
+                written = bv.compute(*outs, runner=None, progress=False, **how)
             written = written if isinstance(written, tuple) else (written,)
             for w, (_, a) in zip(written, targets, strict=True):
                 got = np.asarray(w).astype(a.dtype)

@@ -36,6 +36,7 @@ from beam_volumes.storage.places.stored_size import stored
 from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
+from beam_volumes.sweep.device import NoDevice, listed
 
 #: Number of bins of a histogram, and the characters of its bars.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
@@ -62,7 +63,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--machine",
         action="store_true",
-        help="describe this machine instead: processor, memory, versions and the cache of compiled kernels",
+        help="describe this machine instead: processor, memory, CUDA devices, versions and the cache of "
+        "compiled kernels",
     )
     parser.add_argument(
         "--stats",
@@ -158,8 +160,17 @@ def of_machine() -> Facts:
         "processor": processor(),
         "cores": cores(),
         "memory": machine_memory(),
+        "devices": _devices(),
         "kernels": {"path": str(cache.folder()), "kernels": kernels, "bytes": size},
     }
+
+
+def _devices() -> list[dict[str, Any]] | str:
+    """The devices for ``device="cuda"``, or why there are none."""
+    try:
+        return [found._asdict() for found in listed()]
+    except NoDevice as error:
+        return str(error)
 
 
 # a volume
@@ -395,6 +406,12 @@ def _machine_lines(facts: Facts) -> Iterator[str]:
         **{name: version or "not installed" for name, version in facts["versions"].items()},
         "processor": f"{facts['processor']}, {counted(facts['cores'], 'core')}",
         "memory": format_bytes(facts["memory"]),
+        "devices": facts["devices"]
+        if isinstance(facts["devices"], str)
+        else "; ".join(
+            f"{d['name']}, {format_bytes(d['free'])} of {format_bytes(d['memory'])} free, CUDA {d['cuda']}"
+            for d in facts["devices"]
+        ),
         "kernels": f"{counted(kernels['kernels'], 'compiled kernel')}, {format_bytes(kernels['bytes'])}, "
         f"in {kernels['path']}",
     }

@@ -79,6 +79,22 @@ class Neighbourhood(Stage):
     ) -> None:
         self.kernel(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, *self.parameters())
 
+    @property
+    def kernel_name(self) -> str:
+        kernel = self.kernel
+        return f"{kernel.__module__}.{kernel.__name__}".removeprefix("beam_volumes.kernels.")
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        arguments = 0, out.rows, out.cols, *self.parameters()
+        device.launch(self.kernel_name, inputs[0], out, *arguments)
+
+    def two_blocks(self, rows: int, cols: int, depth: int, itemsize: int) -> int:
+        """Bytes of two intermediate results of a block with its margins."""
+        padded = (n + e for n, e in zip((depth, rows, cols), self.extent, strict=True))
+        return 2 * math.prod(padded) * itemsize
+
 
 @dataclass(frozen=True, eq=False)
 class Correlate(Neighbourhood):
@@ -95,6 +111,9 @@ class Correlate(Neighbourhood):
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         row = (cols + self.extent[2]) * self.weights[0].itemsize
         return max(self.extent[1] * row, separable.KEPT_BYTES) + 3 * row
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return self.two_blocks(rows, cols, depth, self.weights[0].itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.weights
@@ -122,6 +141,9 @@ class Uniform(Neighbourhood):
         kept = min(rows, uniform.TILE_ROWS) + self.extent[1]
         wide = cols + self.extent[2]
         return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return self.two_blocks(rows, cols, depth, self.flat.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return (*self.extent, self.flat.type(0), self.solid.type(0), self.scale)
@@ -205,6 +227,9 @@ class ExtremumBox(Neighbourhood):
         slices = min(depth, lz) if lz > 3 else 1
         kept = slices * (rows + ly) + 2 * ly + lz + 6
         return kept * (cols + lx) * self.dtype.itemsize
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return self.two_blocks(rows, cols, depth, self.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return (*self.extent, self.largest)
@@ -444,6 +469,10 @@ class GenericFootprint(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.extra
+
+    @property
+    def kernel_name(self) -> str:
+        return ""  # compiled from the user's function
 
     @property
     def kernel(self) -> Callable[..., None]:

@@ -19,6 +19,7 @@ class Concurrency:
     processes: int = 1  #: Worker processes that share them.
     threads: int = 1  #: Threads of each process.
     machines: int = 1  #: That have as many each.
+    device_memory: int = 0  #: Bytes of a machine's device for all slabs; 0 without a device.
 
     @classmethod
     def of(
@@ -45,6 +46,11 @@ class Concurrency:
     def sweeps(self) -> int:
         """The maximum number of slabs in flight in one process."""
         return -(-self.workers // self.processes)
+
+    @property
+    def device_share(self) -> int:
+        """Bytes of the device for each slab in flight."""
+        return self.device_memory // self.workers
 
     def share(self, size: int) -> int:
         """A slab's share of bytes that each process has."""

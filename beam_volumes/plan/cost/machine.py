@@ -26,34 +26,34 @@ _MINIMUM, _MAXIMUM = 1000, 64 << 40
 _MAX_COUNTS = {"workers": (32, 8), "threads": (64, 16)}
 
 
-def parse_bytes(text: int | float | str) -> int:
+def parse_bytes(text: int | float | str, name: str = "memory") -> int:
     """Bytes from a number or a text such as ``"2GiB"`` or ``"500 MB"``.
 
     >>> parse_bytes("2GiB")
     2147483648
     """
     if isinstance(text, bool):
-        raise TypeError(f"memory {text!r} is not a number of bytes")
+        raise TypeError(f"{name} {text!r} is not a number of bytes")
     if isinstance(text, int | float):
         number, unit = float(text), ""
     else:
         match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(text))
         if not match or match[2].lower() not in _UNITS or match[1].count(".") > 1:
             raise ValueError(
-                f"memory {text!r} is not a size; write bytes, or e.g. '2GiB' or '500MB'"
+                f"{name} {text!r} is not a size; write bytes, or e.g. '2GiB' or '500MB'"
             )
         number, unit = float(match[1]), match[2].lower()
     if not number > 0:
-        raise ValueError(f"memory {text!r} is not positive; write a size, e.g. '2GiB'")
+        raise ValueError(f"{name} {text!r} is not positive; write a size, e.g. '2GiB'")
     size = number * _UNITS[unit]
     if size < _MINIMUM:
         raise ValueError(
-            f"memory {text!r} is {size:g} bytes, less than any run needs; write a size with its "
+            f"{name} {text!r} is {size:g} bytes, less than any run needs; write a size with its "
             "unit, e.g. '2GiB' or '500MB'"
         )
     if size > _MAXIMUM:
         raise ValueError(
-            f"memory {text!r} is more than any machine has; write the limit of one machine, e.g. "
+            f"{name} {text!r} is more than any machine has; write the limit of one machine, e.g. "
             "'64GiB', or leave it out"
         )
     return int(size)

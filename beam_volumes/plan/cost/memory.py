@@ -18,6 +18,7 @@ from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
+from beam_volumes.sweep.device import DEVICE, HOST, STAGED_SLICES, is_transfer
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import Overlap
@@ -113,6 +114,7 @@ class MemoryItem:
     #: Bytes reserved at minimum for results that depend on the voxels; 0 for other items.
     minimum: int = 0
     likely: int = 0  #: Bytes that it may well need, if more: see `Partitioning.grown`.
+    place: str = HOST  #: The memory that it takes: the host's or a device's.
 
 
 def of_machine(base: int, slab: int, concurrency: Concurrency) -> int:
@@ -144,6 +146,8 @@ def of_slab(
         *slab.found(),
         *_states_of_folds(program, concurrency.threads),
         slab.scratch(),
+        slab.device_scratch(),
+        slab.staging(),
         slab.decoding(),
         slab.encoding(),
     )
@@ -161,7 +165,7 @@ def of_merge(
     if len(grid) == 0 or not program.surveys:
         return ()
     if any(s.stage is not None and s.stage.holds for s in program.steps):
-        kept = [item for item in sweep if not item.minimum]
+        kept = [item for item in sweep if not item.minimum and item.place == HOST]
     else:
         kept = list(_states_of_folds(program, threads))
     needs = [(s.survey.merge_bytes(grid), s.survey.name) for s in program.surveys]
@@ -194,7 +198,8 @@ class _Slab:
             depth = self.rings.slices[i] + self.program.constant_slice(i)
             rows, cols = self.rings.rows[i], self.rings.cols[i]
             name = f"{step.name} ({depth} slices of {rows} x {cols} {step.dtype})"
-            yield MemoryItem(name, aligned(depth * rows * cols * step.dtype.itemsize))
+            size = aligned(depth * rows * cols * step.dtype.itemsize)
+            yield MemoryItem(name, size, place=step.place)
             if step.stage is not None:
                 kept = step.stage.kept_bytes(rows, cols)
                 yield MemoryItem(f"{step.name} (kept from window to window)", kept)
@@ -226,6 +231,28 @@ class _Slab:
         size, name = max(one_at_a_time, default=(0, "a stage"))
         return MemoryItem(f"scratch of {name}", size)
 
+    def device_scratch(self) -> MemoryItem:
+        """The largest scratch of a stage in device memory."""
+        rings = zip(self.rings.rows, self.rings.cols, self.rings.new, strict=True)
+        size, name = max(
+            (
+                (step.stage.device_scratch(*shape), step.name)
+                for step, shape in zip(self.program.steps, rings, strict=True)
+                if step.stage is not None and step.place == DEVICE
+            ),
+            default=(0, "a stage"),
+        )
+        return MemoryItem(f"scratch of {name} on the device", size, place=DEVICE)
+
+    def staging(self) -> MemoryItem:
+        """Pinned host memory for the slices that are copied to and from the device."""
+        slices = [0]
+        for i, step in enumerate(self.program.steps):
+            if is_transfer(step):
+                at = i if step.place == DEVICE else step.edges[0].step
+                slices.append(self.rings.rows[at] * self.rings.cols[at] * step.dtype.itemsize)
+        return MemoryItem("slices copied to and from the device", STAGED_SLICES * max(slices))
+
     def decoding(self) -> MemoryItem:
         """Chunks that are being read, by one lane for the whole process."""
         sources = [s.source for s in self.program.steps if s.source is not None]
@@ -251,7 +278,7 @@ class _Slab:
 
     def _scratch_of_stages(self) -> Iterator[tuple[int, str]]:
         for i, step in enumerate(self.program.steps):
-            if step.stage is not None:
+            if step.stage is not None and step.place == HOST:
                 shape = (self.rings.new[i], self.rings.rows[i], self.rings.cols[i])
                 yield step.stage.working_bytes(shape, self.concurrency.threads), step.name
 
@@ -303,7 +330,7 @@ def lower_bound(program: Program, slab: Triple) -> int:
         sum(
             (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize
             for step, z, y, x in zip(program.steps, depths, rows, cols, strict=True)
-            if step.source is None
+            if step.source is None and step.place == HOST
         )
         // 2
     )

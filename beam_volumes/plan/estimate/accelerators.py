@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.plan.cost import memory
 from beam_volumes.plan.fit.seconds import core_seconds
+from beam_volumes.sweep.device import DEVICE
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
@@ -43,8 +44,8 @@ def is_accelerated(plan: Plan, index: int) -> bool:
     """Whether a pass has a stage that can compute on an accelerator."""
     p = plan.passes[index]
     passes = (p,) if p.point is None else p.point.passes
-    stages = (step.stage for some in passes for step in some.program.steps)
-    return any(stage.accelerated for stage in stages if stage is not None)
+    steps = [step for some in passes for step in some.program.steps]
+    return any(s.place == DEVICE or (s.stage is not None and s.stage.accelerated) for s in steps)
 
 
 def check_accelerator(plan: Plan, accelerator: str | None) -> None:
@@ -52,7 +53,8 @@ def check_accelerator(plan: Plan, accelerator: str | None) -> None:
     if accelerator is not None and not any(is_accelerated(plan, p.index) for p in plan.passes):
         raise ValueError(
             f"accelerator={accelerator!r}: no pass of this run uses one; it is for "
-            'bv.predict(..., device="auto") or "cuda". Leave accelerator= out'
+            'bv.predict(..., device="auto") or "cuda", and for runs with device="cuda". Leave '
+            "accelerator= out"
         )
 
 

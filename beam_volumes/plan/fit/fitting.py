@@ -22,18 +22,21 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import chunks_read, units_written
 from beam_volumes.plan.cut.passes import Choice, Cut, describe_cuts, in_order
+from beam_volumes.plan.cut.segments import on_device
 from beam_volumes.plan.fit.alternatives import suited
 from beam_volumes.plan.fit.partitioning import (
     Partitioning,
     TooLarge,
     choose,
     fit,
+    fits,
     natural_depth,
     peak,
     preferred_window,
     smallest_partitions,
 )
 from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.sweep.device import DEVICE
 from beam_volumes.sweep.program import End, Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS
 
@@ -46,6 +49,11 @@ class Limits:
     concurrency: Concurrency
     slab: Sequence[int] | None
     window: int | None
+    device: str = "cpu"  #: Where stages may run: see `segments.on_device`.
+
+    def program(self, c: Cut) -> Program:
+        """The program of a cut, divided between host and device."""
+        return on_device(c.program(), self.device, self.concurrency.threads)
 
 
 def fitted(
@@ -60,7 +68,7 @@ def fitted(
     separate, reasons = _separate(cuts, limits)
     if len(separate) > len(cuts):
         cuts = in_order(separate, stored)
-    programs = [c.program() for c in cuts]
+    programs = [limits.program(c) for c in cuts]
     values = [_needed_values(c) for c in cuts]
     reasons = [*describe_cuts(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
@@ -136,7 +144,7 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
     for c in cuts:
         units = {s.unit for _, s in c.outputs}
         if len(units) > 1 and limits.slab is None:
-            program = c.program()
+            program = limits.program(c)
             try:
                 choose([program], limits.budget, limits.concurrency)
             except TooLarge:
@@ -166,7 +174,7 @@ def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[
         nodes = [*(n for n, _ in c.outputs), *(f.nodes[0] for f in c.folds)]
         if 0 in c.shape or all(max(c.lattices[n.token].step) == 1 for n in nodes):
             continue
-        program = c.program()
+        program = limits.program(c)
         ends = sorted(zip(program.ends, nodes, strict=True), key=lambda e: _coarseness(e[0]))
         minimum = math.inf
         for end, node in ends:
@@ -285,7 +293,7 @@ def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> N
 def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
     """As `_partitions`, but refuse slabs and windows of the user that do not fit."""
     parts = _partitions(programs, limits)
-    if max(p.memory for p in parts) > limits.budget:
+    if not fits(parts, limits.budget, limits.concurrency):
         raise TooLarge(parts)
     return parts
 
@@ -333,6 +341,21 @@ def costed(
         units_written=sum(n for n, _ in units),
         limit_bytes=part.limit_bytes(budget),
         merge_limit_bytes=part.merge_limit_bytes(budget),
+    )
+
+
+def refuse_device(passes: Sequence[Pass], concurrency: Concurrency) -> None:
+    """Raise an error that names the smallest slab, its largest part, and a device memory that works."""
+    part = max((p.partition for p in passes), key=lambda part: part.device_memory)
+    item = max((i for i in part.parts if i.place == DEVICE), key=lambda i: i.bytes)
+    need = concurrency.workers * part.device_memory
+    slab = " x ".join(map(str, part.grid.step))
+    raise MemoryTooSmall(
+        f"device_memory {format_bytes(concurrency.device_memory)} is too small for "
+        f"{counted(concurrency.workers, 'slab')} in flight: the smallest slab, {slab}, takes "
+        f"{format_bytes(part.device_memory)}. Its largest part is {item.name} with "
+        f"{format_bytes(item.bytes)}. A device_memory of {need} bytes ({format_bytes(need)}) works; "
+        "fewer workers or smaller output chunks need less, and device='cpu' needs none"
     )
 
 

@@ -32,6 +32,11 @@ class Fit:
     def is_within_budget(self) -> bool:
         return all(p.slab_memory <= self.budget for p in self.passes)
 
+    @property
+    def is_within_device(self) -> bool:
+        share = self.concurrency.device_share
+        return all(p.partition.device_memory <= share for p in self.passes)
+
 
 def with_more_slabs(
     found: Fit, total: int, base: int, processes: int | None, threads: int | None
@@ -46,11 +51,16 @@ def with_more_slabs(
     serial = serial_share(found.passes)
     across = (p for p in found.passes if p.program.surveys or p.program.barriers)
     maximum = max((len(p.grid) for p in across), default=1)
-    for concurrency in more_workers(serial, processes, threads, maximum):
+    for more_slabs in more_workers(serial, processes, threads, maximum):
+        concurrency = replace(more_slabs, device_memory=found.concurrency.device_memory)
         budget = left_for_slab(total, base, concurrency)
         passes = [_with_concurrency(p, concurrency, budget) for p in found.passes]
         more = replace(found, concurrency=concurrency, budget=budget, passes=passes)
-        if more.is_within_budget and all(map(_is_as_good, passes, found.passes)):
+        if (
+            more.is_within_budget
+            and more.is_within_device
+            and all(map(_is_as_good, passes, found.passes))
+        ):
             why = (
                 f"{concurrency.workers} slabs in flight: one thread does about {serial:.0%} of a "
                 "slab's work, and fewer slabs would leave cores idle"

@@ -11,6 +11,7 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import MemoryItem
 from beam_volumes.plan.cost.traffic import amplification_inside
+from beam_volumes.sweep.device import DEVICE, HOST
 from beam_volumes.sweep.program import Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap
 
@@ -47,7 +48,12 @@ class Partitioning:
 
     @property
     def sweep_memory(self) -> int:
-        return sum(p.bytes for p in self.parts)
+        return sum(p.bytes for p in self.parts if p.place == HOST)
+
+    @property
+    def device_memory(self) -> int:
+        """The peak of a slab's sweep in device memory."""
+        return sum(p.bytes for p in self.parts if p.place == DEVICE)
 
     @property
     def merge_memory(self) -> int:
@@ -96,7 +102,7 @@ class Partitioning:
     @property
     def largest(self) -> MemoryItem:
         is_merge = self.merge_memory > self.sweep_memory
-        parts = self.merge if is_merge else self.parts
+        parts = self.merge if is_merge else [p for p in self.parts if p.place == HOST]
         return max(parts, key=lambda p: p.bytes, default=MemoryItem("nothing", 0))
 
 
@@ -152,12 +158,18 @@ def choose(
     if best is not None:
         return best
     smallest = smallest_partitions(programs, concurrency)
-    if peak(smallest) > budget:
+    if not fits(smallest, budget, concurrency):
         raise TooLarge(smallest)
     tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
     slab = (_depth(programs, tile, concurrency), *tile)
     parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
-    return parts if peak(parts) <= budget else smallest
+    return parts if fits(parts, budget, concurrency) else smallest
+
+
+def fits(parts: Sequence[Partitioning], budget: int, concurrency: Concurrency) -> bool:
+    """Whether slabs in flight fit the memory, and their share of the device's."""
+    device = concurrency.device_share
+    return peak(parts) <= budget and all(p.device_memory <= device for p in parts)
 
 
 def peak(parts: Sequence[Partitioning]) -> int:
@@ -190,14 +202,14 @@ def _fitting(
     window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
     narrowest = max(narrowest, window // 2) if overlap.read_ahead else narrowest
     narrow = measured(narrowest)
-    if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
+    if not fits(narrow, budget, concurrency) and not any(p.surveys or p.barriers for p in programs):
         return None
     while window > narrowest:
         parts = measured(window)
-        if peak(parts) <= budget:
+        if fits(parts, budget, concurrency):
             return parts
         window //= 2
-    return narrow if peak(narrow) <= budget else None
+    return narrow if fits(narrow, budget, concurrency) else None
 
 
 def smallest_partitions(
@@ -372,7 +384,7 @@ def fit(
     """Partitions with given slabs and windows, with as much overlap as fits the budget."""
     for overlap in OVERLAPS:
         parts = [partitioned(p, slab, window, overlap, concurrency) for p in programs]
-        if peak(parts) <= budget:
+        if fits(parts, budget, concurrency):
             break
     return parts
 

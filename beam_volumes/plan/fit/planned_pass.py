@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.base.geometry import Box, Grid, Lattice
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.cost.traffic import Read, of_all_slabs
 from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
+from beam_volumes.plan.cut.segments import has_device_code
 from beam_volumes.plan.fit.partitioning import Partitioning
+from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.stage import Regrid
 
@@ -84,7 +87,9 @@ class Pass:
             "slab": list(self.grid.step),
             "window": self.partition.window,
             "overlap": self.partition.overlap._asdict(),
-            "stages": [s.name for s in self.program.steps if s.source is None],
+            "stages": [
+                s.name for s in self.program.steps if s.source is None and not is_transfer(s)
+            ],
             "sources": [s.name for s in self.program.steps if s.source is not None],
             "folds": [f.reduction.name for f in self.program.folds],
             "surveys": [b.survey.name for b in self.program.surveys],
@@ -98,6 +103,11 @@ class Pass:
                 if o.lattice != Lattice(self.program.shape)
             },
             "slab_memory": self.slab_memory,
+            "device_memory": self.partition.device_memory,
+            "on_device": [
+                s.name for s in self.program.steps if s.place == DEVICE and not is_transfer(s)
+            ],
+            "copied": dict(zip(("to_device", "from_device"), copied(self), strict=True)),
             "parts": {part.name: part.bytes for part in self.partition.parts},
             "chunks_read": self.chunks_read,
             "bytes_read": self.bytes_read,
@@ -116,7 +126,7 @@ class Pass:
             found.append({"kind": kind, "name": name, "of": sorted({e.step for e in edges})})
 
         for step in program.steps:
-            add("stage" if step.source is None else "source", step.name, step.edges)
+            add("stage" if step.source is None else "source", name_of(step), step.edges)
         for fold in program.folds:
             fed = (e for f in fold.fed for e in (f.voxels, f.mask, *f.others) if e is not None)
             add("number", fold.reduction.name, fed)
@@ -147,6 +157,34 @@ def swept(p: Pass) -> list[int]:
     if not len(p.grid):
         return [0] * len(p.program.steps)
     return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions])
+
+
+def copied(p: Pass) -> tuple[int, int]:
+    """Bytes that all slabs copy to the device, and from it."""
+    sizes = {DEVICE: 0, HOST: 0}
+    for step, voxels in zip(p.program.steps, swept(p), strict=True):
+        if is_transfer(step):
+            sizes[step.place] += voxels * step.dtype.itemsize
+    return sizes[DEVICE], sizes[HOST]
+
+
+def describe_places(p: Pass) -> Iterator[str]:
+    """Describe which stages run on the device, and why others do not."""
+    stages = [s for s in p.program.steps if s.source is None and not is_transfer(s)]
+    places = {
+        "on the device": [s for s in stages if s.place == DEVICE],
+        "on the host, where they take less time than the copies": [
+            s for s in stages if s.place == HOST and has_device_code(s)
+        ],
+        "on the host, without device code": [s for s in stages if not has_device_code(s)],
+    }
+    for place, steps in places.items():
+        if steps:
+            line = f"{place}: {', '.join(dict.fromkeys(s.name for s in steps))}"
+            if steps[0].place == DEVICE:
+                there, back = map(format_bytes, copied(p))
+                line += f"; {there} are copied to it, {back} from it"
+            yield line
 
 
 def serial_share(passes: Iterable[Pass]) -> float:

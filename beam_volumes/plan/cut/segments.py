@@ -1,0 +1,110 @@
+"""Divide the steps of a program between the host and a device.
+
+Connected steps with device code form a segment. Their rings are on the device. New slices are copied to
+the device where a segment begins, and back where other steps or results use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from beam_volumes.kernels.cuda import TWINS
+from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost
+from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
+
+#: Rough nanoseconds of the host to copy a byte over the bus, with the copy to or from pinned memory.
+_BUS = 0.25
+#: How much faster than one core of the host a device computes; rough, and not yet measured.
+_SPEEDUP = 50.0
+
+
+def has_device_code(step: Step) -> bool:
+    return step.stage is not None and step.stage.kernel_name in TWINS
+
+
+def on_device(program: Program, device: str, threads: int) -> Program:
+    """A program with segments on a device.
+
+    ``device``: "cuda" moves each step with device code. "auto" moves segments that compute longer on
+    ``threads`` cores than the copies take. "cpu" moves none.
+    """
+    if device == "cpu":
+        return program
+    chosen = {
+        i
+        for segment in _segments(program)
+        if device == "cuda" or _is_worthwhile(program, segment, threads)
+        for i in segment
+    }
+    return _Placing(program, chosen).placed() if chosen else program
+
+
+def _segments(program: Program) -> list[set[int]]:
+    """The connected groups of steps with device code."""
+    found: list[set[int]] = []
+    for i, step in enumerate(program.steps):
+        if has_device_code(step):
+            linked = {i, *(e.step for e in step.edges)}
+            touched = [s for s in found if s & linked]
+            found = [s for s in found if not s & linked] + [{i}.union(*touched)]
+    return found
+
+
+def _is_worthwhile(program: Program, segment: set[int], threads: int) -> bool:
+    steps = program.steps
+    computed = sum(s.stage.cost for i in segment if (s := steps[i]).stage is not None)
+    entering = {e.step for i in segment for e in steps[i].edges} - segment
+    ends = [*(e.edges for e in program.ends), *(s.edges for s in program.surveys)]
+    results = {e.step for edges in ends for e in edges}
+    leaving = {
+        i for i in segment if i in results or {user for user, _ in program.users[i]} - segment
+    }
+    copied = sum(steps[i].dtype.itemsize for i in (*entering, *leaving))
+    return computed / _SPEEDUP + _BUS * copied < computed / threads
+
+
+class _Placing:
+    """Copies the steps of a program, with transfers where an edge leads to another place."""
+
+    def __init__(self, program: Program, chosen: set[int]):
+        self.program = program
+        self.places = [DEVICE if i in chosen else HOST for i, _ in enumerate(program.steps)]
+        self.steps: list[Step] = []
+        #: By index in the given program and place: the index of the new step.
+        self.made: dict[tuple[int, str], int] = {}
+
+    def placed(self) -> Program:
+        for i, step in enumerate(self.program.steps):
+            place = self.places[i]
+            edges = tuple(self._edge(e, place) for e in step.edges)
+            self.made[i, place] = self._add(replace(step, edges=edges, place=place))
+        outputs = tuple(replace(o, edge=self._edge(o.edge)) for o in self.program.outputs)
+        folds = tuple(replace(f, fed=tuple(map(self._fed, f.fed))) for f in self.program.folds)
+        surveys = tuple(
+            replace(s, edges=tuple(map(self._edge, s.edges))) for s in self.program.surveys
+        )
+        return replace(
+            self.program, steps=tuple(self.steps), outputs=outputs, folds=folds, surveys=surveys
+        )
+
+    def _add(self, step: Step) -> int:
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def _edge(self, edge: Edge, place: str = HOST) -> Edge:
+        if (edge.step, place) not in self.made:
+            step = self.program.steps[edge.step]
+            kind = ToDevice if place == DEVICE else ToHost
+            stage = kind(step.name, step.dtype)
+            origin = Edge(self.made[edge.step, self.places[edge.step]])
+            self.made[edge.step, place] = self._add(
+                Step(stage.name, step.shape, step.dtype, None, stage, (origin,), place=place)
+            )
+        return replace(edge, step=self.made[edge.step, place])
+
+    def _fed(self, fed: FedEdges) -> FedEdges:
+        return FedEdges(
+            self._edge(fed.voxels),
+            None if fed.mask is None else self._edge(fed.mask),
+            tuple(map(self._edge, fed.others)),
+        )

@@ -1,0 +1,168 @@
+"""CUDA devices by numba, for `beam_volumes.sweep.device`.
+
+Voxels cross the bus in whole rows of a ring, which are one piece of memory on both sides. Margins of
+rows are filled afterwards. The host prepares a slice in pinned memory while the previous one is
+copied, and kernels of the same sweep wait for copies by events.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.core import config
+from numba.cuda.cudadrv.driver import CudaAPIError
+
+from beam_volumes.base.text import format_bytes
+from beam_volumes.kernels.cuda import twin
+from beam_volumes.sweep.device import (
+    STAGED_SLICES,
+    DeviceInfo,
+    DeviceLost,
+    NoDevice,
+    OutOfDeviceMemory,
+)
+from beam_volumes.sweep.stage import Block
+
+if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+    import_module("numba_cuda")  # numba's own `numba.cuda` is older
+
+#: CUDA's code for memory that does not suffice, as a number or a name.
+_OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+def devices() -> list[DeviceInfo]:
+    """The device that this process uses, or none."""
+    if not cuda.is_available():
+        return []
+    try:
+        context = cuda.current_context()
+        free, total = context.get_memory_info()
+        version = ".".join(map(str, cuda.runtime.get_version()))
+        name = getattr(context.device, "name", "simulated")
+    except Exception as error:
+        raise NoDevice(f"the CUDA device of this machine does not work: {error}") from error
+    return [DeviceInfo(name.decode() if isinstance(name, bytes) else name, total, free, version)]
+
+
+class Cuda:
+    """The use of a CUDA device by one sweep: a stream for kernels, and one for copies each way."""
+
+    def __init__(self) -> None:
+        self.name = devices()[0].name
+        self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
+        self._staged: list[np.ndarray] = []
+        #: For each staged slice, the event after its last copy.
+        self._copied: list[Any] = []
+        self._turns = itertools.cycle(range(STAGED_SLICES))
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        with _translated(f"allocating {format_bytes(int(np.prod(shape)) * dtype.itemsize)}"):
+            return cuda.device_array(shape, dtype)
+
+    def fill(self, ring: Any, slot: int, value: Any) -> None:
+        with _translated("filling a slice"):
+            plane = np.full(ring.shape[1:], value, ring.dtype)
+            ring[slot].copy_to_device(plane)
+
+    def launch(self, kernel: str, *arguments: Any) -> None:
+        with _translated(kernel):
+            given = [_rows(a) if isinstance(a, Block) else a for a in arguments]
+            twin(kernel)(*given, stream=self.computing)
+
+    def to_device(self, voxels: Block, out: Block) -> None:
+        with _translated("copying to the device"):
+            self._wait(self.computing, self.incoming)  # kernels may still read the slots
+            for k in range(out.depth):
+                staged, turn = self._stage(out)
+                staged[:, out.x : out.x + out.cols] = voxels.slice(k)
+                _flat(out, k).copy_to_device(staged.reshape(-1), stream=self.incoming)
+                self._copied[turn].record(self.incoming)
+            self._wait(self.incoming, self.computing)
+
+    def to_host(self, voxels: Block, out: Block) -> None:
+        with _translated("copying from the device"):
+            self._wait(self.computing, self.outgoing)
+            waiting: tuple[int, np.ndarray, int] | None = None
+            for k in range(voxels.depth):
+                staged, turn = self._stage(voxels)
+                _flat(voxels, k).copy_to_host(staged.reshape(-1), stream=self.outgoing)
+                self._copied[turn].record(self.outgoing)
+                self._take(waiting, voxels, out)
+                waiting = k, staged, turn
+            self._take(waiting, voxels, out)
+
+    def _take(self, waiting: tuple[int, np.ndarray, int] | None, voxels: Block, out: Block) -> None:
+        if waiting is not None:
+            k, staged, turn = waiting
+            self._copied[turn].synchronize()
+            out.slice(k)[...] = staged[:, voxels.x : voxels.x + voxels.cols]
+
+    def _stage(self, block: Block) -> tuple[np.ndarray, int]:
+        """Pinned memory for the rows of a slice of a device ring, when its last copy has ended."""
+        wide = block.ring.shape[2]
+        size = block.rows * wide * block.ring.dtype.itemsize
+        if not self._staged or self._staged[0].size < size:
+            self._synchronize()
+            self._staged = [cuda.pinned_array(size, np.uint8) for _ in range(STAGED_SLICES)]
+            self._copied = [cuda.event() for _ in range(STAGED_SLICES)]
+        turn = next(self._turns)
+        self._copied[turn].synchronize()
+        staged = self._staged[turn][:size].view(block.ring.dtype)
+        return staged.reshape(block.rows, wide), turn
+
+    @staticmethod
+    def _wait(first: Any, then: Any) -> None:
+        """Let a stream wait for the present work of another."""
+        event = cuda.event()
+        event.record(first)
+        event.wait(then)
+
+    def _synchronize(self) -> None:
+        for stream in (self.incoming, self.computing, self.outgoing):
+            stream.synchronize()
+
+    def close(self) -> None:
+        try:
+            self._synchronize()
+            if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
+                cuda.current_context().deallocations.clear()
+        except Exception:  # the device is lost, and the sweep's own error is raised
+            return
+
+
+def open_device() -> Cuda:
+    with _translated("opening the device"):
+        return Cuda()
+
+
+def _rows(block: Block) -> Any:
+    """The rows of a block for device code."""
+    from beam_volumes.kernels.cuda.launching import on_device
+
+    rows = block.as_rows
+    return rows._replace(firsts=on_device(rows.firsts))
+
+
+def _flat(block: Block, k: int) -> Any:
+    """The rows of a slice of a device ring, with their margins along x, as a 1-D array."""
+    _, height, wide = block.ring.shape
+    first = (int(block.slots[k]) * height + block.y) * wide
+    return block.ring.reshape(block.ring.size)[first : first + block.rows * wide]
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    """Raise errors of the driver as errors of this package."""
+    try:
+        yield
+    except CudaAPIError as error:
+        code = getattr(error, "code", None)
+        if code in _OUT_OF_MEMORY or getattr(code, "name", None) in _OUT_OF_MEMORY:
+            raise OutOfDeviceMemory(f"{doing}: {error}") from error
+        raise DeviceLost(f"the CUDA device has failed while {doing}: {error}") from error

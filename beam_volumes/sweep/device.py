@@ -1,0 +1,158 @@
+"""Devices such as GPUs: their memory, the copies to and from it, and the stages that run there.
+
+Each step of a program has a place, the host or the device, where its ring is. Steps with the stages
+`ToDevice` and `ToHost` copy new slices between the two. They are ordinary steps without a halo, so
+schedules, rings and predictions of memory need no special case.
+
+Only `beam_volumes.sweep.cuda` imports the packages for CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from beam_volumes.sweep.stage import Block, Stage
+
+#: The places of rings.
+HOST, DEVICE = "host", "device"
+
+#: Slices of host memory that are copied at the same time as others are prepared.
+STAGED_SLICES = 2
+
+
+class DeviceInfo(NamedTuple):
+    """A device of this machine."""
+
+    name: str
+    memory: int  #: Bytes in total.
+    free: int  #: Free bytes.
+    cuda: str  #: Version of CUDA's runtime.
+
+
+class NoDevice(ValueError):
+    """Raised if this process cannot use a device; the message is the reason."""
+
+
+class OutOfDeviceMemory(MemoryError):
+    """The memory of a device does not suffice."""
+
+
+class DeviceLost(OSError):
+    """A device does not work any more; another worker may succeed."""
+
+
+class Device(Protocol):
+    """The use of a device by one sweep. Copies and kernels run in the order of calls."""
+
+    name: str
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Allocate an array, uninitialized. Raises OutOfDeviceMemory."""
+
+    def fill(self, ring: Any, slot: int, value: Any) -> None:
+        """Set all voxels of a slot of a ring."""
+
+    def launch(self, kernel: str, *arguments: Any) -> None:
+        """Start the device code of a kernel in `beam_volumes.kernels.cuda.TWINS`.
+
+        A `Block` is passed as its rows. Returns before the kernel has ended.
+        """
+
+    def to_device(self, voxels: Block, out: Block) -> None:
+        """Copy a block of a host ring to a device ring; the host ring may change afterwards."""
+
+    def to_host(self, voxels: Block, out: Block) -> None:
+        """Copy a block of a device ring to a host ring, and wait for the end."""
+
+    def close(self) -> None:
+        """Wait for all work and free the memory. Raises nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ToDevice(Stage):
+    """Copies new slices to the device."""
+
+    @property
+    def cost(self) -> float:
+        return 0.1 * self.dtype.itemsize
+
+    def launch(
+        self, device: Device, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        device.to_device(inputs[0], out)
+
+
+@dataclass(frozen=True, eq=False)
+class ToHost(Stage):
+    """Copies new slices from the device."""
+
+    @property
+    def cost(self) -> float:
+        return 0.1 * self.dtype.itemsize
+
+    def launch(
+        self, device: Device, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        device.to_host(inputs[0], out)
+
+
+def is_transfer(step: Any) -> bool:
+    """Whether a step copies an array between host and device."""
+    return isinstance(step.stage, ToDevice | ToHost)
+
+
+def name_of(step: Any) -> str:
+    """The name of a step in plans; copies have the name of the copied array."""
+    if not is_transfer(step):
+        return str(step.name)
+    return f"copy {step.name} {'to' if step.place == DEVICE else 'from'} the device"
+
+
+class Launched:
+    """The work of a stage on a device, in whole blocks instead of strips of threads."""
+
+    def __init__(self, stage: Stage, device: Device):
+        self.stage, self.device = stage, device
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
+    ) -> None:
+        self.stage.launch(self.device, inputs, out, values)
+
+
+def listed() -> list[DeviceInfo]:
+    """The devices of this machine. Raises NoDevice: there are none, or a package is missing."""
+    found: list[DeviceInfo] = _cuda().devices()
+    if not found:
+        raise NoDevice("this machine has no CUDA device; device='cpu' runs everywhere")
+    return found
+
+
+@contextmanager
+def opened() -> Iterator[Device]:
+    """Use the device of this process for a sweep. Raises OSError if there is none."""
+    try:
+        listed()
+    except NoDevice as error:
+        raise OSError(f"the plan runs stages on a device: {error}") from None
+    device: Device = _cuda().open_device()
+    try:
+        yield device
+    finally:
+        device.close()
+
+
+def _cuda() -> Any:
+    try:
+        return import_module("beam_volumes.sweep.cuda")
+    except ImportError as error:
+        raise NoDevice(
+            f"device='cuda' needs the package {error.name}; install it with: pip install "
+            "'beam-volumes[cuda]'"
+        ) from None

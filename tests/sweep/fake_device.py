@@ -1,0 +1,120 @@
+"""A device in host memory: it runs host kernels as twins, late, and the host cannot read its arrays."""
+
+import threading
+from contextlib import contextmanager
+from importlib import import_module
+from unittest import mock
+
+import numpy as np
+
+from beam_volumes.kernels.cuda import TWINS
+from beam_volumes.sweep import device
+from beam_volumes.sweep.stage import Block
+
+
+class Hidden:
+    """An array of the device."""
+
+    def __init__(self, array):
+        self.own = array
+        self.shape, self.dtype, self.size = array.shape, array.dtype, array.size
+
+    def reshape(self, *shape):
+        return Hidden(self.own.reshape(*shape))
+
+    def __array__(self, *_, **__):
+        raise AssertionError("the host reads device memory")
+
+
+class FakeCuda:
+    """Takes the place of `beam_volumes.sweep.cuda`; counts what sweeps allocate and copy."""
+
+    def __init__(self, memory=1 << 40, count=1, fails=None):
+        self.memory, self.count, self.fails = memory, count, fails
+        self.held = self.peak = self.to = self.back = 0
+        self.launched = []
+        self.lock = threading.Lock()
+
+    def devices(self):
+        return [device.DeviceInfo("fake", self.memory, self.memory, "13.0")] * self.count
+
+    def open_device(self):
+        return Fake(self)
+
+
+@contextmanager
+def pretended(cuda=None):
+    """Let this process have a fake device."""
+    cuda = cuda or FakeCuda()
+    with mock.patch.object(device, "_cuda", lambda: cuda):
+        yield cuda
+    assert cuda.held == 0
+
+
+class Fake:
+    name = "fake"
+
+    def __init__(self, cuda):
+        self.cuda, self.held, self.queue = cuda, 0, []
+
+    def empty(self, shape, dtype):
+        size = int(np.prod(shape)) * dtype.itemsize
+        with self.cuda.lock:
+            if self.cuda.held + size > self.cuda.memory:
+                raise device.OutOfDeviceMemory(f"{size} bytes are not free")
+            self.cuda.held += size
+            self.held += size
+            self.cuda.peak = max(self.cuda.peak, self.cuda.held)
+        # Uninitialized memory has any bits, except that a bool is 0 or 1.
+        highest = 1 if dtype.kind == "b" else 255
+        noise = np.random.default_rng(0).integers(0, highest + 1, size, np.uint8)
+        return Hidden(noise.view(dtype).reshape(shape))
+
+    def fill(self, ring, slot, value):
+        ring.own[slot] = value
+
+    def launch(self, kernel, *arguments):
+        assert kernel in TWINS
+        if self.cuda.fails is not None:
+            raise self.cuda.fails
+        self.cuda.launched.append(kernel)
+        self.queue.append((kernel, arguments))
+
+    def to_device(self, voxels, out):
+        assert isinstance(voxels.ring, np.ndarray) and isinstance(out.ring, Hidden)
+        self.cuda.to += out.depth * out.rows * out.cols * out.ring.dtype.itemsize
+        self.queue.append((None, ([voxels.slice(k).copy() for k in range(voxels.depth)], out)))
+
+    def to_host(self, voxels, out):
+        assert isinstance(voxels.ring, Hidden) and isinstance(out.ring, np.ndarray)
+        self.flush()
+        self.cuda.back += out.depth * out.rows * out.cols * out.ring.dtype.itemsize
+        for k in range(out.depth):
+            out.slice(k)[...] = opened(voxels).slice(k)
+
+    def flush(self):
+        for kernel, arguments in self.queue:
+            if kernel is None:
+                slices, out = arguments
+                for k, voxels in enumerate(slices):
+                    opened(out).slice(k)[...] = voxels
+            else:
+                module, _, name = kernel.rpartition(".")
+                host = getattr(import_module(f"beam_volumes.kernels.{module}"), name)
+                host(*map(argument_of_host, arguments))
+        self.queue.clear()
+
+    def close(self):
+        with self.cuda.lock:
+            self.cuda.held -= self.held
+
+
+def opened(block):
+    """A block of the device as one of the host."""
+    return Block(block.ring.own, *(getattr(block, f) for f in ("slots", "y", "x", "rows", "cols")))
+
+
+def argument_of_host(argument):
+    if isinstance(argument, Block):
+        return opened(argument).as_rows
+    return argument.own if isinstance(argument, Hidden) else argument

@@ -1,0 +1,194 @@
+"""Stages on a device: a fake one drives everything except CUDA itself."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.sweep import device
+from tests import catalogue as cat
+from tests.sweep.fake_device import FakeCuda, pretended
+from tests.tiers import examples
+
+ROOT = Path(__file__).parents[2]
+MODES = st.sampled_from(["reflect", "constant", "nearest", "mirror"])
+
+
+@st.composite
+def chains(draw):
+    """A function of a volume: filters with and without device code, crops, and other stages."""
+    steps = []
+    for _ in range(draw(st.integers(1, 4))):
+        mode = {"mode": draw(MODES), "cval": draw(st.sampled_from([0, 3]))}
+        size = tuple(draw(st.integers(1, 4)) for _ in range(3))
+        steps.append(
+            draw(
+                st.sampled_from(
+                    [
+                        lambda v, m=mode: bv.median_filter(v, 3, **m),
+                        lambda v, m=mode: bv.gaussian_filter(v, (0.8, 0, 1.2), **m),
+                        lambda v, m=mode, s=size: bv.uniform_filter(v, s, **m),
+                        lambda v, m=mode, s=size: bv.maximum_filter(v, s, **m),
+                        lambda v, m=mode, s=size: bv.minimum_filter(v, s, **m) + v,
+                        lambda v: v[1:, :, 2:],
+                        lambda v: bv.gaussian_filter(v, 1) - bv.median_filter(v, 3),
+                        lambda v: bv.zoom(v, (1, 0.5, 2), order=1),
+                    ]
+                )
+            )
+        )
+    return steps
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(data=st.data())
+def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(5, 20)) for _ in range(3))
+    x = cat.voxels(shape, draw(st.sampled_from(["u1", "f4"])), draw(st.integers(0, 9)))
+    v = bv.open(x)
+    for step in draw(chains()):
+        if min(v.shape) > 3:
+            v = step(v)
+    targets = [v, bv.max(v, nan="omit")]
+    if draw(st.booleans()):
+        targets.append(bv.label(bv.median_filter(v, 3) > 9))
+    slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
+    how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
+    expected = bv.compute(*targets, runner=None, progress=False, **how)
+    with pretended() as cuda:
+        plan = bv.plan(*targets, device="cuda", in_memory_results=True, **how)
+        found = bv.compute(*targets, runner=None, progress=False, device="cuda", **how)
+    for a, b in zip(expected, found, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+    assert bool(cuda.launched) == plan.uses_device
+    assert cuda.peak <= plan.predicted_device_memory
+    copied = [p.to_dict()["copied"] for p in plan.passes]
+    assert sum(c["to_device"] for c in copied) == cuda.to
+    assert sum(c["from_device"] for c in copied) == cuda.back
+
+
+def chain(shape=(24, 40, 50)):
+    v = bv.open(np.random.default_rng(0).integers(0, 255, shape).astype("u1"))
+    return bv.median_filter(bv.maximum_filter(v, 3), 3) > 100
+
+
+def test_a_plan_shows_what_runs_where_and_what_is_copied():
+    plan = bv.plan(chain(), device="cuda", device_memory="1GiB", slab=(24, 40, 50), workers=1)
+    shown = plan.explain()
+    voxels = 24 * 40 * 50 / 1024
+    assert (
+        f"on the device: maximum_filter, median_filter; {voxels:.1f} KiB are copied to it, "
+        in shown
+    )
+    assert "on the host, without device code: greater" in shown
+    assert re.search(r"device: .* predicted for 1 slab; budget 1.0 GiB", shown)
+    detailed = plan.explain(verbose=True)
+    assert "median_filter on the device (uint8) of maximum_filter halo 1+1" in detailed
+    assert "memory of a slab on the device" in detailed
+    assert plan.to_dict()["passes"][0]["on_device"] == ["maximum_filter", "median_filter"]
+    assert plan.predicted_seconds is None
+    # The host has no rings of the segment, and those of the copies need no halo.
+    host = bv.plan(chain(), slab=(24, 40, 50), workers=1)
+    assert not host.uses_device and "device" not in host.explain()
+
+
+def test_auto_moves_only_what_is_worth_the_copies():
+    v = bv.open(np.zeros((24, 40, 50), "u1"))
+    with pretended():
+        how = {"device": "auto", "threads": 2}
+        heavy = bv.plan(bv.median_filter(v, 9), **how)
+        light = bv.plan(bv.uniform_filter(v, 3), **how)
+    assert heavy.uses_device and not light.uses_device
+    assert "all stages run on the host" in light.explain()
+    assert "on the host, where they take less time than the copies: uniform" in light.explain()
+    with pretended(FakeCuda(count=0)):
+        none = bv.plan(bv.median_filter(v, 9), **how)
+    assert not none.uses_device
+    assert "this machine has none, so all stages run on the host" in none.explain()
+
+
+def test_device_memory_is_kept_or_refused_with_one_that_works(tmp_path):
+    target = chain((64, 128, 128)).to(tmp_path / "o.zarr", chunks=(16, 64, 64))
+    how = {"device": "cuda", "workers": 1}
+    with pytest.raises(ValueError, match=r"device_memory 4\.9 KiB is too small") as refused:
+        bv.plan(target, device_memory=5000, **how)
+    assert "the smallest slab, 16 x 64 x 64, takes" in str(refused.value)
+    smallest = int(re.search(r"device_memory of (\d+) bytes", str(refused.value))[1])
+    for memory in (smallest, 4 * smallest):
+        with pretended(FakeCuda(memory=memory)) as cuda:
+            out = bv.compute(
+                target, device_memory=memory, runner=None, overwrite=True, progress=False, **how
+            )
+        assert 0 < cuda.peak <= memory
+        assert (np.asarray(out) == np.asarray(chain((64, 128, 128)))).all()
+
+
+def test_by_default_a_run_takes_most_of_the_free_memory():
+    with pretended(FakeCuda(memory=10 << 30)):
+        assert RunOptions(device="cuda").device_bytes == 8 << 30
+    assert RunOptions().device_bytes == 0
+
+
+def test_errors_of_devices_name_the_remedy(monkeypatch):
+    with (
+        pretended(FakeCuda(count=0)),
+        pytest.raises(ValueError, match="no CUDA device; device='cpu'"),
+    ):
+        bv.compute(chain(), device="cuda")
+    monkeypatch.setattr(device, "import_module", missing)
+    for asked in ({}, {"device_memory": "1GiB"}):
+        with pytest.raises(ValueError, match=r"pip install 'beam-volumes\[cuda\]'"):
+            bv.compute(chain(), device="cuda", runner=None, **asked)
+    assert bv.compute(chain(), device="auto", runner=None).dtype == bool
+
+
+def missing(name):
+    raise ModuleNotFoundError(f"No module named {name!r}", name="numba_cuda")
+
+
+def test_device_memory_that_another_process_takes_is_an_error_with_the_slab():
+    with (
+        pretended(FakeCuda(memory=5000)),
+        pytest.raises(MemoryError, match="a slab of 24 x 40 x 50 in windows of") as error,
+    ):
+        bv.compute(chain(), device="cuda", device_memory="1GiB", runner=None, slab=(24, 40, 50))
+    assert "smaller device_memory=" in str(error.value)
+
+
+def test_a_lost_device_is_a_failure_of_the_machine():
+    lost = device.DeviceLost("the CUDA device has failed while copying: lost")
+    with (
+        pretended(FakeCuda(fails=lost)),
+        pytest.raises(OSError, match=r"slab 0 .*slices 0 to 23: the CUDA device has failed"),
+    ):
+        bv.compute(chain(), device="cuda", runner=None)
+
+
+def test_a_run_goes_on_when_the_device_works_again(tmp_path):
+    target = chain().to(tmp_path / "o.zarr", chunks=(6, 40, 50))
+    how = {"device": "cuda", "runner": None, "progress": False, "slab": (6, 40, 50)}
+    with pretended(FakeCuda(fails=device.DeviceLost("lost"))), pytest.raises(OSError, match="lost"):
+        bv.compute(target, **how)
+    with pretended():
+        out = bv.compute(target, resume=True, **how)
+    assert (np.asarray(out) == np.asarray(chain())).all()
+
+
+def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sweep.simulated_device"],
+        cwd=ROOT,
+        env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
