@@ -109,9 +109,10 @@ def fuse(
     -----
     One sweep. Only the parts of tiles that a block of the result needs are read, about 16 MiB of
     the result at a time. Blocks begin and end inside chunks of the tiles, so these chunks are read
-    several times: `Plan.explain` shows how often on average, for a sweep over the whole volume.
-    Write the result once if several runs need it. Values are computed as float64, from positions in
-    the whole volume, and summed in the order of the tiles.
+    several times: `Plan.explain` with ``verbose=True`` shows how often on average, for a sweep over
+    the whole volume. The bytes that a plan reads are counted in blocks of the result. Write the
+    result once if several runs need it. Values are computed as float64, from positions in the whole
+    volume, and summed in the order of the tiles.
 
     References
     ----------
