@@ -17,6 +17,8 @@ from beam_volumes.kernels.rows import Rows
 
 #: Whether device code is interpreted by numba's simulator.
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
+# A window of a small volume is a small grid, about which numba would warn.
+config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # type: ignore[attr-defined]
 #: Threads of a block along x, y and z. A warp reads neighbouring voxels of a row.
 THREADS = (2, 1, 1) if SIMULATED else (32, 4, 2)
 #: At most this many blocks along x, y and z; a thread then computes several voxels.
