@@ -150,7 +150,7 @@ AROUND = "open plan compute verify probe_model"
 
 _SPLINES = "splines depend on the whole volume; orders 0 and 1 need none"
 _FOURIER = "a Fourier transform needs the whole volume at once"
-_PER_LABEL = "for values of each label, use `regionprops_table`"
+_PER_LABEL = "with the same `labels=` and `index=`, by keyword"
 
 #: Functions of scipy.ndimage with another name here, or none, and the reason.
 SCIPY = {
@@ -209,8 +209,8 @@ PARAMETERS = {
         ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "changes how scipy iterates, not the result"),
         ("binary_fill_holes binary_propagation", "origin axes", "connectivity has no origin, and applies to all directions"),
         ("binary_propagation", "border_value", "the outside is background"),
-        ("center_of_mass extrema histogram maximum_position mean minimum_position sum variance", "labels index",
-         "for values of each label, use `regionprops_table`; for one region, use `mask=`"),
+        ("extrema histogram maximum_position minimum_position", "labels index",
+         "for values of each label, use `labeled_comprehension`; for one region, use `mask=`"),
         ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "only distances are returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
         ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),

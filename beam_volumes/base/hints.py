@@ -80,7 +80,7 @@ INSTEAD = {
     # of each label
     "regionprops": "did you mean 'regionprops_table'?",
     "value_indices": "bv.find_objects has boxes of labels, and bv.for_each_label their voxels",
-    "sum_labels": "bv.regionprops_table(labels, v, properties=['intensity_sum'])['intensity_sum'] is that",
+    "sum_labels": "bv.sum(v, labels=labels, index=old) is that, for the labels old",
     "centroid": "bv.center_of_mass(v) is that; bv.regionprops_table has the centroids of labels",
     "moments": "bv.regionprops_table has centroids, inertia tensors and axes of labels",
     "maximum": "np.maximum(v, w) is that; bv.max is a number, and bv.maximum_filter takes neighbourhoods",

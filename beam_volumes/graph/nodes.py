@@ -312,8 +312,10 @@ class BarrierValue(Value):
     number: str
 
     @classmethod
-    def of(cls, barrier: Barrier, number: str, dtype: np.dtype) -> BarrierValue:
-        return cls(np.dtype(dtype), (), number_token(barrier.token, number), barrier, number)
+    def of(
+        cls, barrier: Barrier, number: str, dtype: np.dtype, shape: tuple[int, ...] = ()
+    ) -> BarrierValue:
+        return cls(np.dtype(dtype), shape, number_token(barrier.token, number), barrier, number)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,1 @@
+"""Numbers of a volume, also of each of some labels."""

@@ -1,0 +1,199 @@
+"""Numbers of a volume, or of each of some labels as in `scipy.ndimage`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from beam_volumes.across.rounds.picked import Picked
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.nodes import BarrierValue, Formula, FormulaValue
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.tables import regionprops_table
+from beam_volumes.ops.measure import reductions, statistics
+from beam_volumes.ops.measure.folds_along import LIMIT
+from beam_volumes.ops.measure.reductions import Axis
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.pointwise import where
+from beam_volumes.storage.inputs.arrays import exact_array
+
+_PARAMETERS = """\
+labels : Volume or numpy.ndarray, optional
+    Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
+    `scipy.ndimage`.
+index : int or array_like of int, optional
+    With ``labels``, the labels to measure, above 0, in any order: the result is an array of this
+    shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+"""
+
+
+class _Reduction(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        labels: Volume | None = None,
+        index: ArrayLike | None = None,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Any: ...
+
+
+class _Spread(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        ddof: int = 0,
+        labels: Volume | None = None,
+        index: ArrayLike | None = None,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Any: ...
+
+
+def _named(function: Callable[..., Any], ours: Callable[..., Any]) -> Any:
+    """Name a function, and document it with the parameters of labels."""
+    before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
+    text = before + _PARAMETERS + section + after
+    function.__name__ = function.__qualname__ = ours.__name__
+    function.__doc__ = text
+    return documented(function)
+
+
+def _reduction(ours: Callable[..., Any], column: str) -> _Reduction:
+    def measured(
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        labels: Volume | None = None,
+        index: ArrayLike | None = None,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Any:
+        whole = functools.partial(ours, axis=axis, nan=nan, across=across)
+        one_number = axis is None and across is None
+        return _measured(whole, ours.__name__, volume, labels, index, mask, nan, column, one_number)
+
+    return _named(measured, ours)  # type: ignore[no-any-return]
+
+
+def _spread(ours: Callable[..., Any], column: str) -> _Spread:
+    def measured(
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        ddof: int = 0,
+        labels: Volume | None = None,
+        index: ArrayLike | None = None,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Any:
+        name = ours.__name__
+        if index is not None and ddof:
+            raise ValueError(f"{name}: ddof={ddof!r} cannot be combined with index=; leave it out")
+        whole = functools.partial(ours, axis=axis, ddof=ddof, nan=nan, across=across)
+        one_number = axis is None and across is None
+        found = _measured(whole, name, volume, labels, index, mask, nan, column, one_number)
+        return found * found if name == "variance" and index is not None else found
+
+    return _named(measured, ours)  # type: ignore[no-any-return]
+
+
+min = _reduction(reductions.min, "intensity_min")
+max = _reduction(reductions.max, "intensity_max")
+sum = _reduction(reductions.sum, "intensity_sum")
+mean = _reduction(reductions.mean, "intensity_mean")
+std = _spread(reductions.std, "intensity_std")
+variance = _spread(reductions.variance, "intensity_std")
+
+
+def _center_of_mass(
+    volume: Volume,
+    *,
+    labels: Volume | None = None,
+    index: ArrayLike | None = None,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    whole = functools.partial(statistics.center_of_mass, nan=nan)
+    how = volume, labels, index, mask, nan, "centroid_weighted", True
+    found: Scalar = _measured(whole, "center_of_mass", *how)
+    return found
+
+
+center_of_mass = _named(_center_of_mass, statistics.center_of_mass)
+
+
+def _measured(
+    whole: Callable[..., Any],
+    name: str,
+    volume: Any,
+    labels: Any,
+    index: Any,
+    mask: Any,
+    nan: str,
+    column: str,
+    one_number: bool,
+) -> Any:
+    """Return the number of the whole volume, of all labels, or of each label of ``index``."""
+    if labels is None:
+        if index is not None:
+            raise ValueError(f"{name}: index={index!r} needs labels=")
+        return whole(volume, mask=mask)
+    if not one_number:
+        raise ValueError(
+            f"{name}: axis= and across= cannot be combined with labels=; leave them out"
+        )
+    labels = one_channel(labels)
+    if index is None:
+        inside = labels != 0
+        return whole(volume, mask=inside if mask is None else inside & (as_volume(mask) != 0))
+    wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
+    if wanted.dtype.kind not in "ui":
+        raise TypeError(f"{name}: index={index!r}: labels are integers")
+    if wanted.size and wanted.min() < 1:
+        raise ValueError(
+            f"{name}: index has label {wanted.min()}: labels are above 0, the background; for this, use "
+            "mask=labels == 0"
+        )
+    if mask is not None:
+        labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
+    table = regionprops_table(labels, one_channel(volume), column, nan=nan)
+    columns = tuple(c for c in table.columns if c != "label")
+    dtype = table.columns[columns[0]]
+    if (nbytes := wanted.size * len(columns) * dtype.itemsize) > LIMIT:
+        raise ValueError(
+            f"{name}: {wanted.size:,} labels take {format_bytes(nbytes)}, and the maximum is "
+            f"{format_bytes(LIMIT)}: regionprops_table(labels, volume) has a row for each label"
+        )
+    step = Picked(name, wanted.astype(np.uint64).ravel(), columns, dtype)
+    rows = (math.prod(wanted.shape), len(columns))
+    value = BarrierValue.of(then(step, [table], name), "picked", dtype, rows)
+    shape = wanted.shape + (rows[1:] if column == "centroid_weighted" else ())
+    return Scalar(FormulaValue.of(Reshaped("reshape", shape), (value,), dtype, shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Reshaped(Formula):
+    """An array in another shape."""
+
+    shape: tuple[int, ...]
+
+    def evaluate(self, *arguments: Any) -> Any:
+        return np.reshape(arguments[0], self.shape)[()]

@@ -1,0 +1,88 @@
+"""Numbers of labels against those of scipy, over partitions."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from tests.tiers import examples
+
+THEIRS = {
+    "mean": ndi.mean,
+    "sum": ndi.sum_labels,
+    "min": ndi.minimum,
+    "max": ndi.maximum,
+    "std": ndi.standard_deviation,
+    "variance": ndi.variance,
+    "center_of_mass": ndi.center_of_mass,
+}
+
+
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_labels_are_measured_as_scipy_does(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(2, n)) for n in (7, 12, 14))[draw(st.integers(0, 1)) :]
+    dtype = draw(st.sampled_from(["u1", "i2", "u4", "f4", "f8"]))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    values = (random.random(shape) * 100 + 1).astype(dtype)
+    labels = random.integers(0, 6, shape).astype(draw(st.sampled_from(["u1", "i4", "u8"])))
+    there = np.unique(labels[labels != 0]).tolist()
+    if not there:
+        return
+    index = random.choice(there, draw(st.sampled_from([1, 4, (2, 2)])))
+    if draw(st.booleans()):
+        index = int(index.ravel()[0])
+    name = draw(st.sampled_from(sorted(THEIRS)))
+    lazy = getattr(bv, name)(bv.open(values), labels=labels, index=index)
+    together = getattr(bv, name)(bv.open(values), labels=labels)
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    got, one = bv.compute(lazy, together, runner=None, slab=slab)
+    assert lazy.shape == np.shape(got) and lazy.dtype == got.dtype
+    if name == "center_of_mass":
+        flat = np.ravel(index).tolist()
+        theirs = np.reshape(THEIRS[name](values.astype("f8"), labels, flat), lazy.shape)
+    else:
+        theirs = THEIRS[name](values.astype("f8"), labels, index)
+    np.testing.assert_allclose(got, theirs, rtol=1e-6)
+    np.testing.assert_allclose(one, THEIRS[name](values.astype("f8"), labels), rtol=1e-6)
+
+
+def test_labels_in_a_pipeline(tmp_path):
+    values = np.arange(6 * 8 * 8, dtype="u2").reshape(6, 8, 8)
+    labels = values // 40 + 1
+    bv.compute(bv.open(values).to(tmp_path / "v.zarr", chunks=(2, 8, 8)), runner=None)
+    v = bv.open(tmp_path / "v.zarr")
+    mean = bv.mean(v, labels=labels, index=[3, 1])
+    target = (v - bv.min(v, labels=labels, index=2)).to(tmp_path / "w.zarr", chunks=(2, 8, 8))
+    how = {"slab": (2, 8, 8), "runner": "FnApiRunner", "journal": tmp_path / "run"}
+    stored, found = bv.compute(target, mean, **how)
+    assert found.tolist() == [99.5, 19.5]
+    np.testing.assert_array_equal(stored, values - np.uint16(40))
+
+
+def test_missing_labels_masks_and_what_is_refused():
+    values, labels = np.array([[1, 2, 3, 40]], "u1"), np.array([[1, 1, 0, 3]], "u1")
+    assert np.isnan(np.asarray(bv.mean(values, labels=labels, index=[2]))).all()
+    assert bv.sum(values, labels=labels, index=[2, 3]).compute().tolist() == [0, 40]
+    assert bv.sum(values, labels=labels, index=[]).shape == (0,)
+    mask = values != 2
+    assert bv.max(values, labels=labels, index=1, mask=mask).compute() == 1
+    assert bv.sum(values, labels=labels, mask=mask).compute() == 41
+    nothing = np.zeros((0, 2, 2), "u1")
+    assert bv.sum(nothing, labels=nothing, index=[4]).compute().tolist() == [0]
+    with_nan = np.array([[1, np.nan, 5.0]])
+    assert bv.mean(with_nan, labels=np.ones((1, 3), "u1"), index=1, nan="omit").compute() == 3
+    for how, error, message in (
+        ({"index": 1}, ValueError, "index=1 needs labels="),
+        ({"labels": labels, "index": [0]}, ValueError, "index has label 0"),
+        ({"labels": labels, "index": 1.5}, TypeError, "index=1.5"),
+        ({"labels": labels, "index": 1, "axis": 0}, ValueError, "axis="),
+        ({"labels": labels[:, :2], "index": 1}, ValueError, "do not match"),
+    ):
+        with pytest.raises(error, match=message):
+            bv.mean(values, **how)
+    with pytest.raises(ValueError, match="ddof=1"):
+        bv.variance(values, labels=labels, index=1, ddof=1)
