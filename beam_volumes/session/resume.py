@@ -41,9 +41,10 @@ from beam_volumes.base.nesting import check_not_nested
 from beam_volumes.base.text import counted
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.cost.concurrency import Concurrency, default_workers
+from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.plan.cost.memory import left_for_slab, of_base
 from beam_volumes.plan.estimate.scratch import with_scratch
-from beam_volumes.plan.fit.fitting import costed, refuse
+from beam_volumes.plan.fit.fitting import costed, refuse, refuse_device
 from beam_volumes.plan.fit.partitioning import fit
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
@@ -284,8 +285,14 @@ def _token_now(source: Source) -> str:
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     """The plan of a run for this machine and runner."""
     concurrency = Concurrency.of(options.slabs_in_flight, options.processes, None)
+    given = options.device_memory
+    device_memory = plan.device_memory if given is None else parse_bytes(given)
+    concurrency = replace(concurrency, device_memory=device_memory)
+    if concurrency.device_share < max((p.partition.device_memory for p in plan.passes), default=0):
+        refuse_device(plan.passes, concurrency)
     return replace(
         plan.with_concurrency(concurrency),
+        device_memory=device_memory,
         memory=options.memory_bytes,
         base=of_base(options.base, plan.kernels),
         workers_asked=plan.workers_asked
@@ -376,7 +383,8 @@ def _concurrencies(plan: Plan) -> Iterator[Concurrency]:
     yield plan.concurrency
     if plan.workers_asked is None:
         for workers in range(plan.workers - 1, default_workers() - 1, -1):
-            yield Concurrency.of(workers, plan.processes, plan.threads)
+            fewer = Concurrency.of(workers, plan.processes, plan.threads)
+            yield replace(fewer, device_memory=plan.device_memory)
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:

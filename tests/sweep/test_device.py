@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.session.resume import for_this_machine
 from beam_volumes.sweep import device
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeCuda, pretended
@@ -181,6 +182,17 @@ def test_a_run_goes_on_when_the_device_works_again(tmp_path):
     with pretended():
         out = bv.compute(target, resume=True, **how)
     assert (np.asarray(out) == np.asarray(chain())).all()
+
+
+def test_a_continued_run_keeps_the_memory_of_the_device_too():
+    plan = bv.plan(chain(), device="cuda", device_memory="1MiB", slab=(6, 40, 50), workers=1)
+    each = plan.predicted_device_memory
+    assert for_this_machine(plan, RunOptions(workers=2)).predicted_device_memory == 2 * each
+    for more in ({"workers": 1 + (1 << 20) // each}, {"workers": 1, "device_memory": each - 1}):
+        with pytest.raises(
+            ValueError, match=f"takes .* device_memory of {more['workers'] * each} bytes"
+        ):
+            for_this_machine(plan, RunOptions(**more))
 
 
 def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
