@@ -38,6 +38,13 @@ def test_digest(dtype, seed):
         assert (digest(turned, 0, ny) == whole) == np.array_equal(turned, block)
 
 
+def test_floats_that_differ_in_few_bits():
+    rng = np.random.default_rng(0)
+    blocks = [rng.integers(0, 3, (1, 1, 36)).astype("f8") for _ in range(3000)]
+    for block in blocks:
+        assert digest(block, 0, 1) != digest(block[..., ::-1], 0, 1)
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_bits_count(dtype):
     """Zeros of either sign differ, and a NaN equals itself."""

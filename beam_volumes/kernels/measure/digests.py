@@ -42,7 +42,8 @@ def _digest(bits, shape, y0, y1):
             row = flat[at : at + words * per_word].view(np.uint64)
             found = np.uint64(0)
             for i in range(words):
-                found += factors[i] * row[i]
+                # Bijective. Floats differ in their high bits, which a product alone would shift out.
+                found += factors[i] * (row[i] ^ (row[i] >> np.uint64(32)))
             for i in range(nx - words * per_word):
                 found += factors[words + i] * np.uint64(flat[at + words * per_word + i])
             total += mixed(mixed(found) + np.uint64(z * ny + y))
