@@ -9,7 +9,7 @@ from numba.extending import overload
 from numba.np.numpy_support import as_dtype
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: Boundary modes by number.
 MODES = {
@@ -172,6 +172,105 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
 
 
 @kernel
+def inner_columns(begun, step, at, nx, shape, taps):
+    """The range of columns with all taps inside the volume.
+
+    Along a row, the coordinate along axis i is ``begun[i] + (at + x) * step[i]``. It is monotonic in x also
+    when it is rounded, so a binary search of this expression finds the exact ends.
+    """
+    low, high = 0, nx
+    for i in range(3):
+        # A coordinate c needs c >= 0 and c <= shape - 1, or c < shape - 1 if another voxel follows.
+        last = shape[i] - 1
+        rising = step[i] >= 0
+        a, b = low, high
+        while a < b:  # the first column that is not before the volume
+            middle = (a + b) // 2
+            c = begun[i] + (at + middle) * step[i]
+            before = c < 0 if rising else (c >= last if taps[i] == 2 else c > last)
+            if before or c != c:
+                a = middle + 1
+            else:
+                b = middle
+        low = a
+        b = high
+        while a < b:  # the first column after the volume
+            middle = (a + b) // 2
+            c = begun[i] + (at + middle) * step[i]
+            inside = (c < last if taps[i] == 2 else c <= last) if rising else c >= 0
+            if inside:
+                a = middle + 1
+            else:
+                b = middle
+        high = a
+    return low, high
+
+
+@row_kernel
+def nearest_inner(lines, firsts, row, x0, x1, begun, step, at, z0):
+    """The nearest voxels of columns with all taps inside.
+
+    ``firsts``: for each slice from ``z0`` on, the position in the flat ``lines`` of row 0 and column 0.
+    """
+    width = lines.shape[1]
+    voxels = lines.reshape(lines.size)
+    for x in range(x0, x1):
+        u = np.int64(np.floor(begun[0] + (at + x) * step[0] + 0.5))
+        v = np.int64(np.floor(begun[1] + (at + x) * step[1] + 0.5))
+        w = np.int64(np.floor(begun[2] + (at + x) * step[2] + 0.5))
+        row[x] = voxels[np.uint64(firsts[np.uint64(u - z0)] + v * width + w)]
+
+
+@row_kernel
+def bilinear_inner(lines, firsts, row, x0, x1, begun, step, at, z0):
+    """Means of 2 x 2 voxels of one slice, in the order of `affine`."""
+    width = lines.shape[1]
+    voxels = lines.reshape(lines.size)
+    for x in range(x0, x1):
+        u = np.int64(np.floor(begun[0] + (at + x) * step[0]))
+        cy, cx = begun[1] + (at + x) * step[1], begun[2] + (at + x) * step[2]
+        v, w = np.int64(np.floor(cy)), np.int64(np.floor(cx))
+        y0, w0 = 1.0 - (cy - v), 1.0 - (cx - w)
+        y1, w1 = 1.0 - y0, 1.0 - w0
+        first = np.uint64(firsts[np.uint64(u - z0)] + v * width + w)
+        second = first + np.uint64(width)
+        total = 0.0 + np.float64(voxels[first]) * y0 * w0
+        total += np.float64(voxels[first + np.uint64(1)]) * y0 * w1
+        total += np.float64(voxels[second]) * y1 * w0
+        total += np.float64(voxels[second + np.uint64(1)]) * y1 * w1
+        row[x] = away(total, row.dtype)
+
+
+@row_kernel
+def linear_inner(lines, firsts, row, x0, x1, begun, step, at, z0, taps):
+    """Means of 2 voxels along the axes with 2 ``taps``, in the order of `affine`."""
+    width = lines.shape[1]
+    voxels = lines.reshape(lines.size)
+    for x in range(x0, x1):
+        cz = begun[0] + (at + x) * step[0]
+        cy = begun[1] + (at + x) * step[1]
+        cx = begun[2] + (at + x) * step[2]
+        u, v, w = np.int64(np.floor(cz)), np.int64(np.floor(cy)), np.int64(np.floor(cx))
+        wz = 1.0 - (cz - u) if taps[0] == 2 else 1.0
+        y0 = 1.0 - (cy - v) if taps[1] == 2 else 1.0
+        w0 = 1.0 - (cx - w) if taps[2] == 2 else 1.0
+        y1, w1 = 1.0 - y0, 1.0 - w0
+        total = 0.0
+        for ta in range(taps[0]):
+            first = np.uint64(firsts[np.uint64(u + ta - z0)] + v * width + w)
+            total += np.float64(voxels[first]) * wz * y0 * w0
+            if taps[2] == 2:
+                total += np.float64(voxels[first + np.uint64(1)]) * wz * y0 * w1
+            if taps[1] == 2:
+                second = first + np.uint64(width)
+                total += np.float64(voxels[second]) * wz * y1 * w0
+                if taps[2] == 2:
+                    total += np.float64(voxels[second + np.uint64(1)]) * wz * y1 * w1
+            wz = 1.0 - wz
+        row[x] = away(total, row.dtype)
+
+
+@kernel
 def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
     """Voxels at ``matrix @ position + offset``.
 
@@ -182,13 +281,28 @@ def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, c
     nearest = taps.max() == 1
     outside = away(cval, out.lines.dtype)
     first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
-    begun = np.empty(3, np.float64)
+    begun, step = np.empty(3, np.float64), np.empty(3, np.float64)
+    for i in range(3):
+        step[i] = matrix[i, 2]
+    in_plane = taps[0] == 1 and taps[1] == 2 and taps[2] == 2
+    # Where the volume's row 0 and column 0 would be in the flat ring, for each slice.
+    firsts = np.empty(src.firsts.size, np.int64)
+    for u in range(src.firsts.size):
+        firsts[u] = (src.firsts[u] - start[1]) * src.lines.shape[1] + src.left - start[2]
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             for i in range(3):
                 begun[i] = offset[i] + (at[0] + k) * matrix[i, 0] + (at[1] + y) * matrix[i, 1]
-            for x in range(nx):
+            x0, x1 = inner_columns(begun, step, at[2], nx, shape, taps)
+            if nearest:
+                nearest_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0])
+            elif in_plane:
+                bilinear_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0])
+            else:
+                linear_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0], taps)
+            for rest in range(nx - (x1 - x0)):
+                x = rest if rest < x0 else rest + x1 - x0
                 is_outside, is_inner = False, True
                 for i in range(3):
                     c = place(begun[i] + (at[2] + x) * matrix[i, 2], shape[i], mode)

@@ -241,7 +241,7 @@ class Affine(Regrid):
 
     @property
     def cost(self) -> float:
-        return 10.0 + 2.0 * math.prod(self.taps.tolist())
+        return 2.0 + 0.8 * math.prod(self.taps.tolist())
 
     def token(self) -> str:
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)
