@@ -162,6 +162,8 @@ def swept(p: Pass) -> list[int]:
 def copied(p: Pass) -> tuple[int, int]:
     """Bytes that all slabs copy to the device, and from it."""
     sizes = {DEVICE: 0, HOST: 0}
+    if p.point is not None:
+        return tuple(len(p.grid) * sum(n) for n in zip(*map(copied, p.point.passes), strict=True))
     for step, voxels in zip(p.program.steps, swept(p), strict=True):
         if is_transfer(step):
             sizes[step.place] += voxels * step.dtype.itemsize

@@ -71,6 +71,7 @@ def _named(function: Callable[..., Any], ours: Callable[..., Any]) -> Any:
     text = before + _PARAMETERS + section + after
     function.__name__ = function.__qualname__ = ours.__name__
     function.__doc__ = text
+    function.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
     return documented(function)
 
 
