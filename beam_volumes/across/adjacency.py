@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from beam_volumes.kernels.labels.regions import magnitudes
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """The touching pairs of some blocks, sorted; arrays are per pair."""
+    """The touching pairs of some blocks, sorted; arrays are per pair.
+
+    Arrays that no column of the table needs have no columns.
+    """
 
     #: uint64 (pairs, 2). The smaller label first; 0 is background and has no pairs.
     pairs: np.ndarray
@@ -44,10 +47,36 @@ class Adjacency:
             self.bins[rows],
         )
 
+    def only(self, arrays: frozenset[str]) -> Adjacency:
+        """Leave out all other arrays (see `arrays_for`)."""
+        n = len(self)
+        return replace(
+            self,
+            faces=self.faces if "faces" in arrays else np.empty((n, 0), np.int64),
+            extremes=self.extremes if "extremes" in arrays else np.empty((n, 0)),
+            sums=self.sums if "sums" in arrays else Wide(0, np.zeros((n, 0), np.int64)),
+        )
+
     @property
     def nbytes(self) -> int:
         arrays = (self.pairs, self.faces, self.used, self.extremes, self.sums.digits, self.bins)
         return sum(a.nbytes for a in arrays)
+
+
+#: The array that each kind of column needs, in addition to pairs and the number of values.
+_ARRAYS = {"faces": "faces", "min": "extremes", "max": "extremes", "mean": "sums", "sum": "sums"}
+
+
+def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
+    """The arrays that columns need; all by default.
+
+    >>> sorted(arrays_for(["label_a", "faces-0", "affinity_sum"]))
+    ['faces', 'sums']
+    """
+    if names is None:
+        return frozenset(_ARRAYS.values())
+    kinds = (name.split("-")[0].split("_")[-1] for name in names)
+    return frozenset(_ARRAYS[kind] for kind in kinds if kind in _ARRAYS)
 
 
 def adjacency(
@@ -58,6 +87,7 @@ def adjacency(
     nan: str = "raise",
     core: tuple[int, int, int] | None = None,
     below: tuple[np.ndarray, np.ndarray | None] | None = None,
+    arrays: frozenset[str] | None = None,
 ) -> Adjacency:
     """The contribution of one block: the faces at the upper sides of its core's voxels.
 
@@ -72,7 +102,9 @@ def adjacency(
     the single given slice and ``below`` count.
     ``below``, tuple of two ndarrays (rows, columns): the slice of labels, and of the boundary or
     None, before the block, if its upper faces have not been counted yet.
+    ``arrays``: the arrays of the result, by default all; see `arrays_for`.
     """
+    arrays = arrays_for(None) if arrays is None else arrays
     if value not in RULES:
         raise ValueError(f"value={value!r}: use one of {', '.join(RULES)}")
     across: tuple[np.ndarray, ...] = ()
@@ -110,9 +142,11 @@ def adjacency(
         if all(v.dtype.kind in "iu" for v in values):
             first = -1 if value == "mean" else 0
         base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
+    if "sums" not in arrays:
+        width = 0
     keys, n = kernels.discover(labels, under, own)
     used = np.flatnonzero(keys[:, 0])
-    order = used[np.lexsort((keys[used, 1], keys[used, 0]))]
+    order = used[_order(keys[used])]
     place = np.zeros(len(keys), np.int64)
     place[order] = np.arange(n)
     faces, count = np.zeros((n, 3), np.int64), np.zeros(n, np.int64)
@@ -123,7 +157,15 @@ def adjacency(
     into = (keys, place, *how, faces, count, extremes, cells, bins)
     z, y, x = values
     kernels.faces(labels, under, (z, y, x), values_under, own, into)
-    return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
+    sums = Wide.of(cells, base // 32)
+    return Adjacency(keys[order], faces, count, extremes, sums, bins).only(arrays)
+
+
+def _order(pairs: np.ndarray) -> np.ndarray:
+    """The order that sorts pairs; equal ones are in any order."""
+    if len(pairs) and pairs[:, 1].max() < 1 << 32:  # the larger label
+        return np.argsort(pairs[:, 0] << np.uint64(32) | pairs[:, 1])
+    return np.lexsort((pairs[:, 1], pairs[:, 0]))
 
 
 #: Kernels for the value of a face.
@@ -144,64 +186,86 @@ def merge(parts: Iterable[Adjacency]) -> Adjacency:
     pairs = np.concatenate([p.pairs for p in parts])
     if len(pairs) == 0 or len(parts) == 1:
         return parts[0]
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    order = _order(pairs)
     pairs = pairs[order]
     starts = np.flatnonzero(np.concatenate([[True], (pairs[1:] != pairs[:-1]).any(axis=1)]))
 
     def reduced(ufunc, arrays):
         return ufunc.reduceat(np.concatenate(arrays)[order], starts, axis=0)
 
-    minimum = reduced(np.minimum, [p.extremes[:, 0] for p in parts])
-    maximum = reduced(np.maximum, [p.extremes[:, 1] for p in parts])
+    minimum = reduced(np.minimum, [p.extremes[:, :1] for p in parts])
+    maximum = reduced(np.maximum, [p.extremes[:, 1:] for p in parts])
     return Adjacency(
         pairs[starts],
         reduced(np.add, [p.faces for p in parts]),
         reduced(np.add, [p.used for p in parts]),
-        np.stack([minimum, maximum], axis=1),
+        np.concatenate([minimum, maximum], axis=1),
         add_groups([p.sums for p in parts], order, starts),
         reduced(np.add, [p.bins for p in parts]),
     )
 
 
 def columns(
-    part: Adjacency, boundary: bool = False, axes: tuple[int, ...] = (0, 1, 2)
+    part: Adjacency,
+    boundary: bool = False,
+    axes: tuple[int, ...] = (0, 1, 2),
+    names: tuple[str, ...] | None = None,
 ) -> dict[str, np.ndarray]:
     """The table: ``label_a``, ``label_b``, ``faces-0`` ... and, with ``boundary``, its columns.
 
     They are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN if no face has a value) and
     ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
+    ``names``: some of these columns.
     """
-    table = {"label_a": part.pairs[:, 0], "label_b": part.pairs[:, 1]}
-    for k, axis in enumerate(axes):
-        table[f"faces-{k}"] = part.faces[:, axis]
+    arrays = arrays_for(names)
+    table = _pairs_and_faces(part, arrays, axes)
     some = part.used > 0
     if boundary:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            table["boundary_mean"] = part.sums.floats() / part.used
-        table["boundary_min"] = np.where(some, part.extremes[:, 0], np.nan)
-        table["boundary_max"] = np.where(some, part.extremes[:, 1], np.nan)
+        if "sums" in arrays:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                table["boundary_mean"] = part.sums.floats() / part.used
+        if "extremes" in arrays:
+            table["boundary_min"] = np.where(some, part.extremes[:, 0], np.nan)
+            table["boundary_max"] = np.where(some, part.extremes[:, 1], np.nan)
         for i in range(part.bins.shape[1]):
             table[f"boundary_histogram-{i}"] = part.bins[:, i]
+    return table if names is None else {name: table[name] for name in names}
+
+
+def _pairs_and_faces(
+    part: Adjacency, arrays: frozenset[str], axes: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    table = {"label_a": part.pairs[:, 0], "label_b": part.pairs[:, 1]}
+    if "faces" in arrays:
+        table |= {f"faces-{k}": part.faces[:, axis] for k, axis in enumerate(axes)}
     return table
 
 
 def affinity_columns(
-    part: Adjacency, dtype: np.dtype, axes: tuple[int, ...] = (0, 1, 2)
+    part: Adjacency,
+    dtype: np.dtype,
+    axes: tuple[int, ...] = (0, 1, 2),
+    names: tuple[str, ...] | None = None,
 ) -> dict[str, np.ndarray]:
     """The table of affinities: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
 
     They are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, only of integers;
     ``affinity_mean`` (NaN without faces), ``affinity_min`` and ``affinity_max`` (0 without faces),
     of the dtype; and ``affinity_histogram-0`` ...
+    ``names``: some of these columns.
     """
-    table = {name: c for name, c in columns(part, axes=axes).items()}
+    arrays = arrays_for(names)
+    table = _pairs_and_faces(part, arrays, axes)
     table["affinity_count"] = part.used
-    if dtype.kind != "f":
-        table["affinity_sum"] = part.sums.int64("a sum of affinities")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        table["affinity_mean"] = part.sums.floats() / part.used
-    ends = np.where(part.used[:, None] > 0, part.extremes, 0).astype(dtype)
-    table["affinity_min"], table["affinity_max"] = ends[:, 0], ends[:, 1]
+    if "sums" in arrays:
+        if dtype.kind != "f":
+            table["affinity_sum"] = part.sums.int64("a sum of affinities")
+        if names is None or "affinity_mean" in names:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                table["affinity_mean"] = part.sums.floats() / part.used
+    if "extremes" in arrays:
+        ends = np.where(part.used[:, None] > 0, part.extremes, 0).astype(dtype)
+        table["affinity_min"], table["affinity_max"] = ends[:, 0], ends[:, 1]
     for i in range(part.bins.shape[1]):
         table[f"affinity_histogram-{i}"] = part.bins[:, i]
-    return table
+    return table if names is None else {name: table[name] for name in names}

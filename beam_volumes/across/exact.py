@@ -110,5 +110,7 @@ def window(parts: list[Wide]) -> tuple[int, int]:
 def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide:
     """The sums of groups of the rows of all parts, after sorting them by ``order``."""
     first, width = window(parts)
+    if not width:
+        return parts[0][: len(starts)]
     rows = np.concatenate([p.spread(first, width) for p in parts])[order]
     return Wide.of(np.add.reduceat(rows, starts, axis=0), first)

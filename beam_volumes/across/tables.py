@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -56,6 +56,29 @@ INTENSITY = (
 )
 
 
+#: The arrays of `Regions` that each property needs, in addition to counts; ``"intensity"`` are the sums of
+#: intensities.
+_ARRAYS = {
+    **dict.fromkeys(("num_pixels", "area", "equivalent_diameter_area"), ()),
+    **dict.fromkeys(("bbox", "extent", "touches_border"), ("box",)),
+    **dict.fromkeys(("centroid", *_PLANAR), ("box", "sums")),
+    "surface_area_faces": ("faces",),
+    **dict.fromkeys(("intensity_min", "intensity_max"), ()),
+    **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
+    "centroid_weighted": ("box", "sums", "intensity"),
+}
+
+
+def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
+    """The arrays that properties need; all by default.
+
+    >>> sorted(arrays_for(["label", "area", "centroid"]))
+    ['box', 'sums']
+    """
+    names = _ARRAYS if names is None else names
+    return frozenset(array for name in names for array in _ARRAYS.get(name, ()))
+
+
 #: For ``nan=``: compute only extremes, including infinite values, and no sums. Not offered to
 #: users.
 EXTREMES = "extremes"
@@ -75,7 +98,10 @@ class Intensities:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Sums over blocks of a label volume; sorted by label, arrays are per label."""
+    """Sums over blocks of a label volume; sorted by label, arrays are per label.
+
+    Arrays that no property needs have no columns.
+    """
 
     label: np.ndarray  #: uint64. Without 0.
     count: np.ndarray  #: int64. Voxels; 0 for a label with only faces.
@@ -94,6 +120,21 @@ class Regions:
             inner = Intensities(*(getattr(inner, f.name)[rows] for f in fields(inner)))
         own = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "intensities"}
         return Regions(**own, intensities=inner)
+
+    def only(self, arrays: frozenset[str]) -> Regions:
+        """Leave out all other arrays (see `arrays_for`)."""
+        n, inner = len(self), self.intensities
+        none, no_sums = np.empty((n, 0), np.int64), Wide(0, np.zeros((n, 0, 1), np.int64))
+        if inner is not None and "intensity" not in arrays:
+            inner = replace(inner, sums=no_sums)
+        return Regions(
+            self.label,
+            self.count,
+            self.box if "box" in arrays else none,
+            self.faces if "faces" in arrays else none,
+            self.sums if "sums" in arrays else no_sums,
+            inner,
+        )
 
     @property
     def nbytes(self) -> int:
@@ -126,6 +167,7 @@ def regions(
     core: tuple[int, int, int] | None = None,
     below: np.ndarray | None = None,
     with_faces: bool = True,
+    arrays: frozenset[str] | None = None,
 ) -> Regions:
     """The contribution of one block: its core's voxels, and the faces at their upper sides.
 
@@ -138,7 +180,9 @@ def regions(
     ``below``, ndarray (rows, columns): the slice of labels before the block, if its upper faces
     have not been counted yet.
     ``with_faces``: whether to count faces; otherwise they are all 0.
+    ``arrays``: the arrays of the result, by default all; see `arrays_for`.
     """
+    arrays = arrays_for(None) if arrays is None else arrays
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
         raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
@@ -149,7 +193,7 @@ def regions(
     longest = max(own)
     if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
         halves = _halves(labels, below, own, origin, shape, intensity, nan, with_faces)
-        return merge(halves)
+        return merge(halves).only(arrays)
     if not with_faces:
         labels, below = labels[tuple(slice(0, n) for n in own)], below[:0]
     label, keys, place = kernels.table_of(labels, below)
@@ -164,13 +208,13 @@ def regions(
     has_voxels = moments[:, 0] > 0
     box[has_voxels] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
-    sums = _from_origin(moments, origin)
+    sums = _from_origin(moments, origin) if "sums" in arrays else Wide.of(moments[:, :0])
     inner = None
     if intensity is not None:
         core_labels = labels[tuple(slice(0, n) for n in own)]
         inner = _intensities(core_labels, intensity, origin, keys, place, count, nan)
-    part = Regions(label, count, box, faces, sums, inner)
     used = has_voxels | faces.any(axis=1)
+    part = Regions(label, count, box, faces, sums, inner).only(arrays)
     return part if used.all() else part[used]
 
 
@@ -272,7 +316,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
     labels = np.concatenate([p.label for p in parts])
     if labels.size == 0 or len(parts) == 1:
         return parts[0]
-    order = np.argsort(labels, kind="stable")
+    order = np.argsort(labels)
     labels = labels[order]
     starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
 

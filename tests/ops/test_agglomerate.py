@@ -316,6 +316,24 @@ def test_from_affinities_to_segments_in_one_plan(slab, runner, tmp_path):
     np.testing.assert_array_equal(out, segmented(labels, expected, 125))
 
 
+@pytest.mark.parametrize("linkage", ["mean", "max", "min", "quantile"])
+@settings(max_examples=4, deadline=None, derandomize=True)
+@given(slab=st.tuples(st.integers(2, 9), st.integers(3, 12), st.integers(4, 14)))
+def test_slabs_keep_only_columns_and_pairs_that_merges_need(linkage, slab):
+    """The merges of a lazy graph are the merges of its whole table."""
+    labels, affinities = case()
+    if linkage in ("max", "min"):
+        affinities = affinities.astype(np.float32)
+        affinities[:, 2:4] = np.nan
+    bins = {"bins": 256, "range": (0, 256)} if linkage == "quantile" else {}
+    graph = bv.region_adjacency(labels, affinities=affinities, nan="omit", **bins)
+    threshold = {"mean": 130, "max": 250, "min": 20, "quantile": 140}[linkage]
+    how = {"linkage": linkage, "threshold": threshold, "max_size": 9}
+    merges, table = bv.compute(bv.agglomerate(graph, **how), graph, slab=slab, runner=None)
+    assert merges.num_rows > 3
+    assert merges.equals(bv.agglomerate(table, **how).to_pyarrow())
+
+
 def test_tables_from_elsewhere(tmp_path):
     labels, affinities = case()
     graph = bv.region_adjacency(labels, affinities=bv.open(affinities), bins=256)

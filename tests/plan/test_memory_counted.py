@@ -91,7 +91,7 @@ def test_a_merge_takes_the_memory_of_the_sweep_before_it(tmp_path):
     source = Source("v", shape, np.dtype("u1"), (16, 512, 512), space, Nothing("v"), (0, 0, 0))
     volume = Volume(SourceNode.of(source), space)
     labels = bv.label(volume > 128)
-    table = bv.regionprops_table(labels, volume, ["num_pixels", "bbox", "intensity_mean"])
+    table = bv.regionprops_table(labels, volume, ["bbox", "centroid", "intensity_mean"])
     targets = labels.to(tmp_path / "o.zarr"), table.to(tmp_path / "o.parquet")
     how = {"base": 200 << 20, "workers": 1, "threads": 2}
     plan = bv.plan(

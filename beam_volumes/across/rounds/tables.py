@@ -83,7 +83,8 @@ class RegionRows(RowKind):
     def empty(self) -> Regions:
         nothing = np.zeros((1, 1, 1), np.uint8)
         values = None if self.intensity is None else nothing.astype(self.intensity)
-        return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values)
+        arrays = tables.arrays_for(self.names)
+        return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values, arrays=arrays)
 
     def keys(self, part: Regions) -> np.ndarray:
         return part.label
@@ -92,7 +93,8 @@ class RegionRows(RowKind):
         return mixed(part.label)
 
     def merge(self, parts: list[Regions]) -> Regions:
-        return tables.merge(parts)
+        arrays = tables.arrays_for(self.names)
+        return tables.merge(part.only(arrays) for part in parts)
 
     def columns(self, part: Regions) -> Columns:
         return tables.properties(part, self.shape, self.names, self.spacing, self.axes)
@@ -161,10 +163,12 @@ class PairRows(RowKind):
     bins: int = 0  #: Bins of its histogram.
     affinities: np.dtype | None = None  #: Dtype of affinities, if these are the boundary.
     axes: tuple[int, ...] = (0, 1, 2)  #: The visible ones of z, y, x.
+    names: tuple[str, ...] | None = None  #: The columns, if not all.
 
     def empty(self) -> Adjacency:
         edges = np.arange(self.bins + 1.0) if self.bins else None
-        return pairs.adjacency(np.zeros((1, 1, 1), np.uint8), edges=edges)
+        nothing, arrays = np.zeros((1, 1, 1), np.uint8), pairs.arrays_for(self.names)
+        return pairs.adjacency(nothing, edges=edges, arrays=arrays)
 
     def keys(self, part: Adjacency) -> np.ndarray:
         # By pairs: a label may touch any number of others.
@@ -178,8 +182,8 @@ class PairRows(RowKind):
 
     def columns(self, part: Adjacency) -> Columns:
         if self.affinities is not None:
-            return pairs.affinity_columns(part, self.affinities, self.axes)
-        return pairs.columns(part, self.boundary, self.axes)
+            return pairs.affinity_columns(part, self.affinities, self.axes, self.names)
+        return pairs.columns(part, self.boundary, self.axes, self.names)
 
 
 def label_column(columns: Columns, name: str, what: str) -> np.ndarray:

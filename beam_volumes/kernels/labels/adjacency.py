@@ -140,7 +140,8 @@ def _add_row(row, other, p, q, axis, into):
         extremes[i, 1] = max(extremes[i, 1], value)
         if only_extremes:
             continue
-        add_double(cells[i], base, value)
+        if cells.shape[1] > 0:
+            add_double(cells[i], base, value)
         n = edges.size - 1
         if n > 0 and edges[0] <= value <= edges[n]:
             bins[i, min(np.searchsorted(edges, value, side="right") - 1, n - 1)] += 1
@@ -166,8 +167,8 @@ def faces(
     and bins stay empty, and infinite values count, too; ``edges``: of the histogram's bins, float64
     ascending; the last bin includes its upper edge, values outside are not counted; ``base``: for
     `add_double`. The results are ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces
-    with finite values; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum; ``bins``
-    int64 (pairs, bins).
+    with finite values; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum, or without
+    digits to skip it; ``bins`` int64 (pairs, bins).
     """
     _faces(
         strided(labels), labels.shape, strided(below), below.size > 0,

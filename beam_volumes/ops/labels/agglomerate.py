@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration, Cutting
+from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.ops.labels.stored_tables import as_table
 from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
@@ -114,7 +118,7 @@ def agglomerate(
             f"{name}: affinity_sum of floats: sums are compared exactly, as integers; scale and round the "
             "affinities first, e.g. to uint8"
         )
-    inputs = [table]
+    inputs = [with_needed(table, linkage, float(threshold))]
     if sizes is not None:
         columns = ("label", "num_pixels")
         inputs.append(as_table(sizes, columns, name, "sizes", columns))
@@ -122,6 +126,20 @@ def agglomerate(
         name, linkage, float(quantile), float(threshold), max_size, sizes is not None
     )
     return Table(then(step, inputs, name))
+
+
+def with_needed(edges: Table, linkage: str, threshold: float) -> Table:
+    """Return the boundaries that `Agglomeration` needs, with only the columns that it reads."""
+    barrier = edges.barrier
+    if type(barrier.survey) is not AdjacencySurvey:
+        return edges
+    used = ("label_a", "label_b", *NEEDED[linkage], "affinity_count")
+    # A pair scores its maximum, so parts below the threshold never change a merge.
+    minimum = threshold if linkage == "max" else -math.inf
+    columns = tuple(name for name in edges.columns if name in used)
+    return Table(
+        Barrier.of(replace(barrier.survey, columns=columns, min_value=minimum), barrier.operands)
+    )
 
 
 @documented

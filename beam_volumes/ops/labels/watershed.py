@@ -13,7 +13,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.agglomerate import cut
+from beam_volumes.ops.labels.agglomerate import cut, with_needed
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey, RelabelEdges
@@ -155,7 +155,7 @@ def watershed(
     basins = divided.node
     each = voxels_per_label(basins)
     passes = AdjacencySurvey(name, heights.dtype, "max", 0, None, EXTREMES, voxels_per_label=each)
-    edges = Table(Barrier.of(passes, (basins, heights.node)))
+    edges = with_needed(Table(Barrier.of(passes, (basins, heights.node))), "lowest", -math.inf)
     ends = "intensity_min", "intensity_max"
     marks = extremes_of_labels(divided, _as_integers(marked), *ends)
     step = Agglomeration(name, "lowest", 0.5, -math.inf, 1, True, ("label", *ends), marks=True)
@@ -251,6 +251,7 @@ def watershed_affinities(
     if min_size is None:
         return basins
     graph = region_adjacency(basins, affinities=edges, nan="omit")
+    graph = with_needed(graph, "max", float(low))
     sizes = regionprops_table(basins, properties=["num_pixels"])
     step = Agglomeration(name, "max", 0.5, float(low), None, True, min_size=min_size)
     merges = Table(then(step, [graph, sizes], name))

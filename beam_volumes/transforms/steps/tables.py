@@ -160,7 +160,9 @@ def measure_slab(
     labels = slab.data[region.translate([-a for a in slab.box.start]).slices]
     values = None if intensity is None else render(intensity.node, core)
     try:
-        part = tables.regions(labels, core.start, grid.shape, values, survey.nan, core.shape)
+        part = tables.regions(
+            labels, core.start, grid.shape, values, survey.nan, core.shape, arrays=survey.arrays
+        )
     except ValueError as error:
         raise ValueError(f"slab {slab.key}: {error}") from None
     _, ny, nx = grid.counts

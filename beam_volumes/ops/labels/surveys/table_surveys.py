@@ -281,10 +281,18 @@ class RegionSurvey(TableSurvey):
     @property
     def row_bytes(self) -> int:
         # Measured: 213 of labels alone, 233 with integers of 16 bits, 323 with float32 and 357 with float64.
+        arrays = self.arrays
+        each = 24 + 48 * ("box" in arrays) + 24 * ("faces" in arrays) + 134 * ("sums" in arrays)
         if self.intensity is None:
-            return 230
+            return each
         is_narrow = self.intensity.kind != "f" and self.intensity.itemsize <= 2
-        return (250 if is_narrow else 370) * max(1, len(self.channels))
+        sums = (10 if is_narrow else 130) * ("intensity" in arrays)
+        return (each + 8 + 2 * self.intensity.itemsize + sums) * max(1, len(self.channels))
+
+    @property
+    def arrays(self) -> frozenset[str]:
+        """The arrays of rows; see `beam_volumes.across.tables.arrays_for`."""
+        return tables.arrays_for(self.properties)
 
     @property
     def fold_bytes(self) -> int:
@@ -318,6 +326,7 @@ class RegionSurveyor(RowSurveyor):
         labels, *intensities = arrays
         origin, core = self.windows.of(z)
         how = self.survey
+        kept = how.arrays
 
         def strip(a: int, b: int) -> Regions | ChannelColumns:
             if not intensities:
@@ -336,6 +345,7 @@ class RegionSurveyor(RowSurveyor):
                 (core[0], b - a, core[2]),
                 None if self.below is None else self.below[a:b],
                 how.with_faces,
+                kept,
             )
 
         for part in self.folds.of(labels, core[1], threads, strip):
@@ -360,6 +370,10 @@ class AdjacencySurvey(TableSurvey):
     nan: str  #: {"raise", "omit"}
     #: The visible axes of z, y, x.
     axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
+    #: The columns of the table, if a step needs only some.
+    columns: tuple[str, ...] | None = field(default=None, kw_only=True)
+    #: Leave out pairs with a smaller maximum in each part of the volume.
+    min_value: float = field(default=-math.inf, kw_only=True)
 
     @classmethod
     def of(
@@ -410,7 +424,12 @@ class AdjacencySurvey(TableSurvey):
 
     def table(self, shape: Triple) -> PairRows:
         affinities = self.boundary if self.value == "upper" else None
-        return PairRows(self.boundary is not None, self.bins, affinities, self.axes)
+        return PairRows(self.boundary is not None, self.bins, affinities, self.axes, self.columns)
+
+    @property
+    def arrays(self) -> frozenset[str]:
+        """The arrays of rows; see `beam_volumes.across.adjacency.arrays_for`."""
+        return pairs.arrays_for(self.columns)
 
     @property
     def cost(self) -> float:
@@ -418,7 +437,11 @@ class AdjacencySurvey(TableSurvey):
 
     @property
     def row_bytes(self) -> int:
-        return (100 if self.boundary is None or self.boundary.kind == "f" else 80) + 8 * self.bins
+        arrays = self.arrays
+        each = 32 + 24 * ("faces" in arrays) + 16 * ("extremes" in arrays)
+        # Sums of integers have one digit up to 2**31, sums of floats about three.
+        is_whole = self.boundary is not None and self.boundary.kind != "f"
+        return each + (8 if is_whole else 28) * ("sums" in arrays) + 8 * self.bins
 
     @property
     def fold_bytes(self) -> int:
@@ -460,7 +483,7 @@ class AdjacencySurveyor(RowSurveyor):
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *others = arrays
         _, core = self.windows.of(z)
-        how, below = self.survey, self.below
+        how, below, kept = self.survey, self.below, self.survey.arrays
 
         def rows(a: int, b: int) -> Any:
             some = tuple(v[:, a : b + 1] for v in others)
@@ -468,7 +491,7 @@ class AdjacencySurveyor(RowSurveyor):
 
         def strip(a: int, b: int) -> Adjacency:
             under = below and (below[0][a:b], None if below[1] is None else below[1][a:b])
-            return pairs.adjacency(
+            part = pairs.adjacency(
                 labels[:, a : b + 1],
                 rows(a, b),
                 how.value,
@@ -476,7 +499,11 @@ class AdjacencySurveyor(RowSurveyor):
                 how.nan,
                 (core[0], b - a, core[2]),
                 under,
+                kept,
             )
+            if how.min_value == -math.inf:
+                return part
+            return part[part.extremes[:, 1] >= how.min_value]
 
         for part in self.folds.of(labels, core[1], threads, strip):
             self.rows.add(part)
