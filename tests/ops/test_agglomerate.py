@@ -15,13 +15,13 @@ import beam_volumes as bv
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
 from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
 from beam_volumes.across.rounds import flow as rounds
-from beam_volumes.across.rounds.agglomeration import HISTOGRAM, Agglomeration, Cutting, Marking
+from beam_volumes.across.rounds.agglomeration import HISTOGRAM, Agglomeration, Marking
 from beam_volumes.across.rounds.chains import chained
+from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.flow import Flow, Round
-from beam_volumes.base.text import format_bytes
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 from tests.across.groups import shuffling
-from tests.tiers import thorough
+from tests.tiers import examples, thorough
 
 ADD = {
     "mean": lambda a, b: (a[0] + b[0], a[1] + b[1]),
@@ -119,10 +119,10 @@ def graphs(draw):
     return linkage, edges
 
 
-@pytest.mark.parametrize("examples", [24, pytest.param(150, marks=thorough)])
-def test_it_is_the_greedy_order(examples):
+@pytest.mark.parametrize("number", [24, pytest.param(150, marks=thorough)])
+def test_it_is_the_greedy_order(number):
     some = given(graphs(), st.integers(0, 8), st.integers(0, 2**32), st.booleans(), st.data())
-    settings(max_examples=examples, deadline=None, derandomize=True)(some(greedy_order))()
+    settings(max_examples=number, deadline=None, derandomize=True)(some(greedy_order))()
 
 
 def greedy_order(graph, twice, seed, limited, data):
@@ -232,24 +232,71 @@ def test_what_is_too_large_is_refused_before_it_is_merged():
         rounds.run(flow, [((0,), shard)])
 
 
-@pytest.mark.parametrize("kind", ["cut", "marks"])
-def test_what_meets_in_one_step_is_refused_beyond_its_memory(kind):
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@given(st.data(), st.integers(0, 2**32), st.integers(1, 9), st.integers(2, 4), st.integers(1, 5))
+def test_a_cut_in_a_tree_of_ranges(data, seed, leaf, radix, levels):
+    """Segments are the ends of chains, for any ranges and shards."""
+    random = np.random.default_rng(seed)
+    count = data.draw(st.integers(0, 120))
+    names = random.permutation(200)[: count + 1].astype(np.uint64)
+    names = np.sort(names << np.uint64(data.draw(st.sampled_from([0, 55]))))
+    is_merged = random.random(count) < data.draw(st.sampled_from([0.3, 0.9, 1.0]))
+    at = np.flatnonzero(is_merged)
+    reach = data.draw(st.sampled_from([1, 5, 200]))
+    further = np.minimum(count, at + random.integers(1, reach + 1, len(at)))
+    a, b = names[at], names[further]
+    order = random.permutation(len(a))
+    merges = {"label_a": a[order], "label_b": b[order], "score": random.random(len(a))}
+    threshold = data.draw(st.sampled_from([None, 0.5]))
+    cuts = np.sort(random.integers(0, len(a) + 1, 2))
+    shards = [
+        {name: np.split(column, cuts)[k] for name, column in merges.items()} for k in range(3)
+    ]
+    source = Flow((Given("slabs", ("rows",)),), ("rows",))
+    step = Cutting("cut", threshold, leaf, radix, levels)
+    flow = chained([source], [(step, (0,))], None)
+    given_ = [((k,), (s,)) for k, s in enumerate(shards)]
+    found = rounds.run(flow, given_, shuffling(random))["rows"]
+    tables = [c for _, c in sorted(found, key=lambda r: r[0])]
+    got = {name: np.concatenate([c[name] for c in tables]) for name in ("label", "segment")}
+    used = merges["score"] >= (threshold or 0)
+    a, b = merges["label_a"][used], merges["label_b"][used]
+    order = np.argsort(a)
+    assert np.array_equal(got["label"], a[order])
+    assert np.array_equal(got["segment"], roots(a[order], b[order]))
+
+
+def test_a_chain_through_all_labels_is_cut_in_little_memory():
+    """Only merges across the borders of ranges meet in a step."""
+    count = 50_000
+    a = np.arange(1, count + 1, dtype=np.uint64)
+    merges = {"label_a": a, "label_b": a + np.uint64(1), "score": np.ones(count)}
+    source = Flow((Given("slabs", ("rows",)),), ("rows",))
+    flow = chained([source], [(Cutting("cut", None), (0,))], 100 * count // 2)
+    found = rounds.run(flow, [((0,), (merges,))])["rows"]
+    segments = np.concatenate([c["segment"] for _, c in found])
+    assert len(segments) == count and (segments == count + 1).all()
+    merges["label_a"] = a % np.uint64(7)
+    with pytest.raises(ValueError, match="cut: in a table of merges each label_a is there once"):
+        rounds.run(flow, [((0,), (merges,))])
+    tight = chained([source], [(Cutting("cut", None, levels=1), (0,))], 100 * 2_000)
+    merges["label_a"] = a
+    with pytest.raises(ValueError, match=r"cut: a step needs .* memory= by 1 MiB"):
+        rounds.run(tight, [((0,), (merges,))])
+
+
+def test_marks_that_meet_in_one_step_are_refused_beyond_its_memory():
     count = 5000
     a = np.arange(1, count + 1, dtype=np.uint64)
     merges = {"label_a": a, "label_b": a + np.uint64(1), "score": np.ones(count)}
     high = (a == 7).astype(np.uint8)
     marks = {"label": a, "intensity_min": np.zeros_like(high), "intensity_max": high}
-    if kind == "cut":
-        step, given_ = Cutting("cut", None), [merges]
-    else:
-        columns = "label", "intensity_min", "intensity_max"
-        step, given_ = Marking("watershed", np.dtype(np.uint8), columns), [merges, marks]
+    step = Marking("watershed", np.dtype(np.uint8), ("label", "intensity_min", "intensity_max"))
     source = Flow((Given("slabs", ("rows",)),), ("rows",))
-    need = 100 * count * len(given_)
+    need = 100 * count * 2
     for limit in (need, need - 1):
-        inputs = tuple(range(len(given_)))
-        flow = chained([source] * len(given_), [(step, inputs)], limit)
-        run = functools.partial(rounds.run, flow, [((0,), tuple(given_))])
+        flow = chained([source] * 2, [(step, (0, 1))], limit)
+        run = functools.partial(rounds.run, flow, [((0,), (merges, marks))])
         if limit == need:
             assert len(run()["rows"][0][1]["label"]) == count
         else:
@@ -371,22 +418,12 @@ def test_what_is_refused():
         bv.relabel(np.ones((2, 2), np.uint8), table)
 
 
-def test_what_a_cut_takes_in_is_known_when_it_is_planned(monkeypatch):
-    """For a stored table; for a computed one the plan shows the maximum."""
+def test_what_marks_take_in_is_known_when_it_is_planned(monkeypatch):
+    """The plan shows the maximum before anything is swept."""
     monkeypatch.setattr(agglomeration_rounds, "MERGE_BYTES", 1 << 24)
-    count = 100
-    merges = {"label_a": np.arange(1, 1 + count), "label_b": np.full(count, 1000)}
-    found = bv.cut({**merges, "score": np.ones(count)})
-    with pytest.raises(
-        ValueError, match=r"largest part is cut \(a step of its merge\) with 1\.6 GiB"
-    ):
-        bv.plan(found, memory="1GiB")
-    bv.plan(found, memory="4GiB", workers=1)
-    labels = np.ones((4, 4, 5), np.uint8)
-    edges = bv.region_adjacency(labels, affinities=np.zeros((3, 4, 4, 5), np.uint8))
-    computed = bv.plan(bv.cut(bv.agglomerate(edges, threshold=1)), memory="1GiB")
-    most = f"at most {format_bytes(3 * 80 << 24)}"
-    assert most in computed.explain(verbose=True), computed.explain(verbose=True)
+    heights = np.zeros((4, 4, 5), np.uint8)
+    found = bv.plan(bv.watershed(heights, heights), memory="1GiB")
+    assert "at most" in found.explain(verbose=True), found.explain(verbose=True)
 
 
 def test_small_basins_are_reckoned_with():

@@ -104,7 +104,7 @@ class Agglomeration(TableStep):
             (
                 _Edges("edges", ("census", "place"), self.linkage, leaf),
                 *sizes,
-                _Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
+                Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
                 _Place("place", (*names, "ledger", "regions"), self.radix),
                 _Ledger("ledger", names, self.edge_bytes, limit_bytes),
                 _Regions("regions", names, self.with_sizes, self.radix),
@@ -132,9 +132,9 @@ class _Edges(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = self.read(values[0])
         yield "place", (0, *key), rows
-        labels = _distinct(rows.a, rows.b) if len(rows) else np.empty(0, np.uint64)
+        labels = distinct(rows.a, rows.b) if len(rows) else np.empty(0, np.uint64)
         size = min(SAMPLE, PER_LEAF * -(-len(rows) // self.leaf))
-        yield "census", (), ((0, *key), len(rows), *_sample(labels, size))
+        yield "census", (), ((0, *key), len(rows), *sample_of(labels, size))
 
     def read(self, given: Columns) -> Boundaries:
         """The valid rows with the smaller label first; no boundaries of a region with itself."""
@@ -193,10 +193,10 @@ class _Sizes(Round):
                     "must be from 0 to 2**63 - 1"
                 )
         yield "place", (1, *key), {"label": labels, "size": sizes.astype(np.int64)}
-        yield "census", (), ((1, *key), 0, *_sample(np.empty(0, np.uint64), 0))
+        yield "census", (), ((1, *key), 0, *sample_of(np.empty(0, np.uint64), 0))
 
 
-def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+def sample_of(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
     """The ``size`` labels with the smallest hashes, and the hash up to which they are complete."""
     if len(labels) <= size:
         return labels, (1 << 64) - 1
@@ -206,7 +206,7 @@ def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Census(Round):
+class Census(Round):
     """Send the ranges of the leaves to all shards with rows."""
 
     leaf: int
@@ -236,27 +236,21 @@ class _Place(Round):
         minimum = only(values, np.ndarray)
         if key[0] == 1:
             of = only(values, dict)
-            for (leaf,), at in _groups(_leaf(of["label"], minimum)):
+            for (leaf,), at in groups(leaf_of(of["label"], minimum)):
                 sizes = of["label"][at], of["size"][at]
                 yield "regions", (leaf,), ("size", key, *sizes)
             return
         rows = only(values, Boundaries)
-        a, b = _leaf(rows.a, minimum), _leaf(rows.b, minimum)
-        level, index = np.zeros(len(a), np.int64), a.copy()
-        other = b.copy()
-        while (different := index != other).any():
-            level[different] += 1
-            # Go up until both labels are in the same node.
-            index[different] //= self.radix
-            other[different] //= self.radix
-        for (height, node), at in _groups(level, index):
+        a, b = leaf_of(rows.a, minimum), leaf_of(rows.b, minimum)
+        level, index = common_node(a, b, self.radix)
+        for (height, node), at in groups(level, index):
             part = Boundaries(rows.a[at], rows.b[at], rows.known[at])
             yield f"node-{height}", (node,), ("edges", key, part)
             yield "ledger", (height, node), (key, len(part))
         labels = np.concatenate([rows.a, rows.b])
         where, levels = np.concatenate([a, b]), np.concatenate([level, level])
-        for (leaf,), at in _groups(where):
-            yield "regions", (leaf,), ("level", key, *_highest(labels[at], levels[at]))
+        for (leaf,), at in groups(where):
+            yield "regions", (leaf,), ("level", key, *highest(labels[at], levels[at]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,11 +266,22 @@ class _Ledger(Round):
         yield f"node-{level}", (node,), None
 
 
-def _leaf(labels: np.ndarray, minimum: np.ndarray) -> np.ndarray:
+def leaf_of(labels: np.ndarray, minimum: np.ndarray) -> np.ndarray:
     return np.searchsorted(minimum, labels, side="right")
 
 
-def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+def common_node(a: np.ndarray, b: np.ndarray, radix: int) -> tuple[np.ndarray, np.ndarray]:
+    """The level and number of the lowest node that contains two leaves."""
+    level, index, other = np.zeros(len(a), np.int64), a.copy(), b.copy()
+    while (different := index != other).any():
+        level[different] += 1
+        # Go up until both are in the same node.
+        index[different] //= radix
+        other[different] //= radix
+    return level, index
+
+
+def groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
     """The positions of equal tuples of numbers."""
     if not len(numbers[0]):
         return
@@ -287,7 +292,7 @@ def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]
         yield tuple(rows[start].tolist()), at
 
 
-def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct labels, and the highest level of each."""
     minimum = int(labels.min())
     span = int(labels.max()) - minimum + 1
@@ -313,7 +318,7 @@ class _Regions(Round):
         levels = {shard: part for what, shard, *part in values if what == "level"}
         if not levels:
             return  # regions without boundaries
-        labels, tops = _highest(*map(np.concatenate, zip(*levels.values(), strict=True)))
+        labels, tops = highest(*map(np.concatenate, zip(*levels.values(), strict=True)))
         sizes = np.ones(len(labels), np.int64)
         if self.with_sizes:
             parts = {shard: part for what, shard, *part in values if what == "size"}
@@ -335,7 +340,7 @@ class _Regions(Round):
                     "labels of edges"
                 )
             sizes = sums[at]
-        for (level,), at in _groups(tops):
+        for (level,), at in groups(tops):
             node = key[0] // self.radix**level
             yield f"node-{level}", (node,), ("close", key, (labels[at], sizes[at]))
 
@@ -361,7 +366,7 @@ class _Node(Round):
                 yield from self.table.step((number,), [MERGES.empty()])
             return
         edges = Boundaries.together([*parts, *(left for left, _ in below)])
-        names = _distinct(edges.a, edges.b)
+        names = distinct(edges.a, edges.b)
         sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
         for _, regions in below:
             at = np.searchsorted(names, regions.names)
@@ -410,7 +415,7 @@ def _rows_of(merges: Merges) -> Any:
     return MERGES.merge([MERGES.of(**columns, score=merges.scores, size=merges.sizes)])
 
 
-def _distinct(*labels: np.ndarray) -> np.ndarray:
+def distinct(*labels: np.ndarray) -> np.ndarray:
     """The distinct labels, increasing."""
     minimum = min(int(x.min()) for x in labels)
     span = max(int(x.max()) for x in labels) - minimum + 1
@@ -420,41 +425,6 @@ def _distinct(*labels: np.ndarray) -> np.ndarray:
             exists[(x - np.uint64(minimum)).astype(np.int64)] = True
         return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
     return np.unique(np.concatenate(labels))
-
-
-@dataclass(frozen=True, eq=False)
-class Cutting(GatheredStep):
-    """The segments from a table of merges up to a score."""
-
-    threshold: float | None
-
-    gathered = "merges"
-    rows = SEGMENTS
-
-    @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        return {"merges": (("label_a", "label_b"), MERGE_BYTES)}
-
-    def gathered_bytes(self, rows: Sequence[int]) -> int:
-        return MERGE_BYTES * sum(rows)
-
-    def taken(self, entry: str, shard: Columns) -> list[np.ndarray]:
-        labels = [label_column(shard, name, "cut") for name in ("label_a", "label_b")]
-        if self.threshold is None:
-            return labels
-        reached = np.asarray(shard["score"]) >= self.threshold
-        return [own[reached] for own in labels]
-
-    def made(self, given: Given) -> Records:
-        a, b = given["merges"]
-        order = np.argsort(a)
-        a, b = a[order], b[order]
-        if (a[1:] == a[:-1]).any() or (b <= a).any():
-            raise ValueError(
-                "cut: in a table of merges each label_a is there once, and label_b is larger: "
-                "give one that agglomerate made"
-            )
-        return SEGMENTS.of(label=a, segment=roots(a, b))
 
 
 @dataclass(frozen=True, eq=False)

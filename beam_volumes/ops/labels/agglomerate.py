@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration, Cutting
+from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration
+from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.ops.labels.stored_tables import as_table
@@ -177,8 +178,9 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Notes
     -----
     There is no sweep except for ``merges``. Segments are the same as from `agglomerate` with this
-    threshold, if it is at least the original one. One worker holds all merges with a sufficient
-    score, about 100 bytes each; a worker without enough memory refuses them.
+    threshold, if it is at least the original one. Ranges of labels are processed in a tree, as by
+    `agglomerate`: a worker holds the merges that cross the borders of ranges, about 100 bytes each;
+    a worker without enough memory refuses them.
 
     References
     ----------
