@@ -27,7 +27,7 @@ from beam_volumes.sweep.device import (
     NoDevice,
     OutOfDeviceMemory,
 )
-from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.stage import Block, with_blocks
 
 if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
     import_module("numba_cuda")  # numba's own `numba.cuda` is older
@@ -72,8 +72,7 @@ class Cuda:
 
     def launch(self, kernel: str, *arguments: Any) -> None:
         with _translated(kernel):
-            given = [_rows(a) if isinstance(a, Block) else a for a in arguments]
-            twin(kernel)(*given, stream=self.computing)
+            twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)
 
     def to_device(self, voxels: Block, out: Block) -> None:
         with _translated("copying to the device"):

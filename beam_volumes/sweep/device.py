@@ -61,7 +61,7 @@ class Device(Protocol):
     def launch(self, kernel: str, *arguments: Any) -> None:
         """Start the device code of a kernel in `beam_volumes.kernels.cuda.TWINS`.
 
-        A `Block` is passed as its rows. Returns before the kernel has ended.
+        Blocks, also in tuples, are passed as their rows. Returns before the kernel has ended.
         """
 
     def to_device(self, voxels: Block, out: Block) -> None:

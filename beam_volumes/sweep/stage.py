@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -279,6 +279,51 @@ class Regrid(Stage):
     def inner(self, axis: int) -> tuple[int, int]:
         """The range of the result along an axis without padding."""
         return 0, self.grid[axis]
+
+
+class KernelStage(Stage):
+    """A stage that is one call of a kernel."""
+
+    compiled = True
+
+    @property
+    def kernel(self) -> Callable[..., None]:
+        """A function with the calling convention of `beam_volumes.kernels.rows`."""
+        raise NotImplementedError
+
+    def arguments(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        """The kernel's arguments for rows ``y0:y1``, with blocks, or tuples of blocks, as rows."""
+        raise NotImplementedError
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        arguments = self.arguments(inputs, out, y0, y1, values)
+        self.kernel(*with_blocks(arguments, lambda block: block.as_rows))
+
+    @property
+    def kernel_name(self) -> str:
+        kernel = self.kernel
+        return f"{kernel.__module__}.{kernel.__name__}".removeprefix("beam_volumes.kernels.")
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        device.launch(self.kernel_name, *self.arguments(inputs, out, 0, out.rows, values))
+
+
+def with_blocks(arguments: Iterable[Any], converted: Callable[[Block], Any]) -> list[Any]:
+    """Arguments of a kernel, with its blocks and tuples of blocks converted."""
+    return [
+        converted(a)
+        if isinstance(a, Block)
+        else tuple(map(converted, a))
+        if isinstance(a, tuple) and a and isinstance(a[0], Block)
+        else a
+        for a in arguments
+    ]
 
 
 def digest(*parts: Any) -> str:

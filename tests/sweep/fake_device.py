@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.sweep import device
-from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.stage import Block, with_blocks
 
 
 class Hidden:
@@ -101,7 +101,8 @@ class Fake:
             else:
                 module, _, name = kernel.rpartition(".")
                 host = getattr(import_module(f"beam_volumes.kernels.{module}"), name)
-                host(*map(argument_of_host, arguments))
+                arguments = [a.own if isinstance(a, Hidden) else a for a in arguments]
+                host(*with_blocks(arguments, lambda block: opened(block).as_rows))
         self.queue.clear()
 
     def close(self):
@@ -112,9 +113,3 @@ class Fake:
 def opened(block):
     """A block of the device as one of the host."""
     return Block(block.ring.own, *(getattr(block, f) for f in ("slots", "y", "x", "rows", "cols")))
-
-
-def argument_of_host(argument):
-    if isinstance(argument, Block):
-        return opened(argument).as_rows
-    return argument.own if isinstance(argument, Hidden) else argument

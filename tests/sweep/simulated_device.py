@@ -16,10 +16,15 @@ def main():
     v = bv.open(cat.voxels((5, 6, 7), "f4", 1))
     smooth = bv.gaussian_filter(v, (0, 0.3, 0.3), mode="constant", cval=2)
     chain = bv.maximum_filter(smooth, (3, 1, 2)) - v
+    small = bv.downsample(bv.zoom(v, (1, 2, 0.5), order=1), (2, 2, 1))
+    turned = bv.affine_transform(v, [1, 0.9, 1], [0.2, 0, 1], order=1)
     how = {"slab": (3, 6, 4), "window": 2, "runner": None, "progress": False}
-    ours = bv.compute(chain, device="cuda", device_memory="1GiB", **how)
-    expected = bv.compute(chain, **how)
-    assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
+    targets = chain, small, turned, bv.flip(smooth, 1)
+    for target in targets:
+        assert bv.plan(target, device="cuda", device_memory="1GiB").uses_device
+        ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)
+        expected = bv.compute(target, **how)
+        assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
     assert cuda.devices()
 
 

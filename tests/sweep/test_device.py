@@ -41,7 +41,12 @@ def chains(draw):
                         lambda v, m=mode, s=size: bv.minimum_filter(v, s, **m) + v,
                         lambda v: v[1:, :, 2:],
                         lambda v: bv.gaussian_filter(v, 1) - bv.median_filter(v, 3),
-                        lambda v: bv.zoom(v, (1, 0.5, 2), order=1),
+                        lambda v, m=mode: bv.zoom(v, (1, 0.5, 2), order=1, **m),
+                        lambda v: bv.downsample(bv.flip(v, 1), (1, 2, 3)),
+                        lambda v: bv.downsample(v, (2, 1, 2), method="median"),
+                        lambda v, m=mode: bv.rotate(v, 20, reshape=False, order=1, **m),
+                        lambda v: bv.pad(v, 2, mode="reflect"),
+                        lambda v: bv.rgb2gray(bv.stack([v.astype("u1")] * 3)),
                     ]
                 )
             )

@@ -31,18 +31,16 @@ from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.sweep.stage import Block, Padding, Stage, digest
+from beam_volumes.sweep.stage import Block, KernelStage, Padding, Stage, digest
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbourhood(Stage):
+class Neighbourhood(KernelStage):
     """A stage with a box of ``extent`` voxels along z, y, x; ``before`` of them precede its own voxel."""
 
     before: Triple
     extent: Triple
     edges: Padding
-
-    compiled = True
 
     @property
     def halos(self) -> tuple[Halo, ...]:
@@ -69,26 +67,10 @@ class Neighbourhood(Stage):
         """The kernel's arguments after those in `beam_volumes.kernels.rows`."""
         raise NotImplementedError
 
-    @property
-    def kernel(self) -> Callable[..., None]:
-        """A function with the calling convention of `beam_volumes.kernels.rows`."""
-        raise NotImplementedError
-
-    def run(
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        self.kernel(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, *self.parameters())
-
-    @property
-    def kernel_name(self) -> str:
-        kernel = self.kernel
-        return f"{kernel.__module__}.{kernel.__name__}".removeprefix("beam_volumes.kernels.")
-
-    def launch(
-        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
-    ) -> None:
-        arguments = 0, out.rows, out.cols, *self.parameters()
-        device.launch(self.kernel_name, inputs[0], out, *arguments)
+    ) -> tuple[Any, ...]:
+        return inputs[0], out, y0, y1, out.cols, *self.parameters()
 
     def two_blocks(self, rows: int, cols: int, depth: int, itemsize: int) -> int:
         """Bytes of two intermediate results of a block with its margins."""

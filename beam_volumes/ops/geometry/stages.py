@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from beam_volumes.base.geometry import Range, Ranges, Triple, pad_index
 from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry.resample import MODES
-from beam_volumes.sweep.stage import Block, Regrid, digest
+from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
 #: Boundary modes that mirror the volume.
 MIRRORED = ("reflect", "mirror", "grid-mirror")
@@ -117,13 +118,11 @@ class Between(Along):
 
 
 @dataclass(frozen=True, eq=False)
-class Axes(Regrid):
+class Axes(KernelStage, Regrid):
     """Separable resampling: one voxel, or a weighted mean, along each axis; ``cval`` outside."""
 
     along: tuple[Along, Along, Along]
     cval: float = 0.0
-
-    compiled = True
 
     def needs(self, axis: int, wanted: Ranges) -> Range:
         return self.along[axis].needs(*wanted[axis], self.grid[axis])
@@ -163,9 +162,17 @@ class Axes(Regrid):
         maximum = max(a.count for a in self.along)
         return (8 + 48 * maximum) * (rows + cols + depth) + 8 * cols
 
-    def run(
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        # The indices and weights.
+        return 16 * sum(a.count * n for a, n in zip(self.along, (depth, rows, cols), strict=True))
+
+    @property
+    def kernel(self) -> Callable[..., None]:
+        return kernels.interpolate if self.weighted else kernels.gather  # type: ignore[no-any-return]
+
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         block, (z, y, x) = inputs[0], out.start
         ranges = (z, z + out.depth), (y + y0, y + y1), (x, x + out.cols)
         (iz, wz), (iy, wy), (ix, wx) = (a.taps(*r) for a, r in zip(self.along, ranges, strict=True))
@@ -173,16 +180,15 @@ class Axes(Regrid):
             np.where(i < 0, i, i - first)
             for i, first in zip((iz, iy, ix), block.start, strict=True)
         )
-        where = block.as_rows, out.as_rows, y0, y1, out.cols
+        where = block, out, y0, y1, out.cols
         if self.weighted:
-            kernels.interpolate(*where, iz, wz, iy, wy, ix, wx, float(self.cval))
-        else:
-            iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
-            kernels.gather(*where, iz, iy, ix, self.dtype.type(self.cval))
+            return *where, iz, wz, iy, wy, ix, wx, float(self.cval)
+        iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
+        return *where, iz, iy, ix, self.dtype.type(self.cval)
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(Regrid):
+class Affine(KernelStage, Regrid):
     """The voxel at ``matrix @ position + offset``, or a linear interpolation around it.
 
     ``taps`` is 1 or 2 for each axis; all 1 for the nearest voxel.
@@ -194,7 +200,7 @@ class Affine(Regrid):
     mode: str
     cval: float
 
-    compiled = True
+    kernel = staticmethod(kernels.affine)
 
     def reach(self, axis: int) -> float:
         """The extent of positions along an axis of the input for one position along this axis."""
@@ -247,12 +253,12 @@ class Affine(Regrid):
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)
         return digest(type(self).__name__, self.name, self.dtype, self.of, self.grid, *how)
 
-    def run(
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         block = inputs[0]
-        kernels.affine(
-            block.as_rows, out.as_rows, y0, y1, out.cols, block.start, self.of, out.start,
+        return (
+            block, out, y0, y1, out.cols, block.start, self.of, out.start,
             self.matrix, self.offset, self.taps, MODES[self.mode], float(self.cval),
         )  # fmt: skip
 
@@ -262,13 +268,11 @@ METHODS = {"mean": -1, "min": 0, "max": 1, "median": 2, "mode": 3}
 
 
 @dataclass(frozen=True, eq=False)
-class Downsample(Regrid):
+class Downsample(KernelStage, Regrid):
     """One voxel for each window of ``factors``."""
 
     factors: Triple
     method: str
-
-    compiled = True
 
     @property
     def stride(self) -> Triple:
@@ -291,15 +295,16 @@ class Downsample(Regrid):
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 16 * cols if self.method == "mean" else 2 * self.window * self.dtype.itemsize
 
-    def run(
+    @property
+    def kernel(self) -> Callable[..., None]:
+        return windows.mean if self.method == "mean" else windows.pick  # type: ignore[no-any-return]
+
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         block, factors = inputs[0], np.array(self.factors)
-        where = block.as_rows, out.as_rows, y0, y1, out.cols, block.rows, block.cols
-        if self.method == "mean":
-            windows.mean(*where, factors)
-        else:
-            windows.pick(*where, factors, METHODS[self.method])
+        where = block, out, y0, y1, out.cols, block.rows, block.cols, factors
+        return where if self.method == "mean" else (*where, METHODS[self.method])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
 from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented, documented_like
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.sweep.stage import Block, KernelStage
 
 #: Rows are the red, green and blue absorbed by haematoxylin, eosin and DAB (Ruifrok and Johnston 2001).
 RGB_FROM_HED = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
@@ -27,7 +27,7 @@ LUMINANCE = (0.2125, 0.7154, 0.0721)
 
 
 @dataclass(frozen=True, eq=False)
-class OfThree(Stage):
+class OfThree(KernelStage):
     """One number from the three channels of each pixel: see `beam_volumes.kernels.intensity.colour`."""
 
     kind: int
@@ -35,7 +35,7 @@ class OfThree(Stage):
     weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
     scale: float = 1.0
 
-    compiled = True
+    kernel = staticmethod(colour.of_three)
 
     @property
     def cost(self) -> float:
@@ -45,14 +45,14 @@ class OfThree(Stage):
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 3 * 8 * cols
 
-    def run(
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return self.table.nbytes + 3 * 8
+
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        first, second, third = (block.as_rows for block in inputs)
+    ) -> tuple[Any, ...]:
         weights = np.array(self.weights, np.float64)
-        colour.of_three(
-            first, second, third, out.as_rows, y0, y1, out.cols, self.table, weights, self.kind, self.scale
-        )  # fmt: skip
+        return (*inputs, out, y0, y1, out.cols, self.table, weights, self.kind, self.scale)
 
 
 @documented
