@@ -10,6 +10,7 @@ from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import budgeting, cropping, setting
+from beam_volumes.kernels.jit import compilations
 from beam_volumes.plan.cost import machine, speeds
 from beam_volumes.plan.fit.planned_pass import Pass, pieces
 from beam_volumes.plan.run_options import RunOptions
@@ -58,11 +59,13 @@ def _calibrate() -> None:
 
     began = time.perf_counter()
     dtypes = (*warm_up.DTYPES, *warm_up.LABELS)
-    found = calibrate(dtypes, warm_up.each_of_catalogue, print_note)
+    with compilations() as kernels:
+        found = calibrate(dtypes, warm_up.each_of_catalogue, print_note)
     path = speeds.save(found)
     print_result(
-        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, saved to {path}; "
-        "plans now show seconds"
+        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, of which "
+        f"{sum(k.seconds for k in kernels):.0f} s compiled {counted(len(kernels), 'kernel')}; saved to "
+        f"{path}; plans now show seconds"
     )
 
 
