@@ -38,6 +38,9 @@ from .ops.filters.derivatives import generic_laplace as generic_laplace
 from .ops.filters.derivatives import laplace as laplace
 from .ops.filters.derivatives import prewitt as prewitt
 from .ops.filters.derivatives import sobel as sobel
+from .ops.filters.edges import farid as farid
+from .ops.filters.edges import roberts as roberts
+from .ops.filters.edges import scharr as scharr
 from .ops.filters.generic import generic_filter as generic_filter
 from .ops.filters.linear import convolve as convolve
 from .ops.filters.linear import correlate as correlate
@@ -48,6 +51,7 @@ from .ops.filters.local_thresholds import threshold_local as threshold_local
 from .ops.filters.local_thresholds import threshold_niblack as threshold_niblack
 from .ops.filters.local_thresholds import threshold_sauvola as threshold_sauvola
 from .ops.filters.local_thresholds import unsharp_mask as unsharp_mask
+from .ops.filters.local_thresholds import wiener as wiener
 from .ops.filters.one_axis import convolve1d as convolve1d
 from .ops.filters.one_axis import correlate1d as correlate1d
 from .ops.filters.one_axis import gaussian_filter1d as gaussian_filter1d

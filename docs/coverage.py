@@ -57,6 +57,8 @@ FUNCTIONS = [
      "scipy, bit for bit", "neighbourhood", "1"),
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
+    ("scharr farid roberts", "scikit-image on float64", "neighbourhood", "1"),
+    ("wiener", "scipy.signal on float64", "neighbourhood", "1; 2 without `noise=`"),
     ("structure_tensor structure_tensor_eigenvalues hessian_matrix hessian_matrix_eigvals sato",
      "scikit-image on float64", "neighbourhood", "1"),
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
@@ -238,6 +240,9 @@ PARAMETERS = {
         ("threshold_li", "tolerance initial_guess iter_callback", "computed from counts, until convergence"),
         ("threshold_minimum", "max_num_iter", "scikit-image's default"),
         ("unsharp_mask", "preserve_range", "always True"),
+        ("wiener", "K filter_params impulse_response predefined_filter",
+         "it denoises, as `scipy.signal.wiener`; scikit-image's deconvolves by a Fourier transform of the whole"),
+        ("farid roberts scharr", "mask", "multiply the result by an eroded mask"),
     ],
 }  # fmt: skip
 

@@ -44,6 +44,7 @@ OF_VOLUME = by_name(
     ("argmax argmin", ()),
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
+    ("scharr farid roberts", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),
@@ -130,6 +131,7 @@ OTHERS = {
     "watershed": lambda: bv.watershed(V),
     "watershed_affinities": lambda: bv.watershed_affinities(AFFINITIES, low=1),
     "where": lambda: bv.where(M, V, 0),
+    "wiener": lambda: bv.wiener(V, noise=3.0),
 }
 #: Functions that return an array at once.
 UNPLANNED = ["ball", "cube", "cross"]

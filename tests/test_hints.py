@@ -75,7 +75,7 @@ THEIRS = {
     "gradient": lambda: np.gradient(V, axis=1),
     **{
         f"{n}_{way}": lambda n=n, way=way: (getattr(filters, f"{n}_{way}")(V[3]), PLANE)
-        for n in ("sobel", "prewitt")
+        for n in ("sobel", "prewitt", "scharr", "farid")
         for way in "hv"
     },
     **{
@@ -96,8 +96,6 @@ THEIRS = {
     "hstack": lambda: np.hstack([V, W]),
     "dstack": lambda: np.dstack([V, W]),
     "append": lambda: np.append(V, W, axis=0),
-    "scharr": lambda: filters.scharr(V),
-    "farid": lambda: filters.farid(V),
     **{
         n: lambda n=n: (getattr(signal, n)(V[3], WEIGHTS, mode="same"), PLANE)
         for n in ("convolve2d", "correlate2d", "fftconvolve", "oaconvolve")

@@ -17,7 +17,6 @@ _SHAPE = (
 )
 _SLICES = "volumes are cropped by slices, v[10:20]"
 _UFUNC = "np.{} works on volumes, and is lazy"
-_BLOCK = "bv.map_overlap({}, v, depth={}, dtype=float) is that, by blocks"
 _NOT_OFFERED = "it is not offered"
 _OF_ALL = "it is not offered: each voxel depends on the whole image"
 _THINNED = (
@@ -95,10 +94,16 @@ INSTEAD = {
     # filters and morphology
     "gaussian": "bv.gaussian_filter(v, sigma, mode='nearest') is that, of floats; integers are scaled there",
     **dict.fromkeys(("uniform", "box_filter", "mean_filter"), "did you mean 'uniform_filter'?"),
-    "gradient": "bv.correlate1d(v, [-0.5, 0, 0.5], axis) is that, except at the ends of the axis",
+    "gradient": "bv.correlate1d(v, [-0.5, 0, 0.5], axis) is that, except at the ends of the axis; "
+    "bv.morphological_gradient subtracts the minimum of a footprint from its maximum",
     **{
         f"{name}_{way}": f"bv.{name}(v, axis={axis}) / {by} is that, of floats; integers are scaled there"
         for name, by in (("sobel", 4), ("prewitt", 3))
+        for axis, way in enumerate("hv")
+    },
+    **{
+        f"{name}_{way}": f"bv.{name}(v, axis={axis}) is that, of floats; integers are scaled there"
+        for name in ("scharr", "farid")
         for axis, way in enumerate("hv")
     },
     "hessian": "it is not offered; bv.sato and bv.frangi find ridges",
@@ -184,9 +189,7 @@ INSTEAD = {
             *("acos", "asin", "atan", "atan2", "pow"),
         )
     },
-    # neighbourhoods of a known size
-    "scharr": _BLOCK.format("skimage.filters.scharr", 1),
-    "farid": _BLOCK.format("skimage.filters.farid", 2),
+    # convolutions of scipy.signal
     **dict.fromkeys(
         ("convolve2d", "fftconvolve", "oaconvolve"),
         "bv.convolve(v, weights, mode='constant') is that, with mode='same'",
@@ -201,7 +204,7 @@ INSTEAD = {
     "meijering": "it is not offered; bv.sato and bv.frangi are there",
     **dict.fromkeys(
         (
-            *("butterworth", "wiener", "spline_filter", "spline_filter1d", "richardson_lucy"),
+            *("butterworth", "spline_filter", "spline_filter1d", "richardson_lucy"),
             *("denoise_bilateral", "denoise_nl_means", "denoise_tv_chambolle", "rolling_ball"),
             *("deconvolve", "decimate", "resample"),
         ),
@@ -209,7 +212,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(
         (
-            *("hog", "gabor", "roberts", "local_binary_pattern", "correlation_lags", "lab2rgb"),
+            *("hog", "gabor", "local_binary_pattern", "correlation_lags", "lab2rgb"),
             *("diameter_opening", "diameter_closing", "max_tree", "max_tree_local_maxima"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
         ),

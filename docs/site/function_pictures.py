@@ -139,6 +139,10 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
         s.smooth,
         s.smooth < bv.threshold_sauvola(s.smooth, 41, 0.1, r=40.0),
     ),
+    "scharr": of_smooth("scharr"),
+    "farid": of_smooth("farid"),
+    "roberts": of_smooth("roberts"),
+    "wiener": of_em("wiener", 7),
     "structure_tensor": lambda s: (
         s.smooth,
         first(bv.structure_tensor(s.smooth, 2, mode="nearest")),

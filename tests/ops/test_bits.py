@@ -42,8 +42,9 @@ def ridges(draw, ndim, dtype):
 
 
 def contrasts(draw, ndim, dtype):
-    name = draw(st.sampled_from(["threshold_niblack", "threshold_sauvola", "unsharp_mask"]))
-    how = {} if name == "unsharp_mask" else {"window_size": 3}
+    windows = ["threshold_niblack", "threshold_sauvola"]
+    name = draw(st.sampled_from([*windows, "unsharp_mask", "scharr", "farid", "roberts", "wiener"]))
+    how = {"window_size": 3} if name in windows else {"noise": 0.5} if name == "wiener" else {}
     return lambda v: getattr(bv, name)(v, **how)
 
 

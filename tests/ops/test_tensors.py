@@ -1,9 +1,10 @@
-"""Tensors, ridges, local thresholds and sharpening against scikit-image."""
+"""Tensors, ridges, edges, local thresholds and sharpening against scikit-image."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import signal
 from skimage import feature, filters
 
 import beam_volumes as bv
@@ -155,6 +156,55 @@ def test_local_thresholds(dtype, data):
     close(ours[4], filters.difference_of_gaussians(wide, 0.6, 1.3), result, largest)
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i4", "f4", "f8"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_edges_and_wiener(dtype, data):
+    ndim = data.draw(st.sampled_from([2, 3]))
+    x, slab = drawn(data, dtype, ndim)
+    wide, v = x.astype("f8"), bv.open(x)
+    largest = float(np.abs(wide).max()) + 3
+    result = np.dtype("f8") if dtype in ("i4", "f8") else np.dtype("f4")
+    # scikit-image smooths along a negative axis, too.
+    choices = [None, *range(ndim), (0, ndim - 1)]
+    axis = data.draw(st.sampled_from(choices), "axis")
+    how = {"mode": data.draw(st.sampled_from(MODES)), "cval": data.draw(st.sampled_from([0, 3]))}
+    size = data.draw(st.sampled_from([3, (1, 3, 5)[-ndim:]]), "size")
+    noise = data.draw(st.sampled_from([None, 0.3 * largest**2]), "noise")
+    ours = bv.compute(
+        bv.scharr(v, axis, **how),
+        bv.farid(v, axis, **how),
+        bv.roberts(v),
+        bv.wiener(v, size, noise),
+        runner=None,
+        slab=slab,
+    )
+    close(ours[0], filters.scharr(wide, axis=axis, **how), result, largest)
+    close(ours[1], filters.farid(wide, axis=axis, **how), result, largest)
+    planes = wide.reshape(-1, *x.shape[-2:])
+    crosses = np.stack([filters.roberts(plane) for plane in planes]).reshape(x.shape)
+    close(ours[2], crosses, result, 2 * largest)
+    sizes = [size] * ndim if isinstance(size, int) else size
+    with np.errstate(all="ignore"):
+        theirs = signal.wiener(wide, sizes, noise)
+    # Where scipy divides by no variance, the mean is the limit.
+    theirs = np.where(np.isfinite(theirs), theirs, ours[3])
+    close(ours[3], theirs, result, largest)
+
+
+def test_negative_axes_and_modes_of_each_axis_of_edges():
+    x = np.random.default_rng(2).random((5, 6, 7))
+    v, modes = bv.open(x), ("mirror", "nearest", "constant")
+    for edge in (bv.scharr, bv.farid):
+        whole = np.asarray(edge(v, -1, mode=modes, cval=0.5))
+        np.testing.assert_array_equal(whole, np.asarray(edge(v, 2, mode=modes, cval=0.5)))
+        padded = np.pad(x, ((2, 2), (0, 0), (0, 0)), "reflect")
+        padded = np.pad(padded, ((0, 0), (2, 2), (0, 0)), "edge")
+        padded = np.pad(padded, ((0, 0), (0, 0), (2, 2)), constant_values=0.5)
+        inner = np.asarray(edge(bv.open(padded), 2))[2:-2, 2:-2, 2:-2]
+        np.testing.assert_allclose(whole, inner, atol=1e-15)
+
+
 def test_refusals():
     v = bv.open(np.ones((4, 5, 6), "u1"))
     with pytest.raises(ValueError, match="window_size=4 is not odd"):
@@ -171,3 +221,9 @@ def test_refusals():
         bv.frangi(v, gamma=0)
     with pytest.raises(ValueError, match="sigmas"):
         bv.sato(v, [0])
+    with pytest.raises(ValueError, match="axis is empty"):
+        bv.scharr(v, ())
+    with pytest.raises(ValueError, match="mysize=2 is not odd"):
+        bv.wiener(v, 2)
+    with pytest.raises(ValueError, match="noise=-1"):
+        bv.wiener(v, noise=-1)

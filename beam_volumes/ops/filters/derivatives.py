@@ -235,7 +235,7 @@ def gaussian_gradient_magnitude(
     """
     name = "gaussian_gradient_magnitude"
     parts = _gaussian_derivatives(volume, name, 1, sigma, mode, cval, truncate, axes, dtype)
-    return in_dtype(_length(parts), dtype)
+    return in_dtype(magnitude(parts), dtype)
 
 
 def _gaussian_derivatives(
@@ -306,7 +306,7 @@ def generic_gradient_magnitude(
     if fused is not None:
         return in_dtype(fused, dtype)
     parts = _derivatives(volume, name, derivative, mode, cval, extra_keywords, axes, dtype)
-    return in_dtype(_length(parts), dtype)
+    return in_dtype(magnitude(parts), dtype)
 
 
 def _fused(
@@ -415,7 +415,8 @@ def _positions(volume: Volume) -> dict[int, int]:
     return dict(zip(volume.space.visible, par.axes_of_space(volume), strict=True))
 
 
-def _length(parts: Sequence[Volume]) -> Volume:
+def magnitude(parts: Sequence[Volume]) -> Volume:
+    """Compute the root of the sum of squares."""
     return apply_ufunc("sqrt", _sum([apply_ufunc("multiply", p, p) for p in parts]))
 
 

@@ -59,17 +59,19 @@ def separable(
     modes: tuple[str, str, str],
     cval: float,
     dtype: Any,
+    *,
+    pads_once: bool = False,
 ) -> Volume:
     """Apply 1-D correlations along axes in order: (axis, float64 weights, voxels before).
 
-    The order matters for constant edges: every pass pads anew.
+    The order matters for constant edges: every pass pads anew, unless ``pads_once``.
     """
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     padding = Padding(modes, float(cval))
     source = with_exact_constant(kernel_input(volume), padding, compute)
     # One stage for all passes, except with a constant edge: scipy pads the result of each pass.
     constant = any("constant" in m for m in modes) and cval != 0
-    groups = [[p] for p in passes] if constant else [list(passes)]
+    groups = [[p] for p in passes] if constant and not pads_once else [list(passes)]
     for k, group in enumerate(groups or [[]]):
         weights, before = [_ONE, _ONE, _ONE], [0, 0, 0]
         for axis, w, b in group:

@@ -1,4 +1,4 @@
-"""Thresholds from the neighbourhood of each voxel, and sharpening filters, named as in scikit-image."""
+"""Thresholds from the neighbourhood of each voxel, and filters that sharpen or denoise."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from beam_volumes.ops.filters.linear import (
     uniform_filter,
 )
 from beam_volumes.ops.filters.rank import median_filter
+from beam_volumes.ops.measure.reductions import mean as mean_of_all
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.pointwise import where
@@ -203,12 +204,19 @@ def threshold_sauvola(
 def _mean_and_deviation(volume: Volume, window: Any, name: str) -> tuple[Volume, Volume]:
     """Compute both in a window around each voxel, in float64, mirrored at the edges like scikit-image."""
     sizes = _odd(volume, window, "window_size", name)
-    wide = volume.astype(np.float64)
-    mean = uniform_filter(wide, sizes, mode="mirror")
-    squares = uniform_filter(apply_ufunc("multiply", wide, wide), sizes, mode="mirror")
-    variance = apply_ufunc("subtract", squares, apply_ufunc("multiply", mean, mean))
+    mean, variance, _ = _mean_and_variance(volume, sizes, "mirror")
     # Rounding may give negative numbers; NaN is kept.
     return mean, apply_ufunc("sqrt", where(variance < 0, 0.0, variance))
+
+
+def _mean_and_variance(
+    volume: Volume, sizes: list[int], mode: str
+) -> tuple[Volume, Volume, Volume]:
+    """Compute both in a window around each voxel, in float64, and return the float64 volume with them."""
+    wide = volume.astype(np.float64)
+    mean = uniform_filter(wide, sizes, mode=mode)
+    squares = uniform_filter(apply_ufunc("multiply", wide, wide), sizes, mode=mode)
+    return mean, apply_ufunc("subtract", squares, apply_ufunc("multiply", mean, mean)), wide
 
 
 def _odd(volume: Volume, size: Any, what: str, name: str) -> list[int]:
@@ -335,3 +343,62 @@ def difference_of_gaussians(
     fine = gaussian_filter(volume, [low[a] for a in chosen], **options)
     coarse = gaussian_filter(volume, [high[a] for a in chosen], **options)
     return in_dtype(apply_ufunc("subtract", fine, coarse), dtype)
+
+
+@documented_like(unsharp_mask)
+def wiener(
+    volume: Volume,
+    mysize: int | Sequence[int] = 3,
+    noise: float | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Volume:
+    """Denoise where the local variance is close to the noise, and keep edges.
+
+    The result is ``mean + (1 - noise / variance) * (volume - mean)`` with the mean and the variance
+    of each voxel's window, and the mean where the variance is at most the noise.
+
+    Parameters
+    ----------
+    %(volume)s
+    mysize : int or sequence of int, default: 3
+        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+    noise : float, optional
+        The variance of the noise; by default the mean of the local variances of all channels,
+        without NaN, which takes an additional sweep.
+    %(dtype)s
+
+    See Also
+    --------
+    median_filter : removes single outliers.
+    unsharp_mask : sharpens.
+
+    Notes
+    -----
+    One sweep, two without ``noise``. The halo is ``mysize // 2`` voxels on each side. Computed in
+    float64, also for integers, which overflow in scipy. The volume is 0 beyond its edges, as in
+    scipy.
+
+    References
+    ----------
+    `scipy.signal.wiener`; J. S. Lim, "Two-dimensional signal and image processing", Prentice Hall
+    (1990).
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[50, 52, 50, 90, 92, 90]], "u1"))
+    >>> np.asarray(bv.wiener(v, (1, 3), noise=10)).round(1)[0, 1:-1]
+    array([50.7, 50.4, 89.7, 90.7], dtype=float32)
+    """
+    volume = as_volume(volume)
+    if noise is not None and not (par.is_number(noise) and 0 <= noise < np.inf):
+        raise ValueError(f"wiener: noise={noise!r} is not a finite number from 0")
+    sizes = _odd(volume, mysize, "mysize", "wiener")
+    mean, variance, wide = _mean_and_variance(volume, sizes, "constant")
+    power: Any = noise
+    if noise is None:
+        power = mean_of_all(variance, nan="omit") if volume.size else 0.0
+    kept = apply_ufunc("subtract", 1.0, apply_ufunc("divide", power, variance))
+    detail = apply_ufunc("multiply", apply_ufunc("subtract", wide, mean), kept)
+    result = where(variance <= power, mean, apply_ufunc("add", mean, detail))
+    return in_dtype(result, accumulator(volume.dtype) if dtype is None else dtype)
