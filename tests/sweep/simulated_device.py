@@ -19,7 +19,8 @@ def main():
     small = bv.downsample(bv.zoom(v, (1, 2, 0.5), order=1), (2, 2, 1))
     turned = bv.affine_transform(v, [1, 0.9, 1], [0.2, 0, 1], order=1)
     how = {"slab": (3, 6, 4), "window": 2, "runner": None, "progress": False}
-    targets = chain, small, turned, bv.flip(smooth, 1)
+    ordered = bv.hessian_matrix_eigvals(bv.hessian_matrix(v[:3], 0.2))
+    targets = chain, small, turned, ordered[0], bv.flip(smooth, 1)
     for target in targets:
         assert bv.plan(target, device="cuda", device_memory="1GiB").uses_device
         ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)

@@ -46,6 +46,8 @@ def chains(draw):
                         lambda v: bv.downsample(v, (2, 1, 2), method="median"),
                         lambda v, m=mode: bv.rotate(v, 20, reshape=False, order=1, **m),
                         lambda v: bv.pad(v, 2, mode="reflect"),
+                        lambda v: bv.frangi(v, [1]),
+                        lambda v: bv.hessian_matrix_eigvals(bv.hessian_matrix(v, 0.5))[1],
                         lambda v: bv.rgb2gray(bv.stack([v.astype("u1")] * 3)),
                     ]
                 )

@@ -6,31 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.kernels.filters import eigen
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.sweep.stage import Block, KernelStage
 
 
 @dataclass(frozen=True, eq=False)
-class Symmetric(Stage):
+class Symmetric(KernelStage):
     """A function of a symmetric matrix; inputs are its diagonal, then the upper triangle row by row."""
-
-    compiled = True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 6 * 8 * eigen.CHUNK
 
-    def run(
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
-        kernel, parameters = self.kernel(values)
-        matrix = tuple(block.as_rows for block in inputs)
+    ) -> tuple[Any, ...]:
         if len(inputs) == 3:  # 2 x 2 matrices, as elements of 3 x 3
-            a, b, c = matrix
-            matrix = (a, b, b, c, c, c)
-        kernel(matrix, out.as_rows, y0, y1, out.cols, *parameters)
+            a, b, c = inputs
+            inputs = (a, b, b, c, c, c)
+        return inputs, out, y0, y1, out.cols, *self.parameters(values)
 
-    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        """A kernel of `beam_volumes.kernels.filters.eigen`, and its parameters."""
-        raise NotImplementedError
+    def parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The kernel's arguments after those in `beam_volumes.kernels.rows`."""
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +36,14 @@ class Eigenvalue(Symmetric):
     number: int
     ndim: int
 
+    kernel = staticmethod(eigen.eigenvalue)
+
     @property
     def cost(self) -> float:
         return 60.0 if self.ndim == 3 else 4.0
 
-    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        return eigen.eigenvalue, (self.ndim, self.number)
+    def parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self.ndim, self.number
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +51,7 @@ class Spread(Symmetric):
     """The common intermediate result of all eigenvalues of 3 x 3 float32 matrices."""
 
     cost = 12.0
-
-    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        return eigen.spread, ()
+    kernel = staticmethod(eigen.spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +61,10 @@ class EigenvalueOfSpread(Symmetric):
     number: int
 
     cost = 2.0
+    kernel = staticmethod(eigen.eigenvalue_of_spread)
 
-    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        return eigen.eigenvalue_of_spread, (self.number,)
+    def parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self.number,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +78,12 @@ class Ridge(Symmetric):
     power: float
     sign: float
 
+    kernel = staticmethod(eigen.ridge)
+
     @property
     def cost(self) -> float:
         return 90.0 if self.dtype.itemsize == 8 else 40.0
 
-    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    def parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         gamma = float(values[0]) if self.gamma is None else self.gamma
-        return eigen.ridge, (self.ndim, self.alpha, self.beta, gamma, self.power, self.sign)
+        return self.ndim, self.alpha, self.beta, gamma, self.power, self.sign
