@@ -67,6 +67,7 @@ from .ops.filters.rank import rank_filter as rank_filter
 from .ops.filters.tensors import frangi as frangi
 from .ops.filters.tensors import hessian_matrix as hessian_matrix
 from .ops.filters.tensors import hessian_matrix_eigvals as hessian_matrix_eigvals
+from .ops.filters.tensors import meijering as meijering
 from .ops.filters.tensors import sato as sato
 from .ops.filters.tensors import structure_tensor as structure_tensor
 from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tensor_eigenvalues

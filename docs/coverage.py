@@ -62,6 +62,7 @@ FUNCTIONS = [
     ("structure_tensor structure_tensor_eigenvalues hessian_matrix hessian_matrix_eigvals sato",
      "scikit-image on float64", "neighbourhood", "1"),
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
+    ("meijering", "scikit-image on float64", "neighbourhood", "2"),
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("predict", "one pass of ONNX Runtime over the whole, bit for bit; blended: numpy, within 1 ulp", "patches", "1"),

@@ -44,7 +44,7 @@ OF_VOLUME = by_name(
     ("argmax argmin", ()),
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
-    ("scharr farid roberts", ()),
+    ("scharr farid roberts meijering", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),

@@ -201,7 +201,6 @@ INSTEAD = {
         ("blob_log", "blob_dog", "blob_doh"),
         _PARTS.format("bv.gaussian_laplace and bv.peak_local_max"),
     ),
-    "meijering": "it is not offered; bv.sato and bv.frangi are there",
     **dict.fromkeys(
         (
             *("butterworth", "spline_filter", "spline_filter1d", "richardson_lucy"),

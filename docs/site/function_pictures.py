@@ -157,6 +157,7 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
         first(bv.hessian_matrix_eigvals(bv.hessian_matrix(s.smooth, 3, mode="nearest"))),
     ),
     "sato": of_em("sato", (2, 4)),
+    "meijering": of_em("meijering", (2, 4)),
     "frangi": of_em("frangi", (2, 4), gamma=15.0),
     "generic_filter": of_em("generic_filter", local_range, 3),
     "map_overlap": lambda s: (

@@ -94,6 +94,8 @@ def test_ridges(dtype, ndim, black_ridges):
             bv.frangi(bv.open(x), (0.9, 1.6), **how),
             bv.frangi(bv.open(x), 1.2, 0.4, 0.6, 3.0, **how),
             bv.sato(bv.open(x), (0.9, 1.6), **how),
+            bv.meijering(bv.open(x), (0.9, 1.6), **how),
+            bv.meijering(bv.open(x), 1.2, 0.4, **how),
             runner=None,
             slab=(5, 11, 12)[-ndim:],
         )
@@ -102,6 +104,8 @@ def test_ridges(dtype, ndim, black_ridges):
             filters.frangi(wide, (0.9, 1.6), **how),
             filters.frangi(wide, (1.2,), alpha=0.4, beta=0.6, gamma=3.0, **how),
             filters.sato(wide, (0.9, 1.6), **how),
+            filters.meijering(wide, (0.9, 1.6), **how),
+            filters.meijering(wide, (1.2,), alpha=0.4, **how),
         )
         for a, b in zip(ours, theirs, strict=True):
             assert a.dtype == np.float32

@@ -52,6 +52,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
     "predict": (),  # it compiles no kernels
+    "meijering": ({"sigmas": (1,)},),
     "median_filter": (_SIZE, {"size": 5}, _BALL),
     "pad": ({"pad_width": 1},),
     "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
