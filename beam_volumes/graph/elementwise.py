@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.kernels.cuda.parts import Part, reason_against
 from beam_volumes.kernels.elementary import exp_log, functions, pairs
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -56,13 +57,38 @@ def row_blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
             yield k, a, min(y1, a + rows)
 
 
+class Chain(Stage):
+    """Elementwise functions that a device computes as one kernel."""
+
+    @property
+    def device_parts(self) -> tuple[Part, ...]:
+        """The functions for `beam_volumes.kernels.cuda.pointwise`."""
+        raise NotImplementedError
+
+    def has_device_code(self, dtypes: Sequence[np.dtype]) -> bool:
+        parts = self.device_parts
+        # The types of lazy values are unknown when a program is planned.
+        is_known = all(kind != "value" for _, _, arguments in parts for kind, _ in arguments)
+        return is_known and reason_against(parts, dtypes) is None
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        where = out, 0, out.rows, out.cols
+        device.launch("pointwise.apply", self.device_parts, inputs, *where, values)
+
+
 @dataclass(frozen=True, eq=False)
-class Elementwise(Stage):
+class Elementwise(Chain):
     """A ufunc, ``where`` or ``astype`` of inputs, lazy values and constants."""
 
     function: str
     #: The operands: ("input", i), ("value", i), ("constant", number) or, inside a `Fused`, ("part", i).
     arguments: tuple[tuple[str, Any], ...]
+
+    @property
+    def device_parts(self) -> tuple[Part, ...]:
+        return ((self.function, self.dtype, self.arguments),)
 
     @property
     def cost(self) -> float:
@@ -141,13 +167,17 @@ class Elementwise(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Fused(Stage):
+class Fused(Chain):
     """A tree of elementwise stages without whole intermediate arrays.
 
     The last part writes the result. Other parts write blocks of a few rows, which later parts read.
     """
 
     parts: tuple[Elementwise, ...]
+
+    @property
+    def device_parts(self) -> tuple[Part, ...]:
+        return tuple((p.function, p.dtype, p.arguments) for p in self.parts)
 
     @property
     def cost(self) -> float:

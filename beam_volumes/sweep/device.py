@@ -59,7 +59,7 @@ class Device(Protocol):
         """Set all voxels of a slot of a ring."""
 
     def launch(self, kernel: str, *arguments: Any) -> None:
-        """Start the device code of a kernel in `beam_volumes.kernels.cuda.TWINS`.
+        """Start a kernel in `beam_volumes.kernels.cuda.TWINS`, or ``pointwise.apply``.
 
         Blocks, also in tuples, are passed as their rows. Returns before the kernel has ended.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from beam_volumes.base.geometry import NO_HALO, Box, Halo, Range, Ranges, Triple
+from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import in_strips
@@ -231,6 +232,10 @@ class Stage(PlainData):
         Empty if it has no single kernel.
         """
         return ""
+
+    def has_device_code(self, dtypes: Sequence[np.dtype]) -> bool:
+        """Whether `launch` computes it from inputs of these dtypes, for any lazy values."""
+        return self.kernel_name in TWINS
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         """Bytes of device memory that `launch` allocates for an output of this shape."""

@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 
+from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.sweep import device
 from beam_volumes.sweep.stage import Block, with_blocks
@@ -74,7 +75,7 @@ class Fake:
         ring.own[slot] = value
 
     def launch(self, kernel, *arguments):
-        assert kernel in TWINS
+        assert kernel in {*TWINS, "pointwise.apply"}
         if self.cuda.fails is not None:
             raise self.cuda.fails
         self.cuda.launched.append(kernel)
@@ -99,11 +100,20 @@ class Fake:
                 for k, voxels in enumerate(slices):
                     opened(out).slice(k)[...] = voxels
             else:
+                if kernel == "pointwise.apply":
+                    self.compute(*arguments)
+                    continue
                 module, _, name = kernel.rpartition(".")
                 host = getattr(import_module(f"beam_volumes.kernels.{module}"), name)
                 arguments = [a.own if isinstance(a, Hidden) else a for a in arguments]
                 host(*with_blocks(arguments, lambda block: opened(block).as_rows))
         self.queue.clear()
+
+    @staticmethod
+    def compute(parts, inputs, out, y0, y1, nx, values):
+        stages = tuple(Elementwise("part", *of) for of in ((d, f, a) for f, d, a in parts))
+        blocks = tuple(map(opened, inputs))
+        Fused("chain", stages[-1].dtype, stages).run(blocks, opened(out), y0, y1, values)
 
     def close(self):
         with self.cuda.lock:

@@ -20,7 +20,8 @@ def main():
     turned = bv.affine_transform(v, [1, 0.9, 1], [0.2, 0, 1], order=1)
     how = {"slab": (3, 6, 4), "window": 2, "runner": None, "progress": False}
     ordered = bv.hessian_matrix_eigvals(bv.hessian_matrix(v[:3], 0.2))
-    targets = chain, small, turned, ordered[0], bv.flip(smooth, 1)
+    masked = bv.where(smooth > 1.5, bv.exp(-smooth) * 2, v).astype("u1")
+    targets = masked, chain, small, turned, ordered[0], bv.flip(smooth, 1)
     for target in targets:
         assert bv.plan(target, device="cuda", device_memory="1GiB").uses_device
         ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)

@@ -16,34 +16,6 @@ from beam_volumes.kernels.elementary.exp_log import exp_value, log_value
 _exp, _log = translated(exp_value), translated(log_value)
 
 
-def _any(dtype: np.dtype) -> bool:
-    return True
-
-
-def _numbers(dtype: np.dtype) -> bool:
-    return dtype.kind in "uif"
-
-
-def _floats(dtype: np.dtype) -> bool:
-    return dtype.kind == "f"
-
-
-def _bits(dtype: np.dtype) -> bool:
-    return dtype.kind in "bui"
-
-
-#: By numpy's name: whether a function is offered for operands of a dtype.
-FUNCTIONS: dict[str, Callable[[np.dtype], bool]] = {
-    **dict.fromkeys(("astype", "round", "copy", "where", "exp", "log"), _any),
-    **dict.fromkeys(("greater", "greater_equal", "less", "less_equal", "equal", "not_equal"), _any),
-    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), _any),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert"), _bits),
-    **dict.fromkeys(("add", "subtract", "multiply", "negative", "absolute", "square"), _numbers),
-    **dict.fromkeys(("minimum", "maximum"), _numbers),
-    **dict.fromkeys(("divide", "sqrt", "isnan", "isfinite", "isinf", "rint"), _floats),
-}
-
-
 class _Float:
     """Bit patterns of floats: the default NaN of x86 is negative."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 
@@ -18,8 +17,9 @@ _BUS = 0.25
 _SPEEDUP = 50.0
 
 
-def has_device_code(step: Step) -> bool:
-    return step.stage is not None and step.stage.kernel_name in TWINS
+def has_device_code(program: Program, step: Step) -> bool:
+    dtypes = [program.steps[e.step].dtype for e in step.edges]
+    return step.stage is not None and step.stage.has_device_code(dtypes)
 
 
 def on_device(program: Program, device: str, threads: int) -> Program:
@@ -43,7 +43,7 @@ def _segments(program: Program) -> list[set[int]]:
     """The connected groups of steps with device code."""
     found: list[set[int]] = []
     for i, step in enumerate(program.steps):
-        if has_device_code(step):
+        if has_device_code(program, step):
             linked = {i, *(e.step for e in step.edges)}
             touched = [s for s in found if s & linked]
             found = [s for s in found if not s & linked] + [{i}.union(*touched)]

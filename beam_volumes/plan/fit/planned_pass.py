@@ -176,9 +176,11 @@ def describe_places(p: Pass) -> Iterator[str]:
     places = {
         "on the device": [s for s in stages if s.place == DEVICE],
         "on the host, where they take less time than the copies": [
-            s for s in stages if s.place == HOST and has_device_code(s)
+            s for s in stages if s.place == HOST and has_device_code(p.program, s)
         ],
-        "on the host, without device code": [s for s in stages if not has_device_code(s)],
+        "on the host, without device code": [
+            s for s in stages if not has_device_code(p.program, s)
+        ],
     }
     for place, steps in places.items():
         if steps:
