@@ -119,6 +119,16 @@ def ended(folder):
     (folder / "scan" / "ended").touch()
 
 
+def all_there(folder):
+    """Wait for all results; the job would be cancelled before it has written them otherwise."""
+    for name in ("labels", "smooth"):
+        until(lambda: len(written(folder, name)) == 5)
+    rows = int(np.asarray(bv.open(folder / "labels.zarr")).max())
+    until(lambda: len(list((folder / "table").iterdir())) == rows)
+    for name in MEASURED:
+        until((folder / name).exists)
+
+
 def check(folder):
     """All is what the batch run gives of the folder as it is in the end, byte by byte."""
     em = bv.open(str(folder / "scan" / "s_*.png"), missing="fill")
@@ -167,10 +177,7 @@ def test_flink_taskmanagers_killed_twice_while_slices_come(cluster, scan):
         kill(2)
         come(9, 20)
         ended(folder)
-        for name in ("table", *MEASURED):
-            until((folder / name).exists)
-        for name in ("labels", "smooth"):
-            until(lambda name=name: len(written(folder, name)) == 5)
+        all_there(folder)
     finally:
         result.cancel()
     check(folder)

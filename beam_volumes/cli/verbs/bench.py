@@ -63,8 +63,8 @@ def _calibrate() -> None:
         found = calibrate(dtypes, warm_up.each_of_catalogue, print_note)
     path = speeds.save(found)
     print_result(
-        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, of which "
-        f"{sum(k.seconds for k in kernels):.0f} s compiled {counted(len(kernels), 'kernel')}; saved to "
+        f"measured {len(found.costs)} operations in {time.perf_counter() - began:.0f} s, with "
+        f"{sum(k.seconds for k in kernels):.0f} s to compile {counted(len(kernels), 'kernel')}; saved to "
         f"{path}; plans now show seconds"
     )
 
