@@ -122,7 +122,7 @@ def ended(folder):
 def all_there(folder):
     """Wait for all results; the job would be cancelled before it has written them otherwise."""
     for name in ("labels", "smooth"):
-        until(lambda: len(written(folder, name)) == 5)
+        until(lambda name=name: len(written(folder, name)) == 5)
     rows = int(np.asarray(bv.open(folder / "labels.zarr")).max())
     until(lambda: len(list((folder / "table").iterdir())) == rows)
     for name in MEASURED:
