@@ -1,4 +1,4 @@
-"""Numbers of labels against those of scipy, over partitions."""
+"""Numbers of labels equal scipy's, over partitions."""
 
 import numpy as np
 import pytest

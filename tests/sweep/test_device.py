@@ -114,7 +114,7 @@ def test_a_plan_shows_what_runs_where_and_what_is_copied():
     assert "memory of a slab on the device" in detailed
     assert plan.to_dict()["passes"][0]["on_device"] == ["maximum_filter", "median_filter"]
     assert plan.predicted_seconds is None
-    # The host has no rings of the segment, and those of the copies need no halo.
+    # The host has no rings of the segment, and the rings of copies need no halo.
     host = bv.plan(chain(), slab=(24, 40, 50), workers=1)
     assert not host.uses_device and "device" not in host.explain()
 

@@ -16,10 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
+#: Kernels that are one function on a device: there, ranks over any box are computed alike.
+_SHARED = {
+    "filters.median.median3": "filters.rank.median3",
+    "filters.rank_box.rank_box": "filters.rank.rank_of_box",
+    "filters.rank_walk.rank_walk": "filters.rank.rank_of_box",
+}
 #: The kernels with a twin, by their path and name in `beam_volumes.kernels`. Importing them needs
 #: ``numba-cuda``; this module does not.
 TWINS: frozenset[str] = frozenset(
     {
+        *_SHARED,
         "filters.columns.extremum_of_columns",
         "filters.eigen.eigenvalue",
         "filters.eigen.eigenvalue_of_spread",
@@ -28,10 +35,7 @@ TWINS: frozenset[str] = frozenset(
         "filters.extremum.extremum_box",
         "filters.extremum.extremum_footprint",
         "filters.gradient.gradient_magnitude",
-        "filters.median.median3",
         "filters.rank.rank_footprint",
-        "filters.rank_box.rank_box",
-        "filters.rank_walk.rank_walk",
         "filters.separable.correlate",
         "filters.separable.correlate_nd",
         "filters.uniform.uniform_box",
@@ -51,5 +55,5 @@ TWINS: frozenset[str] = frozenset(
 
 def twin(name: str) -> Callable[..., None]:
     """The device function of a kernel in `TWINS`."""
-    module, _, function = name.rpartition(".")
+    module, _, function = _SHARED.get(name, name).rpartition(".")
     return getattr(import_module(f"{__name__}.{module}"), function)  # type: ignore[no-any-return]

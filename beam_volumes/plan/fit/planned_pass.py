@@ -164,9 +164,10 @@ def copied(p: Pass) -> tuple[int, int]:
     sizes = {DEVICE: 0, HOST: 0}
     if p.point is not None:
         return tuple(len(p.grid) * sum(n) for n in zip(*map(copied, p.point.passes), strict=True))
-    for step, voxels in zip(p.program.steps, swept(p), strict=True):
-        if is_transfer(step):
-            sizes[step.place] += voxels * step.dtype.itemsize
+    if any(map(is_transfer, p.program.steps)):  # to count voxels takes long for many slabs
+        for step, voxels in zip(p.program.steps, swept(p), strict=True):
+            if is_transfer(step):
+                sizes[step.place] += voxels * step.dtype.itemsize
     return sizes[DEVICE], sizes[HOST]
 
 

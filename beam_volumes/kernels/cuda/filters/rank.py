@@ -29,9 +29,14 @@ def rank_of_box(
     src: Rows, out: Rows, y0: int, y1: int, nx: int, lz: int, ly: int, lx: int, rank: int,
     stream: Any = None,
 ) -> None:  # fmt: skip
-    """The value of ``rank`` over a box, for any type."""
-    box, kernel = (out.firsts.size, y1 - y0, nx), _in_box(src.lines.dtype)
-    launch(kernel, box, stream, unsigned(src), unsigned(out), y0, lz, ly, lx, rank)
+    """The twin of `beam_volumes.kernels.filters.rank_box.rank_box` and of ``rank_walk``, for any type."""
+    offsets = np.argwhere(np.ones((lz, ly, lx), np.bool_))
+    rank_footprint(src, out, y0, y1, nx, offsets, rank, stream)
+
+
+def median3(src: Rows, out: Rows, y0: int, y1: int, nx: int, stream: Any = None) -> None:
+    """The twin of `beam_volumes.kernels.filters.median.median3`."""
+    rank_of_box(src, out, y0, y1, nx, 3, 3, 3, 13, stream)
 
 
 def _work(dtype: np.dtype) -> Any:
@@ -70,44 +75,6 @@ def _under(dtype: np.dtype) -> Any:
                     row = src.firsts[k + offsets[i, 0]] + y0 + y + offsets[i, 1]
                     key = work(key_of(src.lines[row, src.left + x + offsets[i, 2]]))
                     below += 1 if key < limit else 0
-                found = limit if below <= rank else found
-                step = work(step >> one)
-        result = nan if hole else bits_of(narrow(found))
-        out.lines[out.firsts[k] + y0 + y, out.left + x] = result
-
-    return per_voxel(ranked)
-
-
-@lru_cache
-def _in_box(dtype: np.dtype) -> Any:
-    key_of, bits_of, is_hole = to_key(dtype), from_key(dtype), is_nan(dtype)
-    work, narrow, nan = _work(dtype), Bits(dtype).unsigned, _nan_of(dtype)
-    zero, one, full = work(0), work(1), work(Bits(dtype).highest)
-
-    def ranked(k, y, x, src, out, y0, lz, ly, lx, rank):
-        low, high, hole = full, zero, False
-        for tz in range(lz):
-            for ty in range(ly):
-                row = src.firsts[k + tz] + y0 + y + ty
-                for tx in range(lx):
-                    bits = src.lines[row, src.left + x + tx]
-                    hole = hole or is_hole(bits)
-                    key = work(key_of(bits))
-                    low, high = key if key < low else low, key if key > high else high
-        step, rest = one, work(low ^ high)
-        while rest > one:
-            step, rest = work(step << one), work(rest >> one)
-        found = low
-        if low != high:
-            found = work(low & work(full ^ work(work(step << one) - one)))
-            while step > zero:
-                limit, below = work(found | step), 0
-                for tz in range(lz):
-                    for ty in range(ly):
-                        row = src.firsts[k + tz] + y0 + y + ty
-                        for tx in range(lx):
-                            key = work(key_of(src.lines[row, src.left + x + tx]))
-                            below += 1 if key < limit else 0
                 found = limit if below <= rank else found
                 step = work(step >> one)
         result = nan if hole else bits_of(narrow(found))
