@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.elementwise import Elementwise
-from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along
 from beam_volumes.kernels.intensity.colour import DENSITIES, LIGHT, log_least, table_of
@@ -126,19 +125,6 @@ def plain(rng, dtype, mode):
         maps = [np.where(rng.random(m.size) < 0.3, -1, m) if fill else m for m in repeated]
         slots = np.array([2, 0])
         yield Call("rows.pad_margins", (ring, slots, 2, 4, 1, 5, *maps, ring[0, 0, 0]))
-    for target in ("?", "u1", "i2", "u4", "i8", "f4", "f8"):
-        volume = volume_of(rng, dtype)
-        if volume.dtype.kind == "f":
-            volume.flat[:12] *= volume.dtype.type(2.0 ** rng.integers(0, 70))
-        rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(SHAPE, target))
-        yield Call("rows.copy_rounded", (*rows, 1, 3, 4), "tests.kernels.device_cases.copy_rounded")
-
-
-def copy_rounded(src, out, y0, y1, nx):
-    for a, b in zip(src.firsts, out.firsts, strict=True):
-        for y in range(y0, y1):
-            row = out.lines[b + y, out.left : out.left + nx]
-            cast_rounded(src.lines[a + y, src.left : src.left + nx], row)
 
 
 def tensors(rng, dtype, mode):
@@ -234,6 +220,7 @@ def fused(rng, dtype, mode):
         [("astype", "i2", (("input", 0),)), ("absolute", "i2", (("part", 0),))],
         [("round", "u1", (("input", 0),)), ("invert", "u1", (("part", 0),))],
     ]  # fmt: skip
+    chains += [[("round", name, (("input", 0),))] for name in ("?", "i2", "u4", "i8", "f4", "f8")]
     if kind.kind != "b":
         chains += [
             [(name, dtype, (("input", 0), ("input", 1)))]
@@ -252,8 +239,12 @@ def fused(rng, dtype, mode):
         volumes[1].view(f"u{kind.itemsize}").flat[3] = (
             volumes[1].dtype.type(-np.nan).view(f"u{kind.itemsize}") | 5
         )
+    huge = volumes[0].copy()
+    if kind.kind == "f":
+        huge.flat[:12] *= kind.type(2.0 ** rng.integers(0, 70))
     for parts in chains:
-        inputs = tuple(rows_in_ring(rng, v) for v in volumes)
+        first = huge if parts[-1][0] == "round" else volumes[0]
+        inputs = tuple(rows_in_ring(rng, v) for v in (first, volumes[1]))
         made = rows_in_ring(rng, np.zeros(SHAPE, parts[-1][1]))
         call = tuple(parts), inputs, made, 1, 4, 4, (wide.type(-2.5),)
         yield Call("pointwise.apply", call, "tests.kernels.device_cases.elementwise")

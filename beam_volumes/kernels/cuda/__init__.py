@@ -3,9 +3,8 @@
 The twin of ``beam_volumes.kernels.<path>.<name>`` is ``beam_volumes.kernels.cuda.<path>.<name>``. It is a
 function with the same arguments and ``stream=None``. ``lines`` and ``firsts`` of
 `beam_volumes.kernels.rows.Rows` are device arrays of ``numba.cuda``; other arrays may be in host memory. It
-starts device code and returns before the end. Without a host kernel of the same name, there are
-`beam_volumes.kernels.cuda.pointwise.apply` for chains of elementwise functions, and
-`beam_volumes.kernels.cuda.rows.copy_rounded` for copies.
+starts device code and returns before the end. `beam_volumes.kernels.cuda.pointwise.apply` is for chains of
+elementwise functions, and has no host kernel of the same name.
 
 Device code is compiled by ``numba-cuda`` instead of CuPy's ``RawModule``, because numba's simulator runs it
 in tests without a GPU.

@@ -1,21 +1,10 @@
-"""Margins of rings, and copies of rows with another dtype, on a device."""
+"""Device code of the margins of rings."""
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from beam_volumes.kernels.cuda.launching import (
-    launch,
-    numbers,
-    on_device,
-    per_voxel,
-    viewed,
-)
-from beam_volumes.kernels.cuda.rounding import rounded_to, stored_dtype
-from beam_volumes.kernels.rows import Rows
+from beam_volumes.kernels.cuda.launching import launch, on_device, per_voxel
 
 
 def pad_margins(
@@ -43,22 +32,3 @@ def _row(k, y, x, ring, slots, row_map, col_map, r0, r1, cval):
 
 
 _columns, _rows = per_voxel(_column), per_voxel(_row)
-
-
-def copy_rounded(src: Rows, out: Rows, y0: int, y1: int, nx: int, stream: Any = None) -> None:
-    """Copy voxels to rows of any dtype, converted as by `beam_volumes.kernels.casting.cast_rounded`."""
-    src, wanted = numbers(src), out.lines.dtype
-    box = out.firsts.size, y1 - y0, nx
-    kernel = _copy(src.lines.dtype, wanted)
-    launch(kernel, box, stream, src, viewed(out, stored_dtype(wanted)), y0)
-
-
-@lru_cache
-def _copy(source: np.dtype, target: np.dtype) -> Any:
-    rounded = rounded_to(source, target)
-
-    def copy(k, y, x, src, out, y0):
-        value = src.lines[src.firsts[k] + y0 + y, src.left + x]
-        out.lines[out.firsts[k] + y0 + y, out.left + x] = rounded(value)
-
-    return per_voxel(copy)
