@@ -46,10 +46,7 @@ def _size(number: Any) -> int:
 def resolve_numbers(
     known: dict[str, Any], values: Iterable[Value], journal: Journal | None
 ) -> dict[str, Any]:
-    """Copy known numbers, and read those that some values depend on from the journal.
-
-    Raises OSError: this process cannot access the journal.
-    """
+    """Copy known numbers, and read those that some values depend on from the journal."""
     near = dict(known)
     passes: dict[int, list[str]] = {}
     for v in values_below(values):
@@ -61,9 +58,15 @@ def resolve_numbers(
 
 
 def numbers_of(journal: Journal | None, pass_index: int) -> dict[str, Any]:
+    """Read the numbers of a finished pass.
+
+    Raises Superseded: another run has taken over the journal.
+    Raises OSError: this process cannot access the journal.
+    """
     assert journal is not None, "placeholders need a journal"
     found = journal.read_scalars(pass_index)
     if found is None:
+        journal.check()  # a run that takes over deletes them
         raise OSError(
             f"the numbers of pass {pass_index + 1} are not in {journal.url}: remote workers need "
             "a place that they and this machine can access; give journal=, or temp_location in "

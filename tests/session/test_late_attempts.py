@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.drive.local_pipeline import numbers
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
@@ -104,6 +105,20 @@ def check(session, tmp_path, expected, name="out.zarr"):
     """The voxels and the records of a run are as expected."""
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / name)), expected)
     assert bv.verify(session.journal.spec, checksums=True) == []
+
+
+def test_numbers_of_a_replaced_run_name_the_run_that_replaced_it(tmp_path):
+    """A run that takes over deletes them; without one, workers cannot access the journal."""
+    old, _ = with_scratch(tmp_path, membranes())
+    old.prepare()
+    with pytest.raises(OSError, match=r"the numbers of pass 2 are not in .*give journal="):
+        numbers(old.plan, old.journal)
+    up_to_the_last_pass(old)
+    assert numbers(old.plan, old.journal)
+    new, _ = simple(tmp_path, 3, overwrite=True)
+    new.prepare()
+    with pytest.raises(Superseded, match=new.run_id):
+        numbers(old.plan, old.journal)
 
 
 @pytest.mark.parametrize("journals", ["the same journal", "each its own"])
