@@ -31,6 +31,7 @@ from .ops.extrema.peaks import peak_local_max as peak_local_max
 from .ops.extrema.reconstruction import h_maxima as h_maxima
 from .ops.extrema.reconstruction import h_minima as h_minima
 from .ops.extrema.reconstruction import reconstruction as reconstruction
+from .ops.filters.background import rolling_ball as rolling_ball
 from .ops.filters.derivatives import gaussian_gradient_magnitude as gaussian_gradient_magnitude
 from .ops.filters.derivatives import gaussian_laplace as gaussian_laplace
 from .ops.filters.derivatives import generic_gradient_magnitude as generic_gradient_magnitude
@@ -95,7 +96,9 @@ from .ops.intensity.exposure import adjust_gamma as adjust_gamma
 from .ops.intensity.exposure import adjust_log as adjust_log
 from .ops.intensity.exposure import adjust_sigmoid as adjust_sigmoid
 from .ops.intensity.exposure import equalize_hist as equalize_hist
+from .ops.intensity.exposure import match_histograms as match_histograms
 from .ops.intensity.exposure import rescale_intensity as rescale_intensity
+from .ops.intensity.local_equalization import equalize_adapthist as equalize_adapthist
 from .ops.intensity.noise import random_noise as random_noise
 from .ops.intensity.slice_contrast import normalize_slices as normalize_slices
 from .ops.labels.agglomerate import agglomerate as agglomerate

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 from scipy import ndimage
-from skimage import exposure, feature, filters, measure, morphology, segmentation
+from skimage import exposure, feature, filters, measure, morphology, restoration, segmentation
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
 
-SKIMAGE = [exposure, feature, filters, measure, morphology, segmentation]
+SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]
 FOOTPRINTS = {"ball", "cube", "cross"}
 
 PAGE = Path(__file__).parent / "reference/coverage.md"
@@ -43,6 +43,8 @@ FUNCTIONS = [
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
      "2; for percentiles, one for each 8 bits and one"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
+    ("match_histograms", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
+    ("equalize_adapthist", "scikit-image", "number, then pointwise", "4"),
     ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
      "1; 2"),
     ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
@@ -55,6 +57,7 @@ FUNCTIONS = [
      "morphological_gradient morphological_laplace", "scipy, bit for bit", "neighbourhood", "1"),
     ("binary_erosion binary_dilation binary_opening binary_closing binary_hit_or_miss",
      "scipy, bit for bit", "neighbourhood", "1"),
+    ("rolling_ball", "scikit-image, bit for bit", "neighbourhood", "1"),
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
     ("scharr farid roberts", "scikit-image on float64", "neighbourhood", "1"),
@@ -241,8 +244,10 @@ PARAMETERS = {
         ("threshold_li", "tolerance initial_guess iter_callback", "computed from counts, until convergence"),
         ("threshold_minimum", "max_num_iter", "scikit-image's default"),
         ("unsharp_mask", "preserve_range", "always True"),
-        ("wiener", "K filter_params impulse_response predefined_filter",
+        ("wiener", "K filter_params impulse_response predefined_filter psf balance reg is_real clip",
          "it denoises, as `scipy.signal.wiener`; scikit-image's deconvolves by a Fourier transform of the whole"),
+        ("equalize_adapthist match_histograms", "channel_axis", "the axis c of a volume always contains channels"),
+        ("rolling_ball", "nansafe workers num_threads", "a result is NaN exactly where the ball contains NaN; `workers=` is an option of a run"),
         ("farid roberts scharr", "mask", "multiply the result by an eroded mask"),
     ],
 }  # fmt: skip

@@ -121,6 +121,7 @@ INSTEAD = {
     "isotropic_dilation": f"{_DILATED} is that",
     "isotropic_opening": f"{_DILATED.replace('mask,', _ERODED + ',')} is that",
     "isotropic_closing": f"{_ERODED.replace('mask,', _DILATED + ',')} is that",
+    "ellipsoid_kernel": "scikit-image's works here, as kernel= of bv.rolling_ball",
     **dict.fromkeys(
         ("ball_kernel", "disk", "diamond", "octahedron", "footprint_rectangle", "star", "square"),
         _SHAPE,
@@ -143,9 +144,7 @@ INSTEAD = {
         _RANGE,
     ),
     "invert": "~mask is that, and 255 - v of bytes",
-    "equalize": "it is not offered; bv.equalize_hist takes the whole volume",
-    "equalize_adapthist": "it is not offered; bv.equalize_hist and bv.normalize_slices are there",
-    "match_histograms": "it is not offered; bv.normalize_slices brings slices to one contrast",
+    "equalize": "it is not offered; bv.equalize_hist takes the whole volume, and bv.equalize_adapthist tiles",
     # shapes
     "crop": _SLICES,
     "slice": _SLICES,
@@ -204,7 +203,7 @@ INSTEAD = {
     **dict.fromkeys(
         (
             *("butterworth", "spline_filter", "spline_filter1d", "richardson_lucy"),
-            *("denoise_bilateral", "denoise_nl_means", "denoise_tv_chambolle", "rolling_ball"),
+            *("denoise_bilateral", "denoise_nl_means", "denoise_tv_chambolle"),
             *("deconvolve", "decimate", "resample"),
         ),
         _OF_ALL,

@@ -93,6 +93,8 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "rescale_intensity": of_em("rescale_intensity", in_range=(60, 200)),
     "normalize_slices": of_em("normalize_slices", mean=128, std=50),
     "equalize_hist": of_em("equalize_hist"),
+    "match_histograms": lambda s: (s.em, bv.match_histograms(s.em, s.smooth)),
+    "equalize_adapthist": of_em("equalize_adapthist", (8, 40, 40), 0.03),
     "relabel": lambda s: (
         s.cells,
         bv.relabel(s.cells, {k: k % 4 + 1 for k in range(1, 400)}, missing=0),
@@ -131,6 +133,7 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "binary_opening": of_membranes("binary_opening", bv.ball(3)),
     "binary_closing": of_membranes("binary_closing", bv.ball(5)),
     "binary_hit_or_miss": of_membranes("binary_hit_or_miss", [[[1, 1, 0]]], [[[0, 0, 1]]]),
+    "rolling_ball": of_smooth("rolling_ball", radius=(0, 15, 15)),
     "unsharp_mask": of_smooth("unsharp_mask", 3, 2.0),
     "difference_of_gaussians": of_em("difference_of_gaussians", 1.5, 5),
     "threshold_local": lambda s: (s.smooth, s.smooth < bv.threshold_local(s.smooth, 41, offset=6)),

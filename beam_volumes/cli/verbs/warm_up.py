@@ -60,6 +60,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "random_noise": ({"mode": "gaussian"}, {"mode": "poisson", "peak": 9}),
     "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
+    "rolling_ball": ({"radius": 2},),
     "rotate": ({"angle": 5}, {"angle": 5, "order": 0}),
     "sato": ({"sigmas": (1,)},),
     "sel": ({"c": 0},),

@@ -74,6 +74,16 @@ class CumulativeShare(Formula):
         return np.stack([centers.astype(np.float64), np.cumsum(counts) / total])
 
 
+@dataclass(frozen=True, eq=False)
+class Matching(Formula):
+    """A curve to the values of a reference with the same `CumulativeShare`."""
+
+    def evaluate(self, *arguments: Any) -> Any:
+        (values, shares), (wanted, shares_there) = arguments
+        found = np.diff(shares_there, prepend=0.0) > 0
+        return np.stack([values, np.interp(shares, shares_there[found], wanted[found])])
+
+
 def ends(name: str, x0: Value, x1: Value, y0: Value, y1: Value) -> FormulaValue:
     return FormulaValue.of(Ends(name), (x0, x1, y0, y1), np.dtype(np.float64), (2, 2))
 
