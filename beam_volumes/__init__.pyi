@@ -65,6 +65,8 @@ from .ops.filters.rank import median_filter as median_filter
 from .ops.filters.rank import minimum_filter as minimum_filter
 from .ops.filters.rank import percentile_filter as percentile_filter
 from .ops.filters.rank import rank_filter as rank_filter
+from .ops.filters.splines import spline_filter as spline_filter
+from .ops.filters.splines import spline_filter1d as spline_filter1d
 from .ops.filters.tensors import frangi as frangi
 from .ops.filters.tensors import hessian_matrix as hessian_matrix
 from .ops.filters.tensors import hessian_matrix_eigvals as hessian_matrix_eigvals
@@ -80,12 +82,8 @@ from .ops.geometry.rearrange import coordinates as coordinates
 from .ops.geometry.rearrange import flip as flip
 from .ops.geometry.rearrange import pad as pad
 from .ops.geometry.rearrange import transpose as transpose
-from .ops.geometry.resampling import affine_transform as affine_transform
 from .ops.geometry.resampling import downsample as downsample
-from .ops.geometry.resampling import rotate as rotate
-from .ops.geometry.resampling import shift as shift
 from .ops.geometry.resampling import upsample as upsample
-from .ops.geometry.resampling import zoom as zoom
 from .ops.intensity.colour import combine_stains as combine_stains
 from .ops.intensity.colour import hed2rgb as hed2rgb
 from .ops.intensity.colour import rgb2gray as rgb2gray
@@ -101,6 +99,10 @@ from .ops.intensity.exposure import rescale_intensity as rescale_intensity
 from .ops.intensity.local_equalization import equalize_adapthist as equalize_adapthist
 from .ops.intensity.noise import random_noise as random_noise
 from .ops.intensity.slice_contrast import normalize_slices as normalize_slices
+from .ops.interpolation.grids import affine_transform as affine_transform
+from .ops.interpolation.grids import rotate as rotate
+from .ops.interpolation.grids import shift as shift
+from .ops.interpolation.grids import zoom as zoom
 from .ops.labels.agglomerate import agglomerate as agglomerate
 from .ops.labels.agglomerate import cut as cut
 from .ops.labels.boundaries import find_boundaries as find_boundaries

@@ -72,7 +72,9 @@ FUNCTIONS = [
     ("pad", "numpy, bit for bit", "regrid", "1"),
     ("flip transpose", "numpy", "regrid", "1; 2 to reverse z or reorder axes of an expression"),
     ("downsample", "tensorstore (means of floats: summed in float64), bit for bit", "regrid", "1"),
-    ("upsample shift zoom affine_transform rotate", "scipy, bit for bit", "regrid", "1"),
+    ("upsample", "scipy, bit for bit", "regrid", "1"),
+    ("shift zoom affine_transform rotate", "scipy, bit for bit; splines: on float64", "regrid", "1"),
+    ("spline_filter spline_filter1d", "scipy on float64", "neighbourhood", "1"),
     ("coordinates", "numpy", "regrid", "1"),
     ("fuse", "weighted means of all tiles in numpy, and scipy", "regrid", "1"),
     ("min max sum mean std variance all any count_nonzero", "exact sums in numpy",
@@ -144,6 +146,7 @@ FAMILIES = {
     "morphology": ("neighbourhood", "1"),
     "extrema": ("across", "2"),
     "geometry": ("regrid", "1"),
+    "interpolation": ("regrid", "1"),
     "measure": ("number", "1"),
     "labels": ("across", "2"),
     "networks": ("patches", "1"),
@@ -154,7 +157,6 @@ NO_TWIN = "no reference"
 #: Functions that are not operations.
 AROUND = "open plan compute verify probe_model"
 
-_SPLINES = "splines depend on the whole volume; orders 0 and 1 need none"
 _FOURIER = "a Fourier transform needs the whole volume at once"
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"
 
@@ -174,8 +176,6 @@ SCIPY = {
     "maximum": ("max", _PER_LABEL),
     "median": ("percentile", "for the whole volume, `q=50`; not for each label"),
     "minimum": ("min", _PER_LABEL),
-    "spline_filter": ("", _SPLINES),
-    "spline_filter1d": ("", _SPLINES),
     "standard_deviation": ("std", _PER_LABEL),
     "sum_labels": ("sum", _PER_LABEL),
     "value_indices": ("regionprops_table", "boxes and counts; lists of all voxels are as large as the volume"),
@@ -195,9 +195,6 @@ VALUES = [
     ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection",
      [lambda: bv.binary_fill_holes(_V > 7, _ASYMMETRIC), lambda: bv.label(_V > 7, _ASYMMETRIC),
       lambda: bv.binary_propagation(_V > 9, _ASYMMETRIC, mask=_V > 7)]),
-    ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}",
-     [lambda: bv.affine_transform(_V, np.eye(3), order=3), lambda: bv.rotate(_V, 30, order=3),
-      lambda: bv.shift(_V, 0.5, order=3), lambda: bv.zoom(_V, 2, order=3)]),
     ("distance_transform_cdt", "a `metric` other than the two with names and their structures",
      [lambda: bv.distance_transform_cdt(_V > 7, _ASYMMETRIC)]),
     ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory",
@@ -211,7 +208,6 @@ VALUES = [
 #: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
 PARAMETERS = {
     "scipy.ndimage": [
-        ("affine_transform rotate shift zoom", "prefilter", "only used for splines"),
         ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "changes how scipy iterates, not the result"),
         ("binary_fill_holes binary_propagation", "origin axes", "connectivity has no origin, and applies to all directions"),
         ("binary_propagation", "border_value", "the outside is background"),
@@ -222,7 +218,6 @@ PARAMETERS = {
         ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called with keywords: `extra_keywords=`"),
         ("histogram", "min max", "as in numpy: `range=`"),
-        ("rotate", "axes", "it rotates in the plane of y and x, slice by slice; for others use `affine_transform`"),
     ],
     "skimage": [
         ("watershed", "compactness offset watershed_line", "these act on a queue, and basins of a total order have none"),

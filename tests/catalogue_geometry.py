@@ -11,7 +11,7 @@ import tensorstore as ts
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from tests.catalogue import MODES, assert_same, half_precision
+from tests.catalogue import MODES, assert_same, half_precision, largest, linear_dtype
 
 
 @dataclass(repr=False)
@@ -167,6 +167,76 @@ def rotations(draw, shape, dtype):
     return _named("rotate", twin, angle, **how)
 
 
+#: The largest pole of each order: scipy's boundaries are as precise as its powers.
+POLES = {2: 0.18, 3: 0.27, 4: 0.37, 5: 0.44}
+
+
+@dataclass(repr=False)
+class Spline(Regrid):
+    """A spline, with its twin on float64."""
+
+    order: int
+
+    def check(self, result, x):
+        __tracebackhide__ = True
+        wanted = x.dtype if not self.text.startswith("spline") else linear_dtype(x.dtype)
+        assert result.dtype == wanted
+        if np.isnan(x.astype("f8")).any():
+            return  # scipy spreads NaN along whole rows
+        expected = self.twin(x.astype("f8"))
+        size = max(1.0, largest(x), np.abs(expected).max(initial=0))
+        short = min(n for n in (*x.shape, 99) if n > 1)
+        error = (
+            64 * np.finfo(linear_dtype(x.dtype)).eps + 40 * POLES[self.order] ** (2 * short)
+        ) * size
+        if result.dtype.kind in "iu":
+            info = np.iinfo(result.dtype)
+            expected, error = expected.clip(float(info.min), float(info.max)), error + 0.5
+        elif result.dtype == "f2":
+            error += 1e-3 * size
+        assert result.shape == expected.shape
+        assert np.abs(result.astype("f8") - expected).max(initial=0) <= error
+
+
+@st.composite
+def splines(draw, shape, dtype):
+    """Of any function with orders above 1."""
+    order = draw(st.integers(2, 5))
+    if draw(st.integers(0, 4)) == 0:
+        mode = draw(st.sampled_from(MODES))
+        return Spline(
+            f"spline_filter({order}, {mode!r})",
+            lambda v: bv.spline_filter(v, order, mode=mode),
+            lambda x: ndi.spline_filter(x, order, mode=mode),
+            order,
+        )
+    if np.dtype(dtype).kind == "b":
+        return draw(pads(shape, dtype))
+    how = {
+        "order": order,
+        "mode": draw(st.sampled_from(MODES)),
+        "cval": draw(st.sampled_from([0, 1])),
+    }
+    how["prefilter"] = draw(st.sampled_from([True, True, False]))
+    function = draw(st.sampled_from(["shift", "zoom", "affine_transform", "rotate"]))
+    if function == "shift":
+        args = (tuple(draw(_moves()) for _ in shape),)
+    elif function == "zoom":
+        by = tuple(draw(st.sampled_from([0.3, 0.77, 1, 1.5, 2.2])) for _ in shape)
+        args = (tuple(1 if round(n * z) == 0 else z for n, z in zip(shape, by, strict=True)),)
+    elif function == "rotate":
+        plane = draw(st.permutations(range(len(shape))))[:2]
+        args = draw(st.sampled_from([30, 90, 180, -270, 45.5, 131])), tuple(plane)
+        how["reshape"] = draw(st.booleans())
+    else:
+        rng = np.random.default_rng(draw(st.integers(0, 999)))
+        matrix = rng.normal(0, 0.5, (len(shape),) * 2)
+        matrix[0, 0] = abs(matrix[0, 0])
+        args = matrix.tolist(), rng.normal(0, 4, len(shape)).tolist()
+    named = _named(function, lambda x: getattr(ndi, function)(x, *args, **how), *args, **how)
+    return Spline(named.text, named.ours, named.twin, order)
+
+
 FAMILIES = {
     "pad": pads,
     "flip": flips,
@@ -177,6 +247,7 @@ FAMILIES = {
     "zoom": zooms,
     "affine": affines,
     "rotate": rotations,
+    "splines": splines,
 }
 
 

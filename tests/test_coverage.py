@@ -59,6 +59,7 @@ OF_VOLUME = by_name(
     ("percentile_filter rank_filter", (3, 3)),
     ("convolve correlate", (np.ones((3, 3, 3)),)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
+    ("spline_filter spline_filter1d", (3,)),
     ("generic_gradient_magnitude", ("sobel",)),
     ("generic_laplace", (lambda v, axis, **how: bv.correlate1d(v, [1, -2, 1], axis),)),
     ("apply_hysteresis_threshold", (50, 90)),

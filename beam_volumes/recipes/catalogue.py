@@ -59,6 +59,7 @@ FAMILIES = {
     "labels": "labels and tables",
     "measure": "numbers of a volume",
     "geometry": "grids and channels",
+    "interpolation": "interpolation",
     "arithmetic": "voxel by voxel",
 }
 

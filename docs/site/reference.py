@@ -23,6 +23,7 @@ FAMILIES = {
     "measure": "Numbers of a volume",
     "labels": "Labels and tables",
     "geometry": "Grids",
+    "interpolation": "Interpolation",
     "networks": "Networks",
     "pointwise": "Pointwise",
     "elementary": "Functions of each voxel",

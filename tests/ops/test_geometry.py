@@ -173,6 +173,8 @@ def test_memory_is_what_the_plan_says(tmp_path):
         bv.maximum_filter(bv.upsample(bv.maximum_filter(v, 3), (3, 1, 1), order=1), 3),
         bv.downsample(bv.pad(v, 20, "reflect"), (5, 2, 2)),
         bv.zoom(v, (0.3, 2, 1)),
+        bv.zoom(v, (0.3, 2, 1), order=3),
+        bv.affine_transform(v, tilt, (-40.5, 0, 0), order=5, mode="nearest"),
     ):
         for depth, window in ((20, 5), (result.shape[0], 2), (200, 3)):
             slab = (min(depth, result.shape[0]), *result.shape[1:])
@@ -248,6 +250,10 @@ V = bv.open(np.zeros((300, 40, 9), "u1"))
         (lambda: bv.affine_transform(V, np.eye(2)), "for 3 axes it is 3 x 3"),
         (lambda: bv.affine_transform(V, [-1, 1, 1]), "reverses the order of slices"),
         (lambda: bv.rotate(V[:, 3], 5), "y and x are needed"),
+        (lambda: bv.rotate(V, 5, (1, 1)), "names an axis twice"),
+        (lambda: bv.rotate(V, 5, 1), "are not two axes"),
+        (lambda: bv.zoom(V, 2, order=6), "order=6 is not offered; .* up to order=5"),
+        (lambda: bv.spline_filter(V, 6), "order=6 is not a whole number from 0 to 5"),
     ],
 )
 def test_mistakes(call, said):

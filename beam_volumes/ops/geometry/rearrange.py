@@ -11,6 +11,7 @@ import numpy as np
 from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, exact, kernel_input, triple
@@ -264,14 +265,14 @@ def by_axes(
     grid: Sequence[int],
     space: Space,
     cval: float = 0.0,
+    dtype: np.dtype | None = None,
 ) -> Volume:
-    """Return a volume with resampled axes, each one separately."""
+    """Return a volume with resampled axes, each one separately; ``dtype`` is the volume's by default."""
     source = kernel_input(volume)
+    result = volume.dtype if dtype is None else dtype
     z, y, x = along
-    stage = Axes(name, source.dtype, source.grid_shape, triple(grid), (z, y, x), cval)
-    return source.map_channels(lambda node: StageNode.of(stage, (node,)), space).astype(
-        volume.dtype
-    )
+    stage = Axes(name, kernel_dtype(result), source.grid_shape, triple(grid), (z, y, x), cval)
+    return source.map_channels(lambda node: StageNode.of(stage, (node,)), space).astype(result)
 
 
 def refuse_empty(volume: Volume, name: str) -> Volume:

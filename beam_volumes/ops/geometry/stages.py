@@ -12,6 +12,7 @@ import numpy as np
 from beam_volumes.base.geometry import Range, Ranges, Triple, pad_index
 from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
+from beam_volumes.kernels.geometry import splines
 from beam_volumes.kernels.geometry.resample import MODES
 from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
@@ -48,6 +49,10 @@ class Along:
         """The voxel at position v, which may be outside."""
         return self.n - 1 - v if self.flipped else v // self.repeat * self.step - self.before
 
+    def turns(self, start: int, stop: int) -> int:
+        """How many positions outside of `inner` use voxels that are not in order, on each side."""
+        return stop - start if self.mode in MIRRORED else 0
+
     def inner(self, count: int) -> Range:
         """The range of positions below ``count`` that are certainly inside."""
         padded = self.repeat == self.step == 1 and not self.flipped
@@ -56,11 +61,11 @@ class Along:
     def needs(self, start: int, stop: int, count: int) -> Range:
         """The range of voxels for positions of a result of ``count``."""
         parts = [(start, start + 1), (stop - 1, stop)]
-        if self.mode in MIRRORED:
+        if turns := self.turns(start, stop):
             # Elsewhere voxels are in order, so the outer positions suffice.
             a, b = self.inner(count)
-            parts += [(start, min(stop, a)), (max(start, a), max(start, a) + 1)]
-            parts += [(min(stop, b) - 1, min(stop, b)), (max(start, b), stop)]
+            parts += [(max(start, a - turns), min(stop, a)), (max(start, a), max(start, a) + 1)]
+            parts += [(min(stop, b) - 1, min(stop, b)), (max(start, b), min(stop, b + turns))]
         taken: list[int] = []
         for a, b in parts:
             if not start <= a < b <= stop:
@@ -87,32 +92,49 @@ class Along:
 
 @dataclass(frozen=True)
 class Between(Along):
-    """Position v is ``(v + shift + half) * scale - half``; ``count`` voxels around it are used."""
+    """Position v is ``(v + shift + half) * scale - half + lead``; ``count`` voxels around it are used."""
 
     shift: float = 0.0
     scale: float = 1.0
     half: float = 0.0
     order: int = 1
+    lead: int = 0
 
     @property
     def count(self) -> int:
         return self.order + 1
 
     @property
+    def reach(self) -> int:
+        """The number of voxels before the two around a position, and after them."""
+        return (self.order + 1) // 2 if self.order > 1 else 0
+
+    @property
     def spacing(self) -> float:
         return self.scale
 
     def near(self, v: int) -> int:
-        return math.floor((v + self.shift + self.half) * self.scale - self.half)
+        return math.floor((v + self.shift + self.half) * self.scale - self.half + self.lead)
+
+    def turns(self, start: int, stop: int) -> int:
+        if self.reach and self.mode not in MIRRORED:
+            # Splines are mirrored at the edges also where coordinates are not.
+            around = 2 * self.reach + 2
+            return stop - start if not self.scale else math.ceil(around / self.scale) + 2
+        return super().turns(start, stop)
 
     def inner(self, count: int) -> Range:
         if not self.scale:
             return 0, count
-        lo, hi = ((c + self.half) / self.scale - self.half - self.shift for c in (0, self.n - 2))
+        ends = self.reach - self.lead, self.n - 2 - self.reach - self.lead
+        lo, hi = ((c + self.half) / self.scale - self.half - self.shift for c in ends)
         first = max(0, min(math.ceil(lo) + 1, count))
         return first, max(first, min(math.floor(hi), count))
 
     def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        if self.order > 1:
+            at = self.shift, self.scale, self.half, self.lead, self.n
+            return splines.spline_taps_along(start, stop, *at, self.order, MODES[self.mode])
         how = self.shift, self.scale, self.half, self.n, self.count, MODES[self.mode]
         return kernels.taps_along(start, stop, *how)
 
@@ -149,8 +171,15 @@ class Axes(KernelStage, Regrid):
         return any(a.count > 1 for a in self.along)
 
     @property
+    def is_spline(self) -> bool:
+        return any(a.count > 2 for a in self.along)
+
+    @property
     def cost(self) -> float:
-        return 1.5 * math.prod(a.count for a in self.along)
+        z, y, x = (a.count for a in self.along)
+        if self.is_spline:
+            return 3.0 + 0.5 * z * y * max(1.0, self.along[2].spacing) + 1.5 * x
+        return 1.5 * z * y * x
 
     def token(self) -> str:
         along = [repr(a) for a in self.along]
@@ -160,7 +189,9 @@ class Axes(KernelStage, Regrid):
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         maximum = max(a.count for a in self.along)
-        return (8 + 48 * maximum) * (rows + cols + depth) + 8 * cols
+        # A row of the result, or for splines of the input.
+        wide = max(cols, min(self.of[2], math.ceil(cols * self.along[2].spacing) + 16))
+        return (8 + 48 * maximum) * (rows + cols + depth) + 8 * wide
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         # The indices and weights.
@@ -168,6 +199,8 @@ class Axes(KernelStage, Regrid):
 
     @property
     def kernel(self) -> Callable[..., None]:
+        if self.is_spline:
+            return splines.interpolate_spline  # type: ignore[no-any-return]
         return kernels.interpolate if self.weighted else kernels.gather  # type: ignore[no-any-return]
 
     def arguments(
@@ -189,9 +222,9 @@ class Axes(KernelStage, Regrid):
 
 @dataclass(frozen=True, eq=False)
 class Affine(KernelStage, Regrid):
-    """The voxel at ``matrix @ position + offset``, or a linear interpolation around it.
+    """The voxel at ``matrix @ position + offset``, or an interpolation around it.
 
-    ``taps`` is 1 or 2 for each axis; all 1 for the nearest voxel.
+    ``taps`` is for each axis 1, or the order of interpolation plus 1; all 1 for the nearest voxel.
     """
 
     matrix: np.ndarray
@@ -200,7 +233,9 @@ class Affine(KernelStage, Regrid):
     mode: str
     cval: float
 
-    kernel = staticmethod(kernels.affine)
+    @property
+    def kernel(self) -> Callable[..., None]:
+        return splines.affine_spline if self.taps.max() > 2 else kernels.affine  # type: ignore[no-any-return]
 
     def reach(self, axis: int) -> float:
         """The extent of positions along an axis of the input for one position along this axis."""
@@ -217,8 +252,9 @@ class Affine(KernelStage, Regrid):
         row = self.matrix[axis].tolist()
         ends = [(w * a, w * (b - 1)) for w, (a, b) in zip(row, wanted, strict=True) if w]
         # One more voxel, because bounds and coordinates are rounded in different orders.
-        lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1
-        hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2
+        around = int(self.taps[axis]) // 2 if self.taps[axis] > 2 else 0
+        lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1 - around
+        hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2 + around
         if hi - lo >= 2 * n:
             return 0, n
         if self.mode in MIRRORED:
@@ -227,6 +263,12 @@ class Affine(KernelStage, Regrid):
             lo, hi = lo % period, hi - (lo - lo % period)
             index = pad_index(lo, hi, n, self.mode)
             return int(index.min()), int(index.max()) + 1
+        if around:
+            # Splines are mirrored at the edges, where they use as many voxels inside.
+            lo, hi = (
+                min(lo, n - 2 - 2 * around) if hi > n else lo,
+                max(hi, 3 + 2 * around) if lo < 0 else hi,
+            )
         lo, hi = max(0, min(lo, n - 1)), min(n, max(hi, 1))
         return lo, hi
 
@@ -238,16 +280,21 @@ class Affine(KernelStage, Regrid):
             min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
         )
         # For a tiny scale, these may be infinite.
+        around = int(self.taps[axis]) // 2 if self.taps[axis] > 2 else 0
         begin, end = (
             min(max(-1.0, at / scale), float(n))
-            for at in (float(-minimum), float(self.of[axis] - 2 - minimum - reach))
+            for at in (
+                float(around - minimum),
+                float(self.of[axis] - 2 - around - minimum - reach),
+            )
         )
         first = min(math.ceil(begin) + 1, n)
         return first, max(first, math.floor(end))
 
     @property
     def cost(self) -> float:
-        return 2.0 + 0.8 * math.prod(self.taps.tolist())
+        each = 1.2 if self.taps.max() > 2 else 0.8
+        return 2.0 + each * math.prod(self.taps.tolist())
 
     def token(self) -> str:
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)

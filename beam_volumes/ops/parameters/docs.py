@@ -299,9 +299,14 @@ spacing : float, sequence of float or "voxel_size", optional
     default. ``"voxel_size"`` takes it from the volume.""",
         # Geometry
         "order": """\
-order : {0, 1}, default: 1
-    Order of interpolation: 0 is the nearest voxel, 1 is linear. Splines of higher orders are not
-    offered, because each voxel depends on the whole volume.""",
+order : int, default: 1
+    Order of interpolation, from 0 to 5: 0 is the nearest voxel, 1 is linear, 3 is cubic. From 2 on,
+    splines through all voxels are computed in float64, like scipy, where 3 is the default. Integers
+    saturate.""",
+        "prefilter": """\
+prefilter : bool, default: True
+    For orders from 2 on, whether to compute the coefficients of the spline first. Set it to False
+    if ``volume`` is a result of `spline_filter`.""",
         "outside": f'mode : str, default: "constant"\n{_OUTSIDE}',
         "outside_cval": """\
 cval : float, default: 0.0
@@ -314,10 +319,10 @@ Volume
     A volume of the input's dtype; integers are rounded half away from zero.""",
         "resampling_errors": """\
 ValueError
-    If a parameter is out of range or does not have one entry for each axis, the volume has no
-    voxels, or ``order`` is not 0 or 1.
+    If a parameter is out of range or does not have one entry for each axis, or the volume has no
+    voxels.
 TypeError
-    If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.""",
+    If ``volume`` is neither a volume nor an array, or of bool with an order above 0.""",
     }
 )
 

@@ -1,0 +1,1 @@
+"""Volumes at other positions: shifted, zoomed, rotated, warped; and splines."""
