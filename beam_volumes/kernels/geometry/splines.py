@@ -78,7 +78,7 @@ def spline_taps_along(start, stop, before, scale, half, lead, n, order, mode):
 def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
     """Weighted sums of voxels along z and y, and then along x.
 
-    The arguments are those of `beam_volumes.kernels.geometry.resample.interpolate`. Scratch: one row of the
+    `beam_volumes.kernels.geometry.resample.interpolate` has the same arguments. Scratch: one row of the
     input.
     """
     outside, left, right = away(cval, out.lines.dtype), src.lines.shape[1], 0
@@ -138,7 +138,7 @@ def _sum_along(sums, left, ix, wx, missing, outside, row):
 def affine_spline(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
     """Splines at ``matrix @ position + offset``.
 
-    The arguments are those of `beam_volumes.kernels.geometry.resample.affine`, except that ``taps`` is
+    `beam_volumes.kernels.geometry.resample.affine` has the same arguments, except that ``taps`` is
     ``order + 1`` or, along axes with whole coordinates, 1.
     """
     outside = away(cval, out.lines.dtype)

@@ -41,8 +41,8 @@ def spline_inverse(order: int, dtype: np.dtype) -> np.ndarray:
     poles = [2 / (s - math.sqrt(s * s - 4)) for s in sums]
     scales = [1 / (outer * math.sqrt(s * s - 4)) for s in sums]
     if len(poles) == 2:
-        apart = sums[0] - sums[1]
-        scales = [scales[0] / apart, -scales[1] / apart]
+        difference = sums[0] - sums[1]
+        scales = [scales[0] / difference, -scales[1] / difference]
     terms, half = list(scales), []
     # The sum of the weights after those so far, on both sides.
     while (
@@ -152,7 +152,7 @@ def spline_filter1d(
 
     Notes
     -----
-    The weights and the precision are those of `spline_filter`. One sweep.
+    Weights and precision are documented at `spline_filter`. One sweep.
 
     References
     ----------

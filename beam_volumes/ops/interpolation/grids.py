@@ -338,8 +338,10 @@ def rotate(
     -----
     Voxels are assumed to be square in this plane. Right angles are exact.
 
-    %(streams)s A plane that contains z needs the slices that one slice of the result meets, so it is
-    computed in tiles. Beyond 90 degrees, such a plane is flipped first: see `flip`.
+    %(streams)s
+
+    In a plane that contains z, each slice of the result needs many slices of the volume, so it is
+    computed in tiles. Beyond 90 degrees, the plane is flipped first: see `flip`.
 
     References
     ----------
