@@ -54,7 +54,7 @@ class Interpolation:
         ]
 
     def source(self, v: Volume, orders: Sequence[int]) -> tuple[Volume, list[int]]:
-        """Return what is interpolated, and how many voxels are added before each axis."""
+        """Return voxels or coefficients to interpolate, and the number of voxels added before each axis."""
         axes = [a for a, order in enumerate(orders) if order > 1]
         if not (axes and self.prefilter):
             return v, [0, 0, 0]
