@@ -118,7 +118,7 @@ def spline_filter(
     --------
     >>> v = bv.open(np.array([[0, 0, 6, 0, 0]], "u1"))
     >>> np.asarray(bv.spline_filter(v)).round(1)
-    array([[  0.8,  -2.8,  10.4,  -2.8,   0.8]], dtype=float32)
+    array([[ 1.5, -3. , 10.5, -3. ,  1.5]], dtype=float32)
     """
     volume = as_volume(volume)
     return _filtered(volume, "spline_filter", order, par.axes_of(volume, None, ""), mode, dtype)
@@ -162,7 +162,7 @@ def spline_filter1d(
     --------
     >>> v = bv.open(np.array([[0, 0, 6, 0, 0]], "u1"))
     >>> np.asarray(bv.spline_filter1d(v, 2)).round(1)
-    array([[ 0.2, -1.5,  8.5, -1.5,  0.2]], dtype=float32)
+    array([[ 0.5, -1.5,  8.5, -1.5,  0.5]], dtype=float32)
     """
     volume = as_volume(volume)
     name = "spline_filter1d"
