@@ -8,7 +8,7 @@
 # make docs    generate docs/reference/coverage.md and docs/images
 # make site    the documentation as a site, in build/site
 # make lint    style and types
-# make soak    random plans, killed at random and resumed, for MINUTES=10
+# make soak    random plans, killed at random and resumed, for MINUTES=10; from the case SEED= on
 # make bench   benchmarks that compare with other packages
 # make benchmark-page   run the benchmarks of docs/reference/speed.md, and rewrite its tables and the README's
 # make clean   remove everything that these commands created
@@ -66,7 +66,7 @@ test-engines: venv
 	$(VENV)/bin/python -m pytest tests/engines --durations=0 --durations-min=1
 
 soak: venv
-	$(VENV)/bin/python benchmarks/soak.py --minutes $(MINUTES)
+	$(VENV)/bin/python benchmarks/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 docs: venv
 	$(VENV)/bin/python docs/coverage.py
