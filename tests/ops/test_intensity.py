@@ -162,6 +162,8 @@ def test_equalization_by_tiles(dtype, data):
     ours = bv.compute(lazy, runner=None, slab=slab)
     if x.min() == x.max():
         return  # one value: theirs depends on which
+    if ndim == 3 and shape[2] in (3, 4):
+        return  # theirs takes them for colours
     levels = x
     if dtype[0] != "u":  # as ours are divided into levels
         wide = x.astype("f8") - float(x.min())

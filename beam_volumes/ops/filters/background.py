@@ -94,7 +94,7 @@ def rolling_ball(
     --------
     >>> slope = np.array([[10, 11, 12, 40, 14, 15]], "u1")
     >>> np.asarray(slope - bv.rolling_ball(slope, radius=3))
-    array([[ 0,  0,  0, 27,  0,  0]], dtype=uint8)
+    array([[ 0,  1,  2, 29,  2,  1]], dtype=uint8)
     """
     volume = as_volume(volume)
     name = "rolling_ball"

@@ -220,7 +220,7 @@ def equalize_adapthist(
     --------
     >>> uneven = np.array([[0, 2, 0, 2, 200, 220, 200, 220]], "u1")
     >>> np.asarray(bv.equalize_adapthist(uneven, (1, 4), 0)).round(1)[0]
-    array([0. , 0.4, 0.2, 0.5, 0.5, 1. , 0.5, 1. ], dtype=float32)
+    array([0. , 1. , 0. , 0.5, 0.5, 1. , 0. , 1. ], dtype=float32)
     """
     volume = as_volume(volume)
     name = "equalize_adapthist"
