@@ -32,6 +32,9 @@ from .ops.extrema.reconstruction import h_maxima as h_maxima
 from .ops.extrema.reconstruction import h_minima as h_minima
 from .ops.extrema.reconstruction import reconstruction as reconstruction
 from .ops.filters.background import rolling_ball as rolling_ball
+from .ops.filters.denoise import denoise_bilateral as denoise_bilateral
+from .ops.filters.denoise import denoise_nl_means as denoise_nl_means
+from .ops.filters.denoise import estimate_sigma as estimate_sigma
 from .ops.filters.derivatives import gaussian_gradient_magnitude as gaussian_gradient_magnitude
 from .ops.filters.derivatives import gaussian_laplace as gaussian_laplace
 from .ops.filters.derivatives import generic_gradient_magnitude as generic_gradient_magnitude

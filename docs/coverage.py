@@ -58,6 +58,9 @@ FUNCTIONS = [
     ("binary_erosion binary_dilation binary_opening binary_closing binary_hit_or_miss",
      "scipy, bit for bit", "neighbourhood", "1"),
     ("rolling_ball", "scikit-image, bit for bit", "neighbourhood", "1"),
+    ("denoise_bilateral", "scikit-image with centred distances, and the formula along three axes", "neighbourhood",
+     "1; 2 without `sigma_color=`"),
+    ("denoise_nl_means", "the formula on float64", "neighbourhood", "1"),
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
     ("scharr farid roberts", "scikit-image on float64", "neighbourhood", "1"),
@@ -83,6 +86,7 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
+    ("estimate_sigma", "PyWavelets' db2 in numpy", "number", "2; 4 for float64 and integers of 32 and 64 bits"),
     ("percentile", "numpy, `array_equal`", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 for short lines, otherwise one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, otherwise 2"),
@@ -243,6 +247,10 @@ PARAMETERS = {
          "it denoises, as `scipy.signal.wiener`; scikit-image's deconvolves by a Fourier transform of the whole"),
         ("equalize_adapthist match_histograms", "channel_axis", "the axis c of a volume always contains channels"),
         ("rolling_ball", "nansafe workers num_threads", "a result is NaN exactly where the ball contains NaN; `workers=` is an option of a run"),
+        ("denoise_bilateral", "bins", "weights are computed, not looked up"),
+        ("denoise_nl_means", "fast_mode preserve_range", "always True"),
+        ("denoise_bilateral denoise_nl_means estimate_sigma", "channel_axis", "the axis c of a volume always contains channels"),
+        ("estimate_sigma", "average_sigmas", "one number for all channels; select one with `sel`"),
         ("farid roberts scharr", "mask", "multiply the result by an eroded mask"),
     ],
 }  # fmt: skip

@@ -203,7 +203,7 @@ INSTEAD = {
     **dict.fromkeys(
         (
             *("butterworth", "spline_filter", "spline_filter1d", "richardson_lucy"),
-            *("denoise_bilateral", "denoise_nl_means", "denoise_tv_chambolle"),
+            *("denoise_tv_chambolle", "denoise_tv_bregman", "denoise_wavelet"),
             *("deconvolve", "decimate", "resample"),
         ),
         _OF_ALL,
@@ -213,6 +213,7 @@ INSTEAD = {
             *("hog", "gabor", "local_binary_pattern", "correlation_lags", "lab2rgb"),
             *("diameter_opening", "diameter_closing", "max_tree", "max_tree_local_maxima"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
+            *("mean_bilateral", "noise_filter"),
         ),
         _NOT_OFFERED,
     ),

@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "clip": ({"min": 1, "max": 3},),
     "convolve1d": ({"weights": (1, 2, 1)},),
     "correlate1d": ({"weights": (1, 2, 1)},),
+    "denoise_nl_means": ({"patch_size": 3, "patch_distance": 1},),
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),
