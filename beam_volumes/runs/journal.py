@@ -279,9 +279,9 @@ class Journal(Notes):
         found = self._starts(f"starts/{pass_index}/{slabs.start // FOLDER:06d}/")
         return dict(Counter(slab for slab, _ in found if slab in slabs))
 
-    def in_flight(self, pass_index: int) -> list[int]:
-        """Slabs that were started and are not finished, latest first."""
-        return _newest(self._starts(f"starts/{pass_index}/"), set(self.finished(pass_index)))
+    def attempts_at(self, pass_index: int, slab: int) -> int:
+        """The number of attempts at a slab."""
+        return len(self._folder.names(f"starts/{pass_index}/{_slot(slab)}-"))
 
     def _starts(self, prefix: str) -> list[tuple[int, str]]:
         found = (_START.fullmatch(name) for name in self._folder.names(prefix))
@@ -395,7 +395,7 @@ class Tally:
             finished = set(slabs)
             some = self._journal._starts(f"starts/{self._pass}/{f:06d}/")
             starts += [(slab, attempt) for slab, attempt in some if slab not in finished]
-        return _newest(starts, set())
+        return _newest(starts)
 
     def _span(self, f: int) -> range:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))
@@ -431,8 +431,6 @@ def _slabs(names: list[str]) -> list[int]:
     return sorted(int(m[1]) for m in map(_RECORD.fullmatch, names) if m)
 
 
-def _newest(starts: list[tuple[int, str]], finished: set[int]) -> list[int]:
-    last = sorted(
-        ((attempt, slab) for slab, attempt in starts if slab not in finished), reverse=True
-    )
+def _newest(starts: list[tuple[int, str]]) -> list[int]:
+    last = sorted(((attempt, slab) for slab, attempt in starts), reverse=True)
     return list(dict.fromkeys(slab for _, slab in last))

@@ -24,7 +24,7 @@ _LISTED = 64
 
 
 def verify(
-    run: str | os.PathLike[str] | dict[str, Any], *, checksums: bool = False, most: int = 1000
+    run: str | os.PathLike[str] | dict[str, Any], *, checksums: bool = False, max_problems: int = 1000
 ) -> list[str]:
     """Check that a run is complete and that its outputs can be read.
 
@@ -39,7 +39,7 @@ def verify(
         in a bucket.
     checksums : bool, default: False
         Whether to compare voxels with the checksums from when they were written.
-    most : int, default: 1000
+    max_problems : int, default: 1000
         Stop after this many problems.
 
     Returns
@@ -66,7 +66,7 @@ def verify(
     >>> print(*bv.verify("out.zarr"))  # doctest: +ELLIPSIS
     pass 1, slab 0 [0:4, 0:5, 0:6]: unit 0 [0:4, 0:5, 0:6] of ...out.zarr is missing
     """
-    return list(islice(Check.of(run, checksums).problems(), most))
+    return list(islice(Check.of(run, checksums).problems(), max_problems))
 
 
 @dataclass

@@ -368,6 +368,10 @@ class _Sweep(beam.DoFn):
         if not swept:
             pipeline_metrics.SKIPPED.inc()
             return
+        if self.session.journal is not None and self.session.journal.attempts:
+            # Counts of failed attempts are lost, so attempts are read from the journal.
+            again = self.session.journal.attempts_at(self.index, slab) - 1
+            pipeline_metrics.RETRIES.inc(max(0, again))
         for result in swept:
             pipeline_metrics.took(result.seconds)
             pipeline_metrics.read(result.bytes_read)
@@ -444,11 +448,6 @@ def _finish(
         joined = merging.put_together(session.plan, index, (piece for _, piece in states))
         merged = merging.merge(session.plan, index, [joined])
         after = merging.finish_pass(session, index, merged, known)
-        if session.journal is not None:
-            # Counts of failed attempts are lost, so attempts are read from the journal.
-            begun = session.journal.attempts_of(index).values()
-            if again := sum(begun) - len(begun):
-                pipeline_metrics.RETRIES.inc(again)
     # Large values stay in the journal.
     return after if session.journal is None else by_name(known, after, index)
 

@@ -14,7 +14,7 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.runs import Journal, run_folder
+from beam_volumes.runs import Journal, Tally, run_folder
 from tests.engines.conftest import free_ports, installed, server
 from tests.ops.test_segmentation import chain, likely
 from tests.transforms.trees import membranes, stored
@@ -67,7 +67,8 @@ def sweeper(path, done):
     """Names the worker process of a slab that is under way, once so many are recorded."""
 
     def victim(journal):
-        flying = journal.in_flight(0) if len(journal.finished(0)) >= done else []
+        tally = Tally(journal, 0, 1000).update()
+        flying = tally.in_flight() if tally.done >= done else []
         if not flying:
             return None
         starts = Path(run_folder(str(path))["path"]).glob(f"runs/*/starts/*/*/{flying[0]:09d}-*")

@@ -192,7 +192,7 @@ def test_a_stopped_run_says_which_slabs_are_missing(tmp_path):
     ):
         bv.compute(target, runner=None, slab=(1, 8, 8), progress=False)
     assert bv.verify(tmp_path / "out.zarr") == ["pass 1: slabs 2 to 3 not finished"]
-    assert bv.verify(tmp_path / "out.zarr", most=0) == []
+    assert bv.verify(tmp_path / "out.zarr", max_problems=0) == []
 
 
 class Trap:
