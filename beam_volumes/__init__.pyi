@@ -2,6 +2,7 @@
 
 from .drive.add_levels import add_levels as add_levels
 from .drive.compute import compute as compute
+from .drive.verify import verify as verify
 from .graph.opening import from_dask as from_dask
 from .graph.opening import open as open
 from .graph.options import options as options
@@ -199,7 +200,6 @@ from .plan.estimate.estimating import Estimate as Estimate
 from .plan.estimate.estimating import estimate as estimate
 from .plan.plan import Plan as Plan
 from .plan.planner import plan as plan
-from .runs.verify import verify as verify
 from .session.masks import MaskWarning as MaskWarning
 from .show.preview import preview as preview
 from .show.viewer.view import view as view

@@ -38,13 +38,17 @@ from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import RemoteTraceback, new_secret, raise_original
 from beam_volumes.runs.progress import Watching, unwatched
+from beam_volumes.runs.verify import Verification
 from beam_volumes.session.heartbeat import reported_compilations
 from beam_volumes.session.local import Drive
 from beam_volumes.session.requirements import ASKED, WorkerRequirements, check_remote, check_scratch
 from beam_volumes.session.session import Session
+from beam_volumes.storage.places.place import is_local as is_local_place
+from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.failures import cancelled_if_hopeless
 from beam_volumes.transforms.machines import bound, hires
 from beam_volumes.transforms.passes import build, end
+from beam_volumes.transforms.verify import build as build_verification
 from beam_volumes.transforms.waiting import refuse_threads
 
 
@@ -174,7 +178,7 @@ class Elsewhere:
         if self.hired:
             check_installed()
             one_process(self.options)
-            if self._describes():
+            if _only_describes(self.options):
                 describe(session, runner, self.options, self.accelerator)
                 return None
         place = self.options.view_as(GoogleCloudOptions).temp_location
@@ -201,10 +205,11 @@ class Elsewhere:
                     journal.remove()
             return numbers(session.plan, journal)
 
-    def _describes(self) -> bool:
-        """Whether the runner only describes the job."""
-        given = self.options.get_all_options()
-        return bool(given["dry_run"] or given["template_location"])
+
+def _only_describes(options: PipelineOptions) -> bool:
+    """Whether a runner only describes the job."""
+    given = options.get_all_options()
+    return bool(given["dry_run"] or given["template_location"])
 
 
 def check_installed() -> None:
@@ -293,13 +298,13 @@ def run_pipeline(
 
     if on_flink:
         for pipeline in jobs(count, pipeline_of):
-            _ended(pipeline, session, journal)
+            run_to_end(pipeline, journal, session.launch, session.secret)
     else:
-        _ended(pipeline_of(range(count)), session, journal)
+        run_to_end(pipeline_of(range(count)), journal, session.launch, session.secret)
 
 
-def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
-    """Run a pipeline and wait for its end."""
+def run_to_end(pipeline: beam.Pipeline, journal: Journal, launch: str, secret: str) -> None:
+    """Run a pipeline, wait for its end, and raise a worker's exceptions."""
     try:
         rest = rest_address(pipeline.options)
         result = pipeline.run()
@@ -307,15 +312,60 @@ def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
         if rest is not None:
             job = FlinkJob(result, rest, pipeline.options.view_as(GoogleCloudOptions).job_name)
         try:
-            with cancelled_if_hopeless(job, journal, session.launch):
+            with cancelled_if_hopeless(job, journal, launch):
                 state = result.wait_until_finish()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(cancelled(job)) from None
     except Exception as error:
-        raise_original(error, session.secret)
+        raise_original(error, secret)
         raise
     if state is not None and state != PipelineState.DONE:
         raise RuntimeError(f"the pipeline ended in the state {state}; see its runner's log")
+
+
+def verify_here(verification: Verification, options: Any, workers: int) -> None:
+    """Verify a run by FnApiRunner in this process."""
+    options = pipeline_options(options)
+    refuse_threads(options)
+    options.view_as(DirectOptions).direct_num_workers = workers
+    _verify(verification, FnApiRunner(), options, None)
+
+
+def verify_elsewhere(
+    verification: Verification, options: RunOptions, needs: WorkerRequirements
+) -> None:
+    """Verify a run by any runner of Beam.
+
+    Raises ValueError: the workers cannot reach a place, or the job would only be described.
+    """
+    with handlers_kept():
+        given = pipeline_options(options.beam_options)
+    runner = options.runner() if isinstance(options.runner, type) else options.runner
+    if hires(runner):
+        check_installed()
+        one_process(given)
+        check = verification.check
+        for place in (check.journal.spec, verification.journal.spec):
+            if is_local_place(place):
+                raise ValueError(
+                    f"{url(place)} is on this machine, where {runner_name(runner)} has no workers; "
+                    "use a bucket, gs:// or s3://"
+                )
+    if _only_describes(given):
+        raise ValueError("verify cannot be a job that is only described; leave out that option")
+    _verify(verification, runner, given, needs)
+
+
+def _verify(
+    verification: Verification,
+    runner: Any,
+    options: PipelineOptions,
+    needs: WorkerRequirements | None,
+) -> None:
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    ready = None if needs is None else probed(pipeline, needs, verification.secret)
+    build_verification(pipeline, verification, ready)
+    run_to_end(pipeline, verification.journal, verification.launch, verification.secret)
 
 
 def cancelled(result: Any) -> str:

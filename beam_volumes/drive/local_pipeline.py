@@ -65,7 +65,7 @@ class Here:
             except _CLEAR:
                 raise
             except Exception:
-                _LOG.error("the log of the run ends with:\n%s", _tail(log, reported.secret))
+                _LOG.error("the log of the run ends with:\n%s", log_tail(log, reported.secret))
                 raise
             return numbers(session.plan, journal)
 
@@ -85,7 +85,8 @@ def last_words(session: Session, journal: Journal) -> str:
     return f"The last slabs started: {slabs or 'none'}; {again}"
 
 
-def _tail(log: IO[bytes], secret: str) -> str:
+def log_tail(log: IO[bytes], secret: str) -> str:
+    """Return the end of a driver process's log."""
     log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
     return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
 

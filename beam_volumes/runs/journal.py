@@ -39,7 +39,6 @@ from beam_volumes.base.text import parsed_json
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.notes import FAILURE, MANIFEST, RUNS, Notes, folder_name, of_launch
 from beam_volumes.runs.record import (
-    Ranges,
     Record,
     decode,
     encode,
@@ -266,9 +265,9 @@ class Journal(Notes):
         """The slabs that have a record, sorted."""
         return _slabs(self._folder.names(f"records/{pass_index}/"))
 
-    def missing(self, pass_index: int, total: int) -> Ranges:
-        """The slabs of ``range(total)`` that have no record."""
-        return Tally(self, pass_index, total).update().missing()
+    def is_recorded(self, pass_index: int, slab: int) -> bool:
+        """Whether a slab has a record, which may be damaged or belong to another run."""
+        return self._folder.read(f"records/{pass_index}/{_slot(slab)}") is not None
 
     def attempts_of(self, pass_index: int) -> dict[int, int]:
         """The number of attempts at each slab."""
@@ -370,19 +369,6 @@ class Tally:
     def unfilled(self) -> list[range]:
         """The slabs of each incomplete folder."""
         return [self._span(f) for f in self._open]
-
-    def missing(self) -> Ranges:
-        """The unfinished slabs."""
-        found: list[tuple[int, int]] = []
-        for f, slabs in sorted(self._open.items()):
-            span = self._span(f)
-            for before, after in zip([span.start - 1, *slabs], [*slabs, span.stop], strict=True):
-                if after - before > 1:
-                    if found and found[-1][1] == before + 1:
-                        found[-1] = (found[-1][0], after)
-                    else:
-                        found.append((before + 1, after))
-        return tuple(found)
 
     def is_done(self, slab: int) -> bool:
         """Whether a slab was finished at the last update."""

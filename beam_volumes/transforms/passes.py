@@ -165,7 +165,7 @@ class _Again(beam.PTransform):
         flows = merging.flows_of(session.plan, index)
         flows = {token: flow for token, flow in flows.items() if token in self.tokens}
         takes = {token: taking({"rows": _nothing, "numbers": _nothing}) for token in flows}
-        swept = _spread(known, len(session.plan.passes[index].grid)) | _sweeping(
+        swept = spread(known, len(session.plan.passes[index].grid)) | _sweeping(
             session, index, (), flows, takes, known
         )
         answers: Collections = {}
@@ -258,7 +258,7 @@ class _Pass(beam.PTransform):
         p = self.session.plan.passes[self.index]
         count = len(p.grid)
         if not p.program.barriers:
-            return _spread(known, count)
+            return spread(known, count)
         begun = known.pipeline | "Begin" >> beam.Impulse()
         wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         asking = begun | "Slabs" >> beam.FlatMap(_asking, count, wait).with_output_types(_Answered)
@@ -269,7 +269,7 @@ class _Pass(beam.PTransform):
         return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
 
 
-def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
+def spread(known: beam.PCollection, count: int) -> beam.PCollection:
     """Distribute slabs without answers over the workers."""
     begun = known.pipeline | "Begin" >> beam.Impulse()
     wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked

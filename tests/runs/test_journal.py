@@ -198,9 +198,6 @@ def test_finished_and_missing(journal):
     fill(journal, 10, [6])
     assert journal.finished(0) == [0, 2, 3, 999, 1000, 1002]
     assert journal.finished(1) == [5]
-    assert journal.missing(0, 1004) == ((1, 2), (4, 999), (1001, 1002), (1003, 1004))
-    assert journal.missing(2, 2500) == ((0, 2500),)
-    assert journal.missing(0, 0) == ()
 
 
 def test_full_folders_are_not_listed_again(journal, monkeypatch):
@@ -220,7 +217,7 @@ def test_full_folders_are_not_listed_again(journal, monkeypatch):
     assert tally.update().done == 1201
     fill(journal, 0, range(1200, 2499))
     assert tally.update().done == 2500
-    assert tally.update().missing() == ()
+    assert tally.update().unfilled == []
     assert [len(prefixes) for prefixes in listed] == [3, 3, 2, 2, 0]
 
 

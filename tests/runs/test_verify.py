@@ -3,16 +3,21 @@
 import json
 import pickle
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.runs.journal import find_run
+from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.runs.record import indices, packed, ranges, seal, unpacked
+from beam_volumes.runs.verify import Check, Verification
+from beam_volumes.storage.places.place import Place, kvstore_spec
+from beam_volumes.transforms.verify import build
 from tests.transforms.trees import membranes
 
 ARRAY = membranes((16, 40, 48))
@@ -243,3 +248,125 @@ def test_slices_are_found_by_their_pattern(tmp_path):
     assert bv.verify(tmp_path / "out" / "*.png") == []
     (tmp_path / "out" / "1.png").unlink()
     assert len(bv.verify(tmp_path / "out" / "*.png")) == 1
+
+
+def harmed(run):
+    """Damage some units, and return the problems."""
+    for harm in ("a unit is gone", "a record is gone", "a shard is cut short"):
+        HARM[harm][0](run)
+    return bv.verify(run / "out.zarr")
+
+
+def test_a_pipeline_finds_the_same(run):
+    expected = harmed(run)
+    assert len(expected) == 3
+    assert bv.verify(run / "out.zarr", workers=1) == expected
+    assert bv.verify(run / "out.zarr", runner="FnApiRunner", workers=2) == expected
+    assert bv.verify(run / "out.zarr", journal=run / "verify", max_problems=1) == expected[:1]
+    assert not [*run.rglob("verify")]
+
+
+def test_late_threads_of_a_verification_with_enough_problems_leave_nothing(run, monkeypatch):
+    expected, write = harmed(run), Journal.write_record
+
+    def late(*args):
+        time.sleep(0.05)
+        write(*args)
+
+    monkeypatch.setattr(Journal, "write_record", late)
+    asked = {"journal": run / "verify", "workers": 4, "max_problems": 1}
+    assert bv.verify(run / "out.zarr", **asked) == expected[:1]
+    time.sleep(0.1)
+    assert not [*run.rglob("verify")]
+
+
+@pytest.mark.parametrize("runner", [None, "FnApiRunner"])
+def test_a_stopped_verification_goes_on(run, tmp_path, runner, monkeypatch):
+    out, journal = run / "out.zarr", tmp_path / "checked"
+    item = Check.item
+
+    def stops(check, index):
+        if index == 12:
+            raise OSError("stopped")
+        return item(check, index)
+
+    monkeypatch.setattr(Check, "item", stops)
+    with pytest.raises(OSError, match="stopped"):
+        bv.verify(out, journal=journal, workers=1, checksums=True)
+    monkeypatch.setattr(Check, "item", item)
+    first = Path(Journal.open(journal).own["path"])
+    checked = {int(p.name) for p in first.glob("records/0/*/*")}
+    assert checked >= set(range(12)) and 12 not in checked
+    # Outputs are items 0 to 6, and then come the slabs.
+    (out / "c/0/0/0").unlink()
+    HARM["numbers are gone"][0](run)
+    with pytest.raises(ValueError, match=r"cannot resume .*checksums: True became False"):
+        bv.verify(out, journal=journal, resume=True)
+    how = {"journal": journal, "runner": runner, "checksums": True}
+    assert ["not merged" in p for p in bv.verify(out, resume=True, **how)] == [True]
+    assert not journal.exists()
+    assert len(bv.verify(out, **how)) == 2
+
+
+def test_the_journal_of_a_run_is_never_replaced_by_a_verification(run):
+    with pytest.raises(ValueError, match=r"out.zarr.run/ is the journal of a run"):
+        bv.verify(run / "out.zarr", journal=run / "out.zarr.run")
+    assert bv.verify(run / "out.zarr") == []
+
+
+def test_a_verification_that_another_has_replaced_reports_nothing(run, tmp_path):
+    check = Check.of(run / "out.zarr")
+    first = Verification.of(check, kvstore_spec(tmp_path / "j"), False)
+    first.prepare()
+    for index in range(len(check)):
+        first.verify(index)
+    second = Verification.of(check, kvstore_spec(tmp_path / "j"), False)
+    second.prepare()
+    with pytest.raises(OSError, match=f"belongs to the run {second.journal.run_id} now"):
+        list(first.found())
+    second.verify(0)
+    with pytest.raises(OSError, match="item 1 of the verification has no record"):
+        list(second.found())
+
+
+def test_the_job_of_a_verification_does_not_grow_with_the_run(run):
+    def size(slabs):
+        check = Check.of(run / "out.zarr")
+        passes = [{**p, "slabs": slabs} for p in check.manifest.passes]
+        check = replace(check, manifest=replace(check.manifest, passes=passes))
+        assert len(check) <= 20_100
+        pipeline = beam.Pipeline()
+        build(pipeline, Verification.of(check, None, False))
+        proto = pipeline.to_runner_api()
+        return len(proto.components.transforms), proto.ByteSize()
+
+    (steps, small), (same, large) = size(3), size(10**9)
+    assert steps == same and large < small + 2000
+
+
+def test_many_units_are_listed_row_by_row(tmp_path, monkeypatch):
+    v, names = bv.open(ARRAY), []
+    chunks = {"chunks": (4, 20, 24)}
+    targets = {
+        "a.zarr": chunks,
+        "b.n5": chunks,
+        "c.precomputed": chunks,
+        "d.precomputed": {"chunks": (4, 8, 8), "shards": (8, 16, 16)},
+        "e.nrrd": {},
+    }
+    bv.compute(*(v.to(tmp_path / name, **how) for name, how in targets.items()), runner=None)
+    listing = Place.names
+
+    def listed(place, prefix=""):
+        found = listing(place, prefix)
+        if prefix.partition("/")[0] not in ("runs", ""):
+            names.append(len(found))
+        return found
+
+    monkeypatch.setattr(Place, "names", listed)
+    monkeypatch.setattr("beam_volumes.storage.outputs.units._UNITS", 1)
+    assert bv.verify(tmp_path / "a.zarr", checksums=True) == []
+    assert max(names) <= 18  # of the sharded one, whose numbers have two digits
+    shard = next((tmp_path / "c.precomputed").glob("*/0-24_0-20_*"))
+    shard.unlink()
+    assert "c.precomputed is missing" in bv.verify(tmp_path / "a.zarr")[0]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 
 from beam_volumes.cli.execute import finish
 from beam_volumes.cli.messages import FAILED, print_result
 from beam_volumes.cli.options import opened, opening, run_options, running
 from beam_volumes.cli.verbs.preview import stem
-from beam_volumes.drive import compute
+from beam_volumes.drive import compute, verify
 from beam_volumes.drive.add_levels import Adding
 from beam_volumes.plan.run_options import AS_BEGUN
 from beam_volumes.runs.verify import Check
@@ -64,20 +66,49 @@ def register_verify(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also compare the voxels with the checksums recorded when they were written",
     )
-    parser.epilog = "Exit code 0: complete. 1: problems were found and listed. 2: there is no run."
+    parser.set_defaults(others_to_beam=True)
+    parser.add_argument(
+        "--runner",
+        metavar="NAME",
+        default="none",
+        help="a Beam runner, or none to check in threads of this process (default: none)",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        help="number of slabs that are checked at a time on this machine (default: one for each core)",
+    )
+    parser.add_argument(
+        "--journal",
+        metavar="PLACE",
+        help="folder for the findings so far, with which a stopped verification is continued (default: "
+        "verify in the run's folder with a runner, none without)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue a stopped verification with the same options",
+    )
+    parser.add_argument("--quiet", action="store_true", help="print results and errors only")
+    parser.epilog = (
+        "Exit code 0: complete. 1: problems were found and listed. 2: there is no run. Other options are "
+        "passed to Beam as pipeline options."
+    )
 
 
 def act_verify(args: argparse.Namespace) -> int:
-    check = Check.of(args.run, args.checksums)
-    problems = check.problems()
+    check = Check.of(args.run, args.checksums, MAXIMUM + 1)
     code = 0
-    for problem in islice(problems, MAXIMUM):
-        code = FAILED
-        print_result(" ".join(problem.split()))
-    if next(problems, None) is not None:
-        print_result(f"and more: the check stopped after {MAXIMUM}")
-    elif not code:
-        print_result(check.summary())
+    options = replace(run_options(args), progress=False if args.quiet else None)
+    with closing(verify.problems(check, options)) as problems:
+        for problem in islice(problems, MAXIMUM):
+            code = FAILED
+            print_result(" ".join(problem.split()))
+        if next(problems, None) is not None:
+            print_result(f"and more: the check stopped after {MAXIMUM}")
+        elif not code:
+            print_result(check.summary())
     return code
 
 

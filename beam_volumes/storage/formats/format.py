@@ -349,6 +349,10 @@ class WritableFormat(DescribedFormat):
         """Return the common prefix of the names of a layer's units, to limit listings."""
         return ""
 
+    def row(self, d: Description, cell: Triple) -> str:
+        """Return the common prefix of the names of a unit and of some near it, at most a few thousand."""
+        return self.layer(d, cell[0])
+
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
         """Encode a unit; at the far edges it is clipped to the volume.
 
@@ -432,6 +436,9 @@ class NumberedUnits(WritableFormat):
 
     def layer(self, d: Description, z: int) -> str:
         return "".join(f"{k}/" for k in (*(d.at or ()), z))
+
+    def row(self, d: Description, cell: Triple) -> str:
+        return f"{self.layer(d, cell[0])}{cell[1]}/"
 
 
 def part_of(d: Description, leading: Sequence[int]) -> Description:

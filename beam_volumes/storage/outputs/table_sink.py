@@ -146,16 +146,26 @@ class TableSink(OwnedOutput):
 
     # reading
 
-    def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
-        """Yield the problems of the table of a run, reading it completely."""
+    def shard_count(self) -> int:
+        """Return the number of files of a finished table; 0 if it is not finished."""
         noted = self.state()
+        shards = noted["shards"] if noted.get("finished") and not self.is_file else 0
+        return shards if isinstance(shards, int) else len(shards)
+
+    def problems(
+        self, run_id: str, checksums: bool = False, part: int = 0, of: int = 1
+    ) -> Iterator[str]:
+        """Yield the problems of a part of the table of a run, reading it completely."""
+        noted, problem = self.state(), None
         if self.existing_run() != run_id:
-            yield f"{self.name} is missing or was written by another run"
+            problem = f"{self.name} is missing or was written by another run"
         elif not noted.get("finished"):
-            yield f"{self.name} is not finished"
-        else:
-            parts = self._parts(noted["shards"])
+            problem = f"{self.name} is not finished"
+        if problem is None:
+            parts = self._parts(noted["shards"])[part::of]
             yield from self.writer.problems(self.name, self.kvstore, parts, noted, checksums)
+        elif not part:
+            yield problem
 
     def read(self) -> pa.Table:
         """Return the whole table with the dtypes that were written."""

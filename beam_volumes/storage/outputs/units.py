@@ -19,23 +19,29 @@ from beam_volumes.storage.places.transfer import checksum
 _AT_A_TIME = 64 << 20
 #: Bytes of cached listings.
 _REMEMBERED = 32 << 20
+#: Outputs with more units are listed row by row, not layer by layer.
+_UNITS = 100_000
 
 
 class Listing:
-    """The stored units of a sink, by listing each of its layers once, as far as possible."""
+    """The stored units of a sink, by listing each of its layers or rows once, as far as possible."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._format = sink, sink.writer
         # If units are not separate objects, only reading shows whether they exist.
         self._is_whole = self._format.key(sink, (0, 0, 0)) is None or sink.is_finished()
-        _, ny, nx = sink.grid.counts
-        remember = max(2, _REMEMBERED // max(1024, 8 * ny * nx))
+        nz, ny, nx = sink.grid.counts
+        self._by_row = nz * ny * nx > _UNITS
+        names = max(nz, ny, nx) if self._by_row else ny * nx
+        remember = max(2, _REMEMBERED // max(1024, 8 * names))
         self._listed = lru_cache(maxsize=remember)(self._list)
 
     def has(self, index: int) -> bool:
         if self._is_whole:
             return True
-        listed = self._listed(self._format.layer(self._sink, self._sink.grid.cell(index)[0]))
+        sink, cell = self._sink, self._sink.grid.cell(index)
+        by_row, format = self._by_row, self._format
+        listed = self._listed(format.row(sink, cell) if by_row else format.layer(sink, cell[0]))
         at = int(np.searchsorted(listed, index))
         return at < len(listed) and bool(listed[at] == index)
 

@@ -180,6 +180,10 @@ class N5(WritableFormat):
     def key(self, d: Description, cell: Triple) -> str:
         return "/".join(str(c) for c in reversed(d.stored(cell, d.at or ())))
 
+    def row(self, d: Description, cell: Triple) -> str:
+        """Return the common prefix of the units along the last stored axis that is in the name."""
+        return f"{self.key(d, cell).rpartition('/')[0]}/" if len(d.space.visible) > 1 else ""
+
     def cell(self, d: Description, key: str) -> Triple | None:
         parts = key.split("/")[::-1]
         axes, leading = d.space.visible, list(map(str, d.at or ()))

@@ -298,6 +298,13 @@ class Precomputed(WritableFormat):
     def layer(self, d: Description, z: int) -> str:
         return f"{scale_key(d)}/"
 
+    def row(self, d: Description, cell: Triple) -> str:
+        key = self.key(d, cell)
+        if d.shard is not None:  # named by hexadecimal numbers
+            root = self.layer(d, cell[0])
+            return root + key.removeprefix(root).removesuffix(".shard")[:-3]
+        return f"{key.rpartition('_')[0]}_"
+
     def open_units(self, d: Description) -> ts.TensorStore:
         view = open_to_write(self._spec(d), d.name).T
         view = view if d.leading else view[0]

@@ -392,6 +392,9 @@ class Zarr(WritableFormat):
     def layer(self, d: Description, z: int) -> str:
         return self._root(d) + (f"{z}/" if 0 in d.space.visible else "")
 
+    def row(self, d: Description, cell: Triple) -> str:
+        return f"{self.key(d, cell).rpartition('/')[0]}/"
+
     def _root(self, d: Description) -> str:
         """Return the common prefix of the names of units, also of a part."""
         array = self.array_of(d)
