@@ -3,6 +3,8 @@
 import functools
 import itertools
 import math
+import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -13,11 +15,10 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
-from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
 from beam_volumes.across.rounds import flow as rounds
-from beam_volumes.across.rounds.agglomeration import HISTOGRAM, Agglomeration, Marking
-from beam_volumes.across.rounds.chains import chained
-from beam_volumes.across.rounds.cutting import Cutting
+from beam_volumes.across.rounds.agglomeration import HISTOGRAM, MERGE_BYTES, Agglomeration
+from beam_volumes.across.rounds.chains import Within, chained
+from beam_volumes.across.rounds.cutting import Cutting, Marking
 from beam_volumes.across.rounds.flow import Flow, Round
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 from tests.across.groups import shuffling
@@ -232,10 +233,26 @@ def test_what_is_too_large_is_refused_before_it_is_merged():
         rounds.run(flow, [((0,), shard)])
 
 
+def rows_of_tables(step, *tables, random=None, limit=None):
+    """The columns of a step's result for inputs in shards, by shuffled rounds."""
+    source = Flow((Given("slabs", ("rows",)),), ("rows",))
+    flow = chained([source] * len(tables), [(step, tuple(range(len(tables))))], limit)
+    group = rounds.group_by_key if random is None else shuffling(random)
+    given_ = [((k,), shards) for k, shards in enumerate(zip(*tables, strict=True))]
+    found = sorted(rounds.run(flow, given_, group)["rows"], key=lambda r: r[0])
+    return {name: np.concatenate([c[name] for _, c in found]) for name in found[0][1]}
+
+
+def in_shards(table, random):
+    """Three shards of the rows of a table."""
+    cuts = np.sort(random.integers(0, len(next(iter(table.values()))) + 1, 2))
+    return [{name: np.split(c, cuts)[k] for name, c in table.items()} for k in range(3)]
+
+
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.data(), st.integers(0, 2**32), st.integers(1, 9), st.integers(2, 4), st.integers(1, 5))
 def test_a_cut_in_a_tree_of_ranges(data, seed, leaf, radix, levels):
-    """Segments are the ends of chains, for any ranges and shards."""
+    """Segments are the ends of chains, and have the mark of any label, for any ranges and shards."""
     random = np.random.default_rng(seed)
     count = data.draw(st.integers(0, 120))
     names = random.permutation(200)[: count + 1].astype(np.uint64)
@@ -248,22 +265,29 @@ def test_a_cut_in_a_tree_of_ranges(data, seed, leaf, radix, levels):
     order = random.permutation(len(a))
     merges = {"label_a": a[order], "label_b": b[order], "score": random.random(len(a))}
     threshold = data.draw(st.sampled_from([None, 0.5]))
-    cuts = np.sort(random.integers(0, len(a) + 1, 2))
-    shards = [
-        {name: np.split(column, cuts)[k] for name, column in merges.items()} for k in range(3)
-    ]
-    source = Flow((Given("slabs", ("rows",)),), ("rows",))
-    step = Cutting("cut", threshold, leaf, radix, levels)
-    flow = chained([source], [(step, (0,))], None)
-    given_ = [((k,), (s,)) for k, s in enumerate(shards)]
-    found = rounds.run(flow, given_, shuffling(random))["rows"]
-    tables = [c for _, c in sorted(found, key=lambda r: r[0])]
-    got = {name: np.concatenate([c[name] for c in tables]) for name in ("label", "segment")}
+    shards = in_shards(merges, random)
+    tree = leaf, radix, levels
+    got = rows_of_tables(Cutting("cut", threshold, *tree), shards, random=random)
     used = merges["score"] >= (threshold or 0)
     a, b = merges["label_a"][used], merges["label_b"][used]
     order = np.argsort(a)
     assert np.array_equal(got["label"], a[order])
     assert np.array_equal(got["segment"], roots(a[order], b[order]))
+    order = np.argsort(merges["label_a"])
+    ends = dict(zip(names.tolist(), names.tolist(), strict=True))
+    last = roots(merges["label_a"][order], merges["label_b"][order])
+    ends |= zip(merges["label_a"][order].tolist(), last.tolist(), strict=True)
+    mark = {end: int(random.integers(-2, 3)) for end in ends.values()}
+    one = dict(
+        zip(mark, (random.choice([n for n in ends if ends[n] == e]) for e in mark), strict=True)
+    )
+    own = np.array([mark[ends[n]] * (one[ends[n]] == n) for n in names.tolist()], np.int8)
+    columns = "label", "intensity_min", "intensity_max"
+    marks = dict(zip(columns, (names, np.minimum(own, 0), np.maximum(own, 0)), strict=True))
+    step = Marking("watershed", np.dtype(np.int8), columns, *tree)
+    got = rows_of_tables(step, shards, in_shards(marks, random), random=random)
+    assert got["label"].tolist() == names.tolist()
+    assert got["mark"].tolist() == [mark[ends[n]] for n in names.tolist()]
 
 
 def test_a_chain_through_all_labels_is_cut_in_little_memory():
@@ -285,23 +309,37 @@ def test_a_chain_through_all_labels_is_cut_in_little_memory():
         rounds.run(tight, [((0,), (merges,))])
 
 
-def test_marks_that_meet_in_one_step_are_refused_beyond_its_memory():
-    count = 5000
+def test_marks_of_a_chain_take_the_memory_of_a_step(monkeypatch):
+    """The largest step of all takes less than the limit, however many labels there are."""
+    count = 200_000
     a = np.arange(1, count + 1, dtype=np.uint64)
     merges = {"label_a": a, "label_b": a + np.uint64(1), "score": np.ones(count)}
     high = (a == 7).astype(np.uint8)
-    marks = {"label": a, "intensity_min": np.zeros_like(high), "intensity_max": high}
-    step = Marking("watershed", np.dtype(np.uint8), ("label", "intensity_min", "intensity_max"))
-    source = Flow((Given("slabs", ("rows",)),), ("rows",))
-    need = 100 * count * 2
-    for limit in (need, need - 1):
-        flow = chained([source] * 2, [(step, (0, 1))], limit)
-        run = functools.partial(rounds.run, flow, [((0,), (merges, marks))])
-        if limit == need:
-            assert len(run()["rows"][0][1]["label"]) == count
-        else:
-            with pytest.raises(ValueError, match=r"all .* in one step.* memory= by 1 MiB"):
-                run()
+    columns = "label", "intensity_min", "intensity_max"
+    marks = dict(zip(columns, (a, np.zeros_like(high), high), strict=True))
+    shards = [[{n: c[k::20] for n, c in t.items()} for k in range(20)] for t in (merges, marks)]
+    step = Marking("watershed", np.dtype(np.uint8), columns)
+    limit, peaks = MERGE_BYTES * count // 4, []
+    run = Within.step
+
+    def measured(self, key, values):
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        found = list(run(self, key, values))
+        if "sample" not in self.name:  # their size is fixed
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        return found
+
+    monkeypatch.setattr(Within, "step", measured)
+    tracemalloc.start()
+    try:
+        got = rows_of_tables(step, *shards, limit=limit)
+    finally:
+        tracemalloc.stop()
+    assert max(peaks) < limit
+    assert len(got["label"]) == count and (got["mark"] == 1).all()
+    with pytest.raises(ValueError, match=r"watershed: a step needs .* memory= by 2 MiB"):
+        rows_of_tables(replace(step, levels=1), *shards, limit=limit // 50)
 
 
 def case(shape=(9, 12, 14), seed=0):
@@ -416,14 +454,6 @@ def test_what_is_refused():
     table = bv.region_adjacency(np.array([[1, 2]], np.uint8))
     with pytest.raises(ValueError, match="shapes"):
         bv.relabel(np.ones((2, 2), np.uint8), table)
-
-
-def test_what_marks_take_in_is_known_when_it_is_planned(monkeypatch):
-    """The plan shows the maximum before anything is swept."""
-    monkeypatch.setattr(agglomeration_rounds, "MERGE_BYTES", 1 << 24)
-    heights = np.zeros((4, 4, 5), np.uint8)
-    found = bv.plan(bv.watershed(heights, heights), memory="1GiB")
-    assert "at most" in found.explain(verbose=True), found.explain(verbose=True)
 
 
 def test_small_basins_are_reckoned_with():

@@ -12,17 +12,16 @@ The first rounds only route boundaries, and do not merge. Nodes do not depend on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, roots, settle
+from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, settle
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.gathered import GatheredStep, Given
-from beam_volumes.across.rounds.records import RecordRows, Records
+from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
 from beam_volumes.base.text import format_bytes
 
@@ -425,47 +424,3 @@ def distinct(*labels: np.ndarray) -> np.ndarray:
             exists[(x - np.uint64(minimum)).astype(np.int64)] = True
         return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
     return np.unique(np.concatenate(labels))
-
-
-@dataclass(frozen=True, eq=False)
-class Marking(GatheredStep):
-    """The mark of each label, or of the labels that it was merged with.
-
-    The first input is a table of merges, the second one of all labels with the smallest and the
-    largest of their marks and 0. At max_leaves one of merged labels has a mark.
-    """
-
-    dtype: np.dtype  #: Dtype of the marks.
-    columns: tuple[str, str, str]  #: Columns of labels, and of smallest and largest marks.
-
-    gathered = "basins"
-
-    @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        merges = ("label_a", "label_b")
-        return {"merges": (merges, MERGE_BYTES), "marks": (self.columns, MERGE_BYTES)}
-
-    def gathered_bytes(self, rows: Sequence[int]) -> int:
-        return MERGE_BYTES * sum(rows)
-
-    @property
-    def rows(self) -> RecordRows:
-        return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
-
-    def made(self, given: Given) -> Records:
-        a, b = (labels.astype(np.uint64) for labels in given["merges"])
-        labels, low, high = given["marks"]
-        labels = labels.astype(np.uint64)
-        marks = np.where(high != 0, high, low)  # for negative marks the largest of mark and 0 is 0
-        order = np.argsort(a)
-        a, ends = a[order], roots(a[order], b[order])
-        of = labels.copy()
-        if len(a):
-            at = np.minimum(np.searchsorted(a, labels), len(a) - 1)
-            of = np.where(a[at] == labels, ends[at], labels)
-        groups, place = np.unique(of, return_inverse=True)
-        found = np.zeros(len(groups), marks.dtype)
-        marked = marks != 0
-        found[place.reshape(-1)[marked]] = marks[marked]
-        part = self.rows.of(label=labels, mark=found[place.reshape(-1)])
-        return self.rows.merge([part])

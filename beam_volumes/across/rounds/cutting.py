@@ -5,11 +5,14 @@ merge belongs to the leaf of its smaller label. A leaf follows chains of merges 
 in it, or the first one in another leaf. Its parent node receives only the labels at which chains
 enter and leave, and follows the chains between its children. The ends of chains go down again. The
 result does not depend on the ranges.
+
+Marks of segments are combined afterwards. A leaf completes segments without labels of other leaves.
+Other segments are combined by a hash of their last labels, and the marks return to the leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +37,8 @@ from beam_volumes.across.rounds.agglomeration import (
 )
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
-from beam_volumes.across.rounds.tables import Columns, label_column, table_flow
+from beam_volumes.across.rounds.records import RecordRows
+from beam_volumes.across.rounds.tables import Columns, by_bucket, label_column, table_flow
 from beam_volumes.base.text import format_bytes
 
 
@@ -56,31 +60,90 @@ class Cutting(TableStep):
         leaves = self.radix**self.levels
         table = table_flow(SEGMENTS, leaves, limit_bytes=limit_bytes, row_bytes=16)
         first, *rest = table.rounds
-        leaf = self.leaf
-        if limit_bytes is not None:
-            leaf = max(1, min(leaf, limit_bytes // (4 * MERGE_BYTES)))
-        up = [f"up-{level}" for level in range(self.levels + 1)]
-        down = [f"down-{level}" for level in range(self.levels + 1)]
-        how = self.radix, limit_bytes
+        leaf = _leaf_size(self.leaf, limit_bytes)
+        given = (_Merges("merges", ("census", "place"), self.threshold, leaf),)
+        tree = _tree(given, (), self, limit_bytes)
+        return Flow((*tree, _Segments("down-0", first.to, first), *rest), table.ports)
+
+    def no_rows(self) -> Columns:
+        return SEGMENTS.columns(SEGMENTS.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class Marking(TableStep):
+    """The mark of each label, or of the labels that it was merged with.
+
+    The first input is a table of merges, the second one of all labels with the smallest and the
+    largest of their marks and 0. At most one of merged labels has a mark.
+    """
+
+    dtype: np.dtype  #: Dtype of the marks.
+    columns: tuple[str, str, str]  #: Columns of labels, and of smallest and largest marks.
+    #: Parameters of the ranges; they do not change the result.
+    leaf: int = LEAF
+    radix: int = RADIX
+    levels: int = LEVELS
+
+    entries = ("merges", "marks")
+
+    @property
+    def rows(self) -> RecordRows:
+        return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        leaves = self.radix**self.levels
+        table = table_flow(self.rows, leaves, limit_bytes=limit_bytes, row_bytes=16)
+        first, *rest = table.rounds
+        leaf = _leaf_size(self.leaf, limit_bytes)
+        given = (
+            _Merges("merges", ("census", "place"), None, leaf),
+            _Marks("marks", ("census", "place"), self.columns, leaf),
+        )
+        how = self.name, self.radix, limit_bytes
         return Flow(
             (
-                _Merges("merges", ("census", "place"), self.threshold, leaf),
-                Census("census", ("place", up[0]), leaf, leaves),
-                _Place("place", (up[0],), self.radix),
-                _Leaf(up[0], (*up[1:2], down[0]), *how),
-                *(
-                    _Up(up[k], (*up[k + 1 : k + 2], down[k]), *how, k)
-                    for k in range(1, self.levels + 1)
-                ),
-                *(_Down(down[k], (down[k - 1],)) for k in range(self.levels, 0, -1)),
-                _Segments(down[0], first.to, first),
+                *_tree(given, ("down-0",), self, limit_bytes),
+                _Marked("down-0", ("home", "finish"), *how),
+                _Home("home", ("finish",), *how),
+                _Finish("finish", first.to, self, first),
                 *rest,
             ),
             table.ports,
         )
 
     def no_rows(self) -> Columns:
-        return SEGMENTS.columns(SEGMENTS.empty())
+        return self.rows.columns(self.rows.empty())
+
+    def most_rows(self, rows: Sequence[int]) -> int:
+        return rows[1]
+
+
+def _leaf_size(leaf: int, limit_bytes: int | None) -> int:
+    """Rows of a leaf: a quarter of the memory, as samples are not exact."""
+    return leaf if limit_bytes is None else max(1, min(leaf, limit_bytes // (4 * MERGE_BYTES)))
+
+
+def _tree(
+    given: tuple[_Merges | _Marks, ...],
+    place_to: tuple[str, ...],
+    of: Cutting | Marking,
+    limit_bytes: int | None,
+) -> tuple[Round, ...]:
+    """The rounds that follow chains of merges; their ends arrive at ``"down-0"``.
+
+    ``place_to``: where ``"place"`` sends in addition to the leaves.
+    """
+    up = [f"up-{level}" for level in range(of.levels + 1)]
+    down = [f"down-{level}" for level in range(of.levels + 1)]
+    how = of.name, of.radix, limit_bytes
+    return (
+        *given,
+        Census("census", ("place", up[0]), given[0].leaf, of.radix**of.levels),
+        _Place("place", (up[0], *place_to), of.radix),
+        _Leaf(up[0], (*up[1:2], down[0]), *how),
+        *(_Up(up[k], (*up[k + 1 : k + 2], down[k]), *how, k) for k in range(1, of.levels + 1)),
+        *(_Down(down[k], (down[k - 1],)) for k in range(of.levels, 0, -1)),
+    )
 
 
 class _Pairs(NamedTuple):
@@ -126,6 +189,7 @@ class _Waiting(NamedTuple):
     """
 
     children: dict[int, _Pairs]
+    reached: np.ndarray  #: In a leaf, the ends of chains from other leaves.
 
 
 class _Ends(NamedTuple):
@@ -148,10 +212,36 @@ class _Merges(Round):
             a, b = a[reached], b[reached]
         if (b <= a).any():
             raise _no_merges()
-        yield "place", key, _Pairs(a, b)
-        labels = distinct(a) if len(a) else a
-        size = min(SAMPLE, PER_LEAF * -(-len(a) // self.leaf))
-        yield "census", (), (key, len(a), *sample_of(labels, size))
+        yield "place", (0, *key), _Pairs(a, b)
+        yield "census", (), _count((0, *key), a, self.leaf)
+
+
+def _count(shard: Key, labels: np.ndarray, leaf: int) -> tuple[Any, ...]:
+    """The number of labels of a shard, and a sample of them, for the census."""
+    size = min(SAMPLE, PER_LEAF * -(-len(labels) // leaf))
+    return shard, len(labels), *sample_of(distinct(labels) if len(labels) else labels, size)
+
+
+class _Labels(NamedTuple):
+    """Labels of a shard or of a leaf, and their marks, or 0."""
+
+    labels: np.ndarray
+    marks: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Marks(Round):
+    """For a shard of marks: send its labels to the census; the marks wait."""
+
+    columns: tuple[str, str, str]
+    leaf: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels = label_column(values[0], self.columns[0], "watershed")
+        low, high = (np.asarray(values[0][name]) for name in self.columns[1:])
+        # The largest of a negative mark and 0 is 0.
+        yield "place", (1, *key), _Labels(labels, np.where(high != 0, high, low))
+        yield "census", (), _count((1, *key), labels, self.leaf)
 
 
 def _no_merges() -> ValueError:
@@ -163,13 +253,22 @@ def _no_merges() -> ValueError:
 
 @dataclass(frozen=True, eq=False)
 class _Place(Round):
-    """For a shard: send merges to the leaves of their smaller labels, and the others' to theirs."""
+    """For a shard: send merges to the leaves of their smaller labels, and the others' to theirs.
+
+    Marks are sent to the leaves of their labels.
+    """
 
     radix: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        a, b = only(values, _Pairs)
         minimum = only(values, np.ndarray)
+        marks = only(values, _Labels)
+        if marks is not None:
+            for (number,), at in groups(leaf_of(marks.labels, minimum)):
+                own = _Labels(marks.labels[at], marks.marks[at])
+                yield "down-0", (number,), (key, len(minimum) + 1, own)
+            return
+        a, b = only(values, _Pairs)
         leaf, end = leaf_of(a, minimum), leaf_of(b, minimum)
         levels, _ = common_node(leaf, end, self.radix)
         nothing = np.empty(0, np.int64)
@@ -185,6 +284,7 @@ class _Place(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Node(Round):
+    of: str  #: The name of the step in messages.
     radix: int
     limit_bytes: int | None
 
@@ -193,7 +293,7 @@ class _Node(Round):
         need = MERGE_BYTES * count
         if self.limit_bytes is not None and need > self.limit_bytes:
             raise ValueError(
-                f"cut: a step needs {count:,} merges of distant regions, of {MERGE_BYTES} bytes "
+                f"{self.of}: a step needs {count:,} labels of distant regions, of {MERGE_BYTES} bytes "
                 f"each: {format_bytes(need)}, but a worker has {format_bytes(self.limit_bytes)}: "
                 f"increase memory= by {-(-(need - self.limit_bytes) >> 20)} MiB for each slab in "
                 "flight, or number labels so that neighbours have near numbers"
@@ -218,15 +318,15 @@ class _Leaf(_Node):
         if (a[1:] == a[:-1]).any():
             raise _no_merges()
         ends = roots(a, b)
-        yield "down-0", key, _Waiting({key[0]: _Pairs(a, ends)})
         leave = levels > 0
         wanted, wanted_levels = _with_levels(b[leave], levels[leave])
         entered, entered_levels = _with_levels(
             *(np.concatenate([p[k] for p in parts]) for k in (3, 4))
         )
+        found = _followed(entered, _Pairs(a, ends))
+        yield "down-0", key, _Waiting({key[0]: _Pairs(a, ends)}, found)
         if not len(wanted) and not len(entered):
             return
-        found = _followed(entered, _Pairs(a, ends))
         chains = _Pairs(entered, found)
         own = _level_of(found, wanted, wanted_levels)
         child = _Child(key[0], chains, own, entered_levels, wanted, wanted_levels)
@@ -291,7 +391,7 @@ class _Up(_Node):
         moves = entered != ends
         own = _Pairs(entered[moves], roots(entered[moves], ends[moves]))
         waiting = {c.node: _Pairs(c.wanted, _followed(c.wanted, own)) for c in children}
-        yield f"down-{self.level}", key, _Waiting(waiting)
+        yield f"down-{self.level}", key, _Waiting(waiting, entered[:0])
         reached = [ends[_at(ends, outside)[1]] for _, ends in waiting.values()]
         wanted = np.unique(joined(*reached))
         up = entered_levels > self.level
@@ -322,7 +422,87 @@ class _Segments(Round):
     table: Round
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        ends = only(values, _Ends)
-        (labels, own) = only(values, _Waiting).children[key[0]]
-        last = own if ends is None else _followed(own, ends.chains)
+        labels, last = _last(key, values)
         yield from self.table.step(key, [SEGMENTS.of(label=labels, segment=last)])
+
+
+def _last(key: Key, values: list[Any]) -> _Pairs:
+    """The labels of a leaf with merges, increasing, and the last labels of their chains."""
+    ends = only(values, _Ends)
+    waiting = only(values, _Waiting)
+    if waiting is None:
+        return _Pairs(*np.empty((2, 0), np.uint64))
+    labels, own = waiting.children[key[0]]
+    return _Pairs(labels, own if ends is None else _followed(own, ends.chains))
+
+
+class _Leaving(NamedTuple):
+    """From a leaf to itself: its labels, and the segment of each; the marks of its segments."""
+
+    labels: np.ndarray
+    place: np.ndarray  #: The segment of each label, an index of the following.
+    segments: np.ndarray  #: Last labels, increasing.
+    marks: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Marked(_Node):
+    """For a leaf: the marks of its segments; those with labels of other leaves are combined."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        sent = [v for v in values if type(v) is tuple]
+        parts = list({shard: part for shard, _, part in sent}.values())
+        chains = _last(key, values)
+        self.check(len(chains.a) + sum(len(part.labels) for part in parts))
+        if not parts:
+            yield "finish", key, None
+            return
+        labels, marks = map(np.concatenate, zip(*parts, strict=True))
+        segments, place = np.unique(_followed(labels, chains), return_inverse=True)
+        found = np.zeros(len(segments), marks.dtype)
+        marked = marks != 0
+        found[place[marked]] = marks[marked]
+        yield "finish", key, _Leaving(labels, place, segments, found)
+        waiting = only(values, _Waiting)
+        reached = segments[:0] if waiting is None else np.unique(waiting.reached)
+        elsewhere = ~_at(segments, np.sort(labels))[1] | _at(segments, reached)[1]
+        segments, found = segments[elsewhere], found[elsewhere]
+        for bucket, at in by_bucket(segments, sent[0][1]):
+            yield "home", (bucket,), (key, _Labels(segments[at], found[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Home(_Node):
+    """For a bucket of segments with labels of several leaves: the mark of each."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = dict(values)
+        self.check(sum(len(part.labels) for part in parts.values()))
+        labels, marks = map(np.concatenate, zip(*parts.values(), strict=True))
+        segments, place = np.unique(labels, return_inverse=True)
+        found = np.zeros(len(segments), marks.dtype)
+        marked = marks != 0
+        found[place[marked]] = marks[marked]
+        for leaf, (own, _) in parts.items():
+            yield "finish", leaf, (key, _Labels(own, found[np.searchsorted(segments, own)]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Finish(Round):
+    """For a leaf: the marks of its labels."""
+
+    of: Marking
+    table: Round
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        leaving = only(values, _Leaving)
+        if leaving is None:  # though there be nothing
+            yield from self.table.step(key, [self.of.rows.empty()])
+            return
+        labels, place, segments, marks = leaving
+        marks = marks.copy()
+        for _, (found, own) in (v for v in values if type(v) is tuple):
+            marks[np.searchsorted(segments, found)] = own
+        order = np.argsort(labels)
+        rows = self.of.rows.of(label=labels[order], mark=marks[place[order]])
+        yield from self.table.step(key, [rows])

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from beam_volumes.across.rounds.agglomeration import Agglomeration, Marking
+from beam_volumes.across.rounds.agglomeration import Agglomeration
+from beam_volumes.across.rounds.cutting import Marking
 from beam_volumes.across.tables import EXTREMES
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.spaces import shared_space
@@ -95,9 +96,8 @@ def watershed(
     `skimage.segmentation.watershed`, which floods from a queue: without equal heights, both may only
     differ where floods meet.
 
-    Two sweeps for the basins, three with markers. Basins are merged like components of `label`. With
-    markers, one worker holds all basins, about 100 bytes each; a worker without enough memory refuses
-    them.
+    Two sweeps for the basins, three with markers. Basins are merged like components of `label`; with
+    markers they are then merged in the tree of `agglomerate`, and marked in the tree of `cut`.
 
     References
     ----------
