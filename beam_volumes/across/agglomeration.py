@@ -121,6 +121,8 @@ def settle(
     n = len(edges)
     if n > np.iinfo(np.int32).max // 2:
         raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")
+    if linkage.how == kernels.LARGEST:
+        return _settle_in_order(edges, regions, linkage, threshold, (max_size, min_size))
     scored = _Scored.of(edges, linkage, threshold)
     links = np.empty((n, 4), np.int32)
     links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
@@ -140,7 +142,7 @@ def settle(
         tuple(map(np.int64, scored.share)),
         tuple(map(np.int64, scored.minimum)),
         np.float64(scored.threshold),
-        tuple(np.int64(-1 if x is None else min(x, MAXIMUM)) for x in (max_size, min_size)),
+        _limits((max_size, min_size)),
         (links, scored.fractions, scored.values, np.empty(n, np.uint64), scored.bins),
         (sizes, stuck, numbers, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
         (np.zeros(room, np.uint64), np.empty(room, np.int32)),
@@ -155,13 +157,63 @@ def settle(
     left = np.flatnonzero(i >= 0)
     left = left[stuck[i[left]] & stuck[j[left]]]
     i, j = i[left], j[left]
-    places = np.unique(np.concatenate([i, j]))
+    places = _either(i, j, count)
     order = places[np.argsort(numbers[places])]
     still = Regions(regions.names[numbers[order]], sizes[order], regions.is_open[order])
     name = regions.names[numbers]
     a, b = name[i], name[j]
     known = scored.known(left).astype(edges.known.dtype)
     return made, Boundaries(np.minimum(a, b), np.maximum(a, b), known), still
+
+
+def _limits(sizes: tuple[int | None, int | None]) -> tuple[np.int64, ...]:
+    """The maximum and minimum size for kernels."""
+    return tuple(np.int64(-1 if x is None else min(x, MAXIMUM)) for x in sizes)
+
+
+def _settle_in_order(
+    edges: Boundaries,
+    regions: Regions,
+    linkage: Linkage,
+    threshold: float,
+    sizes: tuple[int | None, int | None],
+) -> tuple[Merges, Boundaries, Regions]:
+    """As `settle`, for scores that never change: sorted once, without a table of pairs."""
+    scored = _Scored.of(edges, linkage, threshold)
+    values = scored.values[:, 0]
+    reach = np.flatnonzero(values >= scored.threshold).astype(np.int32)
+    values = -values[reach]
+    order = np.argsort(values)
+    rows, values = reach[order], -values[order]
+    links = np.empty((len(rows), 2), np.int32)
+    links[:, 0], links[:, 1] = (_places(regions.names, x)[rows] for x in (edges.a, edges.b))
+    count = len(regions.names)
+    # Equal scores are ordered by names, so they are in a heap together.
+    starts = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1], [True]]))
+    room = int(np.diff(starts).max(initial=0))
+    is_left, own, stuck = np.zeros(len(rows), bool), regions.sizes.copy(), regions.is_open.copy()
+    found = np.empty((count, 2), np.int32), np.empty(count), np.empty(count, np.int64)
+    merges = kernels.merge_in_order(
+        _limits(sizes),
+        links,
+        values,
+        is_left,
+        (own, stuck, np.arange(count, dtype=np.int32)),
+        (np.empty(room, np.uint64), np.empty(room, np.int32)),
+        found,
+    )
+    pairs, scores, totals = (x[:merges] for x in found)
+    names = regions.names[pairs]
+    made = Merges(names[:, 0], names[:, 1], scored.rounded(pairs, scores), totals.copy())
+    left = np.flatnonzero(is_left)
+    # The first boundary of a pair is its best one.
+    pair = links[left, 0].astype(np.uint64) << np.uint64(32) | links[left, 1].astype(np.uint64)
+    left = left[np.unique(pair, return_index=True)[1]]
+    i, j = links[left, 0], links[left, 1]
+    places = _either(i, j, count)
+    still = Regions(regions.names[places], own[places], regions.is_open[places])
+    known = scored.known(rows[left]).astype(edges.known.dtype)
+    return made, Boundaries(regions.names[i], regions.names[j], known), still
 
 
 @dataclass
@@ -274,6 +326,13 @@ def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:
         table[(names - names[0]).astype(np.int64)] = np.arange(len(names), dtype=np.int32)
         return table[(of - names[0]).astype(np.int64)]
     return np.searchsorted(names, of).astype(np.int32)
+
+
+def _either(i: np.ndarray, j: np.ndarray, count: int) -> np.ndarray:
+    """The numbers below ``count`` in one of two arrays, increasing."""
+    exists = np.zeros(count, bool)
+    exists[i] = exists[j] = True
+    return np.flatnonzero(exists)
 
 
 def _ratios(parts: np.ndarray) -> np.ndarray:

@@ -317,3 +317,102 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
                     heads[i] = half
             half = after
     return merges
+
+
+@row_kernel
+def _root(parent, i):
+    """The region that contains region ``i``; shortens the way to it."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = np.int64(parent[i])
+    return i
+
+
+@row_kernel
+def _sift_names(names, rows, count, at):
+    """Restore the order of a heap of names and rows from one entry downwards."""
+    name, row = names[at], rows[at]
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and names[child + 1] < names[child]:
+            child += 1
+        if names[child] >= name:
+            break
+        names[at], rows[at] = names[child], rows[child]
+        at = child
+    names[at], rows[at] = name, row
+
+
+@row_kernel
+def _refused(max_size, min_size, a, b):
+    """Whether two sizes are too large for a merge; they only grow."""
+    return (0 <= max_size < a + b) or (0 <= min_size <= min(a, b))
+
+
+@kernel
+def merge_in_order(limits, links, scores, left, regions, heap, found):
+    """As `merge_greedily`, for scores that never change: the best of two boundaries of a pair counts.
+
+    Boundaries are in descending order of ``scores``, float64; all reach the threshold. ``links`` is int32
+    (n, 2), the regions of each. ``left``, bool, receives which of them remain; a pair may have several.
+    Regions have ``regions``: ``sizes`` int64, ``stuck`` bool, and ``parent`` int32 (0, 1, ...), which leads
+    to the region that contains a region. ``heap`` is scratch: uint64 and int32 with the length of the largest
+    number of equal scores. ``found`` receives merges: ``pairs`` int32 (n, 2), ``scores`` float64 and
+    ``sizes`` int64, with the length of regions. Returns the number of merges.
+    """
+    max_size, min_size = limits
+    sizes, stuck, parent = regions
+    names, rows = heap
+    pairs, best, totals = found
+    merges, start = 0, 0
+    while start < scores.size:
+        stop = start + 1
+        while stop < scores.size and scores[stop] == scores[start]:
+            stop += 1
+        count = 0
+        for e in range(start, stop):
+            i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+            left[e] = i != j and not _refused(max_size, min_size, sizes[i], sizes[j])
+            if left[e] and not (stuck[i] and stuck[j]):
+                names[count] = (np.uint64(max(i, j)) << _HALF) | np.uint64(min(i, j))
+                rows[count] = e
+                count += 1
+        for at in range(count // 2 - 1, -1, -1):
+            _sift_names(names, rows, count, at)
+        while count:
+            e = np.int64(rows[0])
+            i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+            a, b = min(i, j), max(i, j)
+            now = (np.uint64(b) << _HALF) | np.uint64(a)
+            if a != b and now != names[0]:  # it has become worse since then
+                names[0] = now
+                _sift_names(names, rows, count, 0)
+                continue
+            count -= 1
+            names[0], rows[0] = names[count], rows[count]
+            _sift_names(names, rows, count, 0)
+            left[e] = a != b and not _refused(max_size, min_size, sizes[a], sizes[b])
+            if not left[e]:
+                continue
+            if stuck[a] or stuck[b]:  # the best pair of either, so neither can merge with another
+                stuck[a] = True
+                stuck[b] = True
+                continue
+            left[e] = False
+            parent[a] = b
+            sizes[b] += sizes[a]
+            pairs[merges, 0] = a
+            pairs[merges, 1] = b
+            best[merges] = scores[e]
+            totals[merges] = sizes[b]
+            merges += 1
+        start = stop
+    for e in range(scores.size):
+        if left[e]:
+            i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+            links[e, 0] = min(i, j)
+            links[e, 1] = max(i, j)
+            left[e] = i != j and not _refused(max_size, min_size, sizes[i], sizes[j])
+    return merges
