@@ -151,8 +151,7 @@ class Labelling:
                 f"structure of shape {structure.shape}: must be 3x3x3 and the same when "
                 "point-reflected"
             )
-        kind = kernels.VALUES if self.by_value else kernels.MASK
-        links, is_joined = kernels.links_of(structure, kind)
+        links, is_joined = kernels.links_of(structure)
         for name, value in (("structure", structure), ("links", links), ("is_joined", is_joined)):
             object.__setattr__(self, name, value)
 
@@ -185,7 +184,7 @@ class Labelling:
         offsets, starts, stops, parent = _put_together(parts)
         if len(parts) > 1:
             cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
-            kernels.join_runs(block, self.links, kind, cuts, offsets, starts, stops, parent)
+            kernels.join_runs(block, *how, cuts, offsets, parent)
         labels, first = kernels.number_runs(nx, offsets, starts, parent)
         values = block.reshape(-1)[first] if self.by_value else None
         return Components(block.shape, offsets, starts, stops, labels, first, values)

@@ -136,6 +136,30 @@ def test_by_value(partition, structure, dtype, has_background):
     np.testing.assert_array_equal(got, in_raster_order(want))
 
 
+@settings(max_examples=examples(40))
+@given(
+    st.sampled_from([1, 62, 63, 64, 65, 127, 128, 129, 200]),
+    structures,
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_long_rows_in_strips(width, structure, by_value, threads, seed):
+    """Rows are compared in words of 64 voxels, and strips of rows by several threads."""
+    rng = np.random.default_rng(seed)
+    rows = -(-3 * 16_384 // (4 * width)) if threads > 1 else 9
+    values = rng.integers(0, 2 + by_value, (4, rows, width), np.uint8)
+    values[rng.random(values.shape) < rng.choice([0.0, 0.4, 0.9])] = 1
+    found = cc.Labelling(structure, by_value).find(values, threads)
+    got = np.empty(values.shape, np.uint32)
+    found.paint(np.arange(len(found.first) + 1, dtype=np.uint32), got)
+    want = np.zeros(values.shape, np.int64)
+    for value in (1, 2)[: 1 + by_value]:
+        one, _ = ndi.label(values == value if by_value else values, structure)
+        want = np.where(one, one + want.max(), want)
+    np.testing.assert_array_equal(got, in_raster_order(want))
+
+
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u8", "f2", "f4", "f8"])
 def test_dtypes_and_nan(dtype):
     """Non-zero is foreground for every dtype, NaN included."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.labels.components import _grown, _unite
+from beam_volumes.kernels.labels.components import _unite
 from beam_volumes.kernels.measure.digests import mixed
 
 INSIDE, ACROSS_Z, ACROSS_Y, ACROSS_X = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
@@ -29,6 +29,14 @@ def _unite_rows(parent, starts, stops, span, row, bit):
         is_before = np.int64(stops[i] < stops[j])
         i += is_before
         j += 1 - is_before
+
+
+@kernel
+def _grown(array, size):
+    out = np.empty(size, array.dtype)
+    for i in range(array.size):
+        out[i] = array[i]
+    return out
 
 
 @kernel
