@@ -337,18 +337,16 @@ class _Stream:
 
     def _numbered(self, _: Components, new: int) -> np.ndarray:
         first, self.count = self.count, self.count + new
-        if self.count > len(self._parent):
-            grown = np.empty(max(self.count, 3 * len(self._parent) // 2), np.int64)
-            grown[:first] = self._parent[:first]
-            self._parent = grown
-        self._parent[first : self.count] = np.arange(first, self.count)
-        return np.arange(first, self.count)
+        numbers = np.arange(first, self.count)
+        # Large arrays are moved without a copy. No view of it is kept.
+        self._parent.resize(self.count, refcheck=False)
+        self._parent[first:] = numbers
+        return numbers
 
     def classes(self) -> np.ndarray:
         """For each number, the first one of the same component."""
-        classes = self._parent[: self.count]
-        kernels.flatten(classes)
-        return classes
+        kernels.flatten(self._parent)
+        return self._parent
 
 
 class _Face:
@@ -465,13 +463,14 @@ class SlabLabeler:
         self.border = border
         self._stream = _Stream(labelling)
         self._depth = 0
-        # Numbers and first voxels of pieces; columns of windows, and their numbers.
-        self._pieces: list[np.ndarray] = [np.empty(0, np.int64)]
-        self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
+        #: The number of components at the last `merge` that were not known to continue others, and of new
+        #: ones since.
+        self.pieces = 0
+        # First voxels of new components; columns of windows, and their numbers.
+        self._first: list[np.ndarray] = []
         self._columns: list[Payload] = []
         self._numbers: list[np.ndarray] = []
         self._merged_at = _MERGED_AT
-        self._counts: list[int] = []
         self._digests: list[int] = []
         self._faces: dict[InterfaceKey, _Face] = {}
         z, y, x = cell
@@ -507,49 +506,52 @@ class SlabLabeler:
         found, numbers, is_new, _ = self._stream.feed(block, threads)
         for face in self._faces.values():
             face.feed(block, self._depth, found, numbers)
-        z, y, x = np.unravel_index(found.first[is_new], block.shape)
-        z0, y0, x0 = self.region.start
-        _, ny, nx = self.grid.shape
-        first = ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
-        self._pieces.append(numbers[is_new])
-        self._first.append(first.astype(np.uint64))
-        self._counts.append(len(first))
+        first = self._in_volume(found.first[is_new], block.shape)
+        self.pieces += len(first)
+        self._first.append(first.view(np.uint64))
         columns = self._measured(found, seeds) | (extra(found) if extra else {})
         if columns:
             self._columns.append(columns)
             self._numbers.append(numbers)
-        if max(self.pieces, sum(map(len, self._numbers))) > self._merged_at:
+        if sum(map(len, self._numbers)) > self._merged_at:
             self.merge()
             self._merged_at = 2 * self.pieces + _MERGED_AT
         self._digests.append(found.digest(threads=threads))
         self._depth += block.shape[0]
         return len(first)
 
+    def _in_volume(self, voxels: np.ndarray, shape: Triple) -> np.ndarray:
+        """Linear indices in the volume of voxels of the next window."""
+        z0, y0, x0 = self.region.start
+        _, ny, nx = self.grid.shape
+        if shape[1:] == (ny, nx):
+            return voxels + (z0 + self._depth) * ny * nx
+        z, y, x = np.unravel_index(voxels, shape)
+        return ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
+
     @property
     def begun(self) -> int:
         """The number of new components of all windows."""
         return self._stream.count
 
-    @property
-    def pieces(self) -> int:
-        """The number of components at the last `merge` that were not known to continue others."""
-        return sum(map(len, self._pieces))
-
     def merge(self) -> None:
         """Merge the columns of united pieces."""
         classes = self._stream.classes()
-        pieces = np.concatenate(self._pieces)
-        own = classes[pieces] == pieces
-        self._first = [np.concatenate(self._first)[own]]
-        pieces = pieces[own]
-        self._pieces = [pieces]
+        self.pieces = kernels.count_roots(classes)
         if self._columns:
             columns = {
                 name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
             }
-            groups = np.searchsorted(pieces, classes[np.concatenate(self._numbers)])
-            self._columns = [merge_payload(columns, groups, len(pieces), self.rules)]
-            self._numbers = [pieces]
+            groups = self._ranks(classes)[np.concatenate(self._numbers)]
+            self._columns = [merge_payload(columns, groups, self.pieces, self.rules)]
+            self._numbers = [np.flatnonzero(classes == np.arange(len(classes)))]
+
+    @staticmethod
+    def _ranks(classes: np.ndarray) -> np.ndarray:
+        """For each number, the rank of its class."""
+        ranks = np.empty(len(classes), np.int32 if len(classes) < 2**31 else np.int64)
+        kernels.rank(classes, ranks)
+        return ranks
 
     def _measured(self, found: Components, seeds: np.ndarray | None) -> Payload:
         n = len(found.first)
@@ -589,14 +591,19 @@ class SlabLabeler:
             )
         self.merge()
         classes = self._stream.classes()
-        groups = as_index(np.cumsum(classes == np.arange(len(classes))) - 1)[classes]
-        ends = np.cumsum(self._counts)
+        groups = self._ranks(classes)
+        ids = np.empty(self.pieces, np.uint64)
+        windows, at, n = [], 0, 0
+        for first in self._first:
+            windows.append(groups[at : at + len(first)])
+            n = kernels.copy_roots(classes, at, first, ids, n)
+            at += len(first)
         return SlabSummary(
             cell=self.cell,
-            ids=self._first[0],
+            ids=ids,
             payload=self._columns[0] if self._columns else {},
             interfaces={key: face.finish(groups) for key, face in self._faces.items()},
-            windows=tuple(groups[e - n : e] for e, n in zip(ends, self._counts, strict=True)),
+            windows=tuple(windows),
             digests=tuple(self._digests),
         )
 

@@ -144,6 +144,10 @@ def _close(
     children: dict[Any, np.ndarray],
 ) -> tuple[NodeSummary, NodeTable, Closed]:
     """Pass on the components that touch an outer face, and close the others."""
+    if not interfaces:
+        none = {name: column[:0] for name, column in payload.items()}
+        own = NodeTable(key, children, as_index(np.arange(0)), as_index(np.arange(len(ids))), ids)
+        return NodeSummary(key, ids[:0], none, {}), own, Closed(key, ids, payload)
     is_open = np.zeros(len(ids), bool)
     for interface in interfaces.values():
         is_open[interface.members] = True
@@ -238,9 +242,11 @@ def descend(
     ``of_closed``: the same for each root that was closed here (`collect` of ``table.roots``).
     Returns the answer to each child; for a slab to each of its windows, one entry per component.
     """
-    own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
-    own[table.up] = of_parent
-    own[table.closed] = of_closed
+    own = of_closed
+    if len(table.up):
+        own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
+        own[table.up] = of_parent
+        own[table.closed] = of_closed
     return {child: own[positions] for child, positions in table.children.items()}
 
 

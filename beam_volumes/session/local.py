@@ -59,7 +59,11 @@ def _run(
     for index in range(len(session.plan.passes)):
         summaries: dict[str, list[tuple[Key, Kept]]] = {}
         emissions = _sweeps(session, index, known, answers, spill, count)
-        states = merging.merge(session.plan, index, _states(emissions, summaries, spill))
+        p = session.plan.passes[index]
+        # The merge of a single summary begins with all of it.
+        is_single = len(p.grid) == len(p.program.surveys) == 1
+        keep = spill.hold if is_single else spill.keep
+        states = merging.merge(session.plan, index, _states(emissions, summaries, keep))
         known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
         flows = merging.flows_of(session.plan, index)
@@ -84,12 +88,12 @@ Answers = dict[str, dict[int, Kept]]
 def _states(
     emissions: Iterator[tuple[int, SlabPartials]],
     summaries: dict[str, list[tuple[Key, Kept]]],
-    spill: Spill,
+    keep: Callable[[Any], Kept],
 ) -> Iterator[dict[str, Any]]:
     """The states of emissions; their summaries are stored in ``summaries``."""
     for slab, emission in emissions:
         for token, summary in emission.summaries.items():
-            summaries.setdefault(token, []).append(((slab,), spill.keep(summary)))
+            summaries.setdefault(token, []).append(((slab,), keep(summary)))
         yield emission.states
 
 

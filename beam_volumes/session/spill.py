@@ -15,11 +15,12 @@ _SMALL = 512
 
 
 class Kept(NamedTuple):
-    """The place of a value in the file, or its pickle."""
+    """The place of a value in the file, its pickle, or the value itself."""
 
     offset: int
     length: int
     data: bytes | None
+    value: Any = None
 
 
 class Spill:
@@ -44,6 +45,10 @@ class Spill:
         if self._file is not None:
             self._file.close()
 
+    def hold(self, value: Any) -> Kept:
+        """Keep a value in memory, for a step that begins with it."""
+        return Kept(0, 0, None, value)
+
     def keep(self, value: Any) -> Kept:
         data = pickle.dumps(value, protocol=5)
         if len(data) <= _SMALL:
@@ -60,6 +65,8 @@ class Spill:
         return kept
 
     def value(self, kept: Kept) -> Any:
+        if kept.value is not None:
+            return kept.value
         if kept.data is not None:
             return pickle.loads(kept.data)
         data = b""

@@ -326,7 +326,11 @@ def _direct(task: _Task, kept_state: _Kept, cutoff: Cutoff) -> np.ndarray:
     if cutoff is not None:
         assert kept_state.sizes is not None
         kept = kept & Keep(cutoff=cutoff)(kept_state.table.roots, {"size": kept_state.sizes})
-    return kept if task.as_mask else (np.cumsum(kept) * kept).astype(task.dtype)
+    if task.as_mask:
+        return kept
+    ids = np.cumsum(kept, dtype=task.dtype)
+    ids *= kept
+    return ids
 
 
 # Ranks, in the slabs with the roots.

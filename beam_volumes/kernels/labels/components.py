@@ -553,3 +553,37 @@ def flatten(parent):
     """Replace each parent by the root, which is the smallest member of its class."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
+
+
+@kernel
+def count_roots(parent):
+    """The number of items that are roots."""
+    n = 0
+    for i in range(parent.size):
+        n += parent[i] == i
+    return n
+
+
+@kernel
+def copy_roots(parent, first, values, out, n):
+    """Copy ``values`` of roots to ``out``, from index ``n`` on, and return its end.
+
+    ``values`` are of the items from ``first`` on.
+    """
+    for k in range(values.size):
+        if parent[first + k] == first + k:
+            out[n] = values[k]
+            n += 1
+    return n
+
+
+@kernel
+def rank(parent, ranks):
+    """Number classes 0, 1, ... by their smallest members; write the number of each item to ``ranks``."""
+    count = 0
+    for i in range(parent.size):
+        if parent[i] == i:
+            ranks[i] = count
+            count += 1
+        else:
+            ranks[i] = ranks[parent[i]]  # parents have lower indices
