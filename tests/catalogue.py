@@ -19,6 +19,7 @@ import beam_volumes as bv
 
 DTYPES = ["?", "u1", "u2", "i2", "i4", "i8", "f2", "f4", "f8"]
 MODES = ["reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant"]
+FILTER_MODES = [*MODES, "wrap", "grid-wrap"]
 _NUMPY_MODES = {
     "reflect": "symmetric",
     "grid-mirror": "symmetric",
@@ -26,6 +27,8 @@ _NUMPY_MODES = {
     "nearest": "edge",
     "constant": "constant",
     "grid-constant": "constant",
+    "wrap": "wrap",
+    "grid-wrap": "wrap",
 }
 
 
@@ -194,9 +197,9 @@ def axes_choices(draw, ndim, ordered=True):
 def edges(draw, n, dtype, sequence=True):
     """A mode, or one per axis, and a constant that the dtype holds."""
     if sequence and draw(st.booleans()):
-        mode = tuple(draw(st.sampled_from(MODES)) for _ in range(n))
+        mode = tuple(draw(st.sampled_from(FILTER_MODES)) for _ in range(n))
     else:
-        mode = draw(st.sampled_from(MODES))
+        mode = draw(st.sampled_from(FILTER_MODES))
     cval = {"b": st.sampled_from([0, 1]), "u": st.sampled_from([0, 7])}.get(
         np.dtype(dtype).kind, st.sampled_from([0, -3, 5])
     )

@@ -43,7 +43,7 @@ def generics(draw, ndim=3, dtype="u1", functions=tuple(FUNCTIONS)):
     how = {"footprint": footprint}
     if draw(st.booleans()):
         how, footprint = {"size": footprint.shape}, np.ones(footprint.shape, bool)
-    mode = draw(st.sampled_from(cat.MODES))
+    mode = draw(st.sampled_from(cat.FILTER_MODES))
     cval = draw(st.sampled_from([0, -3, 0.1]))
     origin = cat.origin_for(draw, footprint.shape)
     how |= {"mode": mode, "cval": cval, "origin": origin, "axes": axes}

@@ -38,7 +38,7 @@ def _named(function, twin, *args, **how):
 @st.composite
 def pads(draw, shape, dtype):
     width = [(draw(st.integers(0, 6)), draw(st.integers(0, 6))) for _ in shape]
-    mode = draw(st.sampled_from(["constant", "edge", "reflect", "symmetric"]))
+    mode = draw(st.sampled_from(["constant", "edge", "reflect", "symmetric", "wrap"]))
     how = {"constant_values": draw(st.sampled_from([0, 1]))} if mode == "constant" else {}
     return _named("pad", lambda x: np.pad(x, width, mode, **how), width, mode, **how)
 

@@ -66,8 +66,6 @@ OUTSIDE = (header_elsewhere, "outside")
 SAID = {
     "reference/differences.md": {
         "This page lists the differences": PROSE,
-        '`mode="wrap"` is refused': (lambda _: bv.gaussian_filter(V, 1, mode="wrap"), "wrap"),
-        "`wrap` and `grid-wrap`": (lambda _: bv.median_filter(V, 3, mode="grid-wrap"), "wrap"),
         "For example, `median_filter` of uint8": (
             lambda _: bv.median_filter(V, 3, mode="constant", cval=-1),
             "cval=-1",

@@ -60,6 +60,8 @@ def row_blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
 class Chain(Stage):
     """Elementwise functions that a device computes as one kernel."""
 
+    shift_invariant = True
+
     @property
     def device_parts(self) -> tuple[Part, ...]:
         """The functions for `beam_volumes.kernels.cuda.pointwise`."""

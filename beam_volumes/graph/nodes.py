@@ -13,11 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.sweep.stage import PlainData, Regrid, Stage, digest
+from beam_volumes.sweep.stage import Padding, PlainData, Regrid, Stage, digest
 from beam_volumes.sweep.survey import Completion, Survey
+
+#: The boundary mode of `WrappedNode`.
+WRAP = "wrap"
+#: Halos are added up for so many stages in a row. The result of a longer chain is stored.
+MAX_WRAPPED = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,9 @@ class StageNode(Node):
     @classmethod
     def of(
         cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
-    ) -> StageNode:
+    ) -> Node:
+        if WRAP in stage.padding.modes:
+            return WrappedNode.with_edges(stage, operands, parameters)
         shape = stage.grid if isinstance(stage, Regrid) else operands[0].shape
         _check_shapes(stage.name, operands)
         token = digest(
@@ -143,7 +150,7 @@ class ViewNode(Node):
 
     @classmethod
     def of(cls, operand: Node, axes: Triple, flipped: tuple[bool, bool, bool]) -> Node:
-        if isinstance(operand, ViewNode):
+        if isinstance(operand, ViewNode) and not isinstance(operand, PeriodicNode):
             back = tuple(f != operand.flipped[a] for a, f in zip(axes, flipped, strict=True))
             order = tuple(operand.axes[a] for a in axes)
             return cls.of(operand.operand, order, back)  # type: ignore[arg-type]
@@ -159,9 +166,117 @@ class ViewNode(Node):
     def inputs(self) -> tuple[Node, ...]:
         return (self.operand,)
 
+    def view(self, source: Source) -> Source:
+        """Return the source of its voxels, if its operand is read from a source."""
+        return source.view(self.axes, self.flipped)
+
     @property
     def name(self) -> str:
         return "flip" if self.axes == (0, 1, 2) else "transpose"
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicNode(ViewNode):
+    """A node with more voxels around it, as if it repeated along each axis; see `periodic`."""
+
+    around: Halo
+
+    name = "wrap"
+
+    @classmethod
+    def with_voxels(cls, operand: Node, around: Halo) -> PeriodicNode:
+        token = digest("periodic", operand.token, around)
+        straight = (0, 1, 2), (False, False, False)
+        return cls(_wider(operand.shape, around), operand.dtype, token, operand, *straight, around)
+
+    def view(self, source: Source) -> Source:
+        return source.periodic(self.around)
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedNode(CropNode):
+    """A stage with wrapped edges: it is computed on wider operands, and cropped."""
+
+    stage: Stage
+    operands: tuple[Node, ...]
+    parameters: tuple[Value, ...]
+
+    @classmethod
+    def with_edges(
+        cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...]
+    ) -> Node:
+        found = _wrapped(stage, operands, parameters, NO_HALO, {})
+        if not isinstance(found, CropNode):
+            return found
+        fields = found.shape, found.dtype, found.token, found.operand, found.start
+        return cls(*fields, stage, operands, parameters)
+
+
+def periodic(node: Node, around: Halo) -> Node:
+    """Return a node with more voxels around it, as if it repeated along each axis.
+
+    Sources are read again at their other end. Stages with wrapped edges, and stages that only use
+    voxels at the same position, are computed on wider operands. All other nodes are stored first.
+    """
+    return _periodic(node, around, {})
+
+
+def _periodic(node: Node, around: Halo, made: dict[Any, Node], depth: int = 0) -> Node:
+    if around == NO_HALO or 0 in node.shape:
+        return node
+    key = node.token, around
+    if key not in made:
+        made[key] = _made_periodic(node, around, made, depth + 1)
+    return made[key]
+
+
+def _made_periodic(node: Node, around: Halo, made: dict[Any, Node], depth: int) -> Node:
+    if isinstance(node, SourceNode):
+        return SourceNode.of(node.source.periodic(around))
+    if depth <= MAX_WRAPPED and isinstance(node, WrappedNode | StageNode):
+        stage, wide = node.stage, [any(pair) for pair in around]
+        fits = all(
+            mode == WRAP or not (w and any(any(halo[a]) for halo in stage.halos))
+            for a, (mode, w) in enumerate(zip(stage.padding.modes, wide, strict=True))
+        )
+        if stage.shift_invariant and stage.deterministic and fits:
+            return _wrapped(stage, node.operands, node.parameters, around, made, depth)
+    return PeriodicNode.with_voxels(node, around)
+
+
+def _wrapped(
+    stage: Stage,
+    operands: tuple[Node, ...],
+    parameters: tuple[Value, ...],
+    around: Halo,
+    made: dict[Any, Node],
+    depth: int = 0,
+) -> Node:
+    """Apply a stage with wrapped edges; the result has more voxels around it."""
+    modes = stage.padding.modes
+    if WRAP not in modes:
+        wide = tuple(_periodic(o, around, made, depth) for o in operands)
+        return StageNode.of(stage, wide, parameters)
+    z, y, x = ("nearest" if m == WRAP else m for m in modes)
+    stage, halos = stage.with_padding(Padding((z, y, x), stage.padding.cval)), stage.halos
+    margin = [
+        (max((h[a][0] for h in halos), default=0), max((h[a][1] for h in halos), default=0))
+        if m == WRAP
+        else (0, 0)
+        for a, m in enumerate(modes)
+    ]
+    total = tuple((b + c, a + d) for (b, a), (c, d) in zip(margin, around, strict=True))
+    wide = tuple(_periodic(o, total, made, depth) for o in operands)  # type: ignore[arg-type]
+    start = tuple(b for b, _ in margin)
+    if 0 in operands[0].shape:
+        return StageNode.of(stage, wide, parameters)
+    box = Box.of_shape(_wider(operands[0].shape, around)).translate(start)  # type: ignore[arg-type]
+    return CropNode.of(StageNode.of(stage, wide, parameters), box)
+
+
+def _wider(shape: Triple, around: Halo) -> Triple:
+    z, y, x = (n + b + a for n, (b, a) in zip(shape, around, strict=True))
+    return (z, y, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,6 +604,8 @@ def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -
     if isinstance(item, CropNode):
         box = Box.of_shape(item.shape).translate(item.start)
         return CropNode.of(made[item.operand.token], box)
+    if isinstance(item, PeriodicNode):
+        return periodic(made[item.operand.token], item.around)
     if isinstance(item, ViewNode):
         return ViewNode.of(made[item.operand.token], item.axes, item.flipped)
     if isinstance(item, Barrier):

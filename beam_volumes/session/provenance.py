@@ -26,6 +26,7 @@ from beam_volumes.graph.nodes import (
     FoldValue,
     FormulaValue,
     Node,
+    PeriodicNode,
     SourceNode,
     StageNode,
     Value,
@@ -123,6 +124,8 @@ def _parameters_of(node: Node) -> Mapping[str, Any]:
         return {"parameters": _parameters(node.completion), "answers": _id(node.barrier.token)}
     if isinstance(node, CropNode):
         return {"parameters": {"start": list(node.start)}}
+    if isinstance(node, PeriodicNode):
+        return {"parameters": {"around": [list(pair) for pair in node.around]}}
     if isinstance(node, ViewNode):
         return {"parameters": {"axes": list(node.axes), "flipped": list(node.flipped)}}
     return {}

@@ -116,6 +116,8 @@ class Stage(PlainData):
 
     #: Whether the result is always labels.
     yields_labels: ClassVar[bool] = False
+    #: Whether a voxel of the result depends on the voxels around it, and not on its position.
+    shift_invariant: ClassVar[bool] = False
     #: Whether it runs a kernel that is compiled for its dtypes.
     compiled: ClassVar[bool] = False
 
@@ -127,6 +129,10 @@ class Stage(PlainData):
     @property
     def padding(self) -> Padding:
         return Padding()
+
+    def with_padding(self, padding: Padding) -> Stage:
+        """Return the same stage with another padding."""
+        raise NotImplementedError
 
     @property
     def cost(self) -> float:

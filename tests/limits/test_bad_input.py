@@ -163,7 +163,7 @@ def test_what_needs_one_channel_says_how_to_choose_it(tmp_path):
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
-        (lambda v: bv.gaussian_filter(v, 1, mode="wrap"), "wrap"),
+        (lambda v: bv.gaussian_filter(v, 1, mode="periodic"), "periodic"),
         (lambda v: bv.gaussian_filter(v, "15 nm"), "voxel size"),
         (lambda v: bv.gaussian_filter(v, (1, 2)), "2 entries for 3 axes"),
         (lambda v: bv.median_filter(v), "size= or footprint="),

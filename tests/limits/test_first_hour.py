@@ -48,7 +48,7 @@ ROWS = [
     ("bv.percentile(v, 120)", ValueError, "120"),
     ("bv.label(v, connectivity=4)", ValueError, "connectivity"),
     ("bv.regionprops_table(v, properties=['aera'])", ValueError, "aera"),
-    ("bv.pad(v, 1, 'wrap')", ValueError, "use one of"),
+    ("bv.pad(v, 1, 'mean')", ValueError, "use one of"),
     ("bv.downsample(v, 2, 'first')", ValueError, "stride"),
     ("bv.where(v > 5)", TypeError, "missing 2 required"),
     ("bv.concatenate([v, v[:, 1:]])", ValueError, "crop or pad"),

@@ -108,8 +108,6 @@ def test_mistakes_of_parameters():
         bv.generic_filter(v, wild, 3, extra_arguments=2.0)
     with pytest.raises(TypeError, match="extra_arguments has 'a'"):
         bv.generic_filter(v, wild, 3, extra_arguments=("a",))
-    with pytest.raises(ValueError, match="wrap"):
-        bv.generic_filter(v, wild, 3, mode="wrap")
     with pytest.raises(IndexError):
         np.asarray(bv.generic_filter(v, lambda a: a[a.size], 2))
     assert "generic_filter" not in operations()

@@ -227,7 +227,7 @@ V = bv.open(np.zeros((300, 40, 9), "u1"))
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: bv.pad(V, 1, "wrap"), "pad: mode='wrap' is not offered: the last slices"),
+        (lambda: bv.pad(V, 1, "mean"), "pad: mode='mean' is not offered; use one of constant"),
         (lambda: bv.pad(V, (1, 2, 3)), "pair for each of the 3 axes"),
         (lambda: bv.pad(V, -1), "whole numbers from 0"),
         (lambda: bv.pad(V, 1, constant_values=-1), "constant_values=-1 is not a uint8 number"),

@@ -59,7 +59,7 @@ def test_its_mistakes_are_told_as_those_of_others():
     for how, said in [
         ({}, "spread_filter needs size= or footprint="),
         ({"size": 3, "origin": 2}, "spread_filter: origin=2 is outside -1 to 1"),
-        ({"size": 3, "mode": "wrap"}, "spread_filter: mode='wrap' is not offered"),
+        ({"size": 3, "mode": "symmetric"}, "spread_filter: mode='symmetric' is not known"),
         ({"size": 3, "mode": "constant", "cval": 0.5}, "spread_filter: cval=0.5 is not a uint8"),
     ]:
         with pytest.raises(ValueError, match=said):

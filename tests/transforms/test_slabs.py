@@ -98,6 +98,7 @@ def test_a_function_of_one_slab_may_read_another_volume_and_keep_the_space(tmp_p
         (lambda v: bv.flip(v), "flip and transpose are not possible"),
         (lambda v: bv.flip(bv.median_filter(v, 3), 0), "whole of median_filter"),
         (lambda v: bv.shift(v, 1), "shift moves voxels"),
+        (lambda v: bv.sobel(v, mode="wrap"), "sobel with mode='wrap' needs the other end"),
         (lambda v: bv.downsample(v, (1, 1, 2), "stride"), "downsample is not possible"),
         (lambda v: bv.label(v > 3), "whole of"),
     ],

@@ -62,6 +62,7 @@ def coefficients(
     weights = spline_inverse(order, wanted)
     # Other boundaries have no exact coefficients: these are scipy's.
     at_edges = "reflect" if mode in ("reflect", "grid-mirror", "nearest") else "mirror"
+    at_edges = mode if mode == "wrap" else at_edges
     passes = [(axis, weights, len(weights) // 2) for axis in axes]
     return separable(volume, name, passes, (at_edges,) * 3, 0.0, dtype)
 
@@ -82,7 +83,8 @@ def spline_filter(
         The order of the spline, from 2 to 5; with 0 and 1 voxels are their own coefficients.
     mode : str, default: "mirror"
         How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), all others do not (d c b | a b c d | c b a).
+        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
+        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     %(dtype)s
 
     Returns
@@ -143,7 +145,8 @@ def spline_filter1d(
     %(axis_1d)s
     mode : str, default: "mirror"
         How to extend the volume beyond its edges: ``"reflect"``, ``"grid-mirror"`` and ``"nearest"``
-        repeat the outer voxel (c b a | a b c d | d c b), all others do not (d c b | a b c d | c b a).
+        repeat the outer voxel (c b a | a b c d | d c b), ``"grid-wrap"`` the volume, and all others
+        mirror it at the centre of the outer voxel (d c b | a b c d | c b a).
     %(dtype)s
 
     See Also
@@ -176,7 +179,7 @@ def _filtered(
         raise ValueError(f"{name}: order={order!r} is not a whole number from 0 to {MAX_ORDER}")
     if not isinstance(mode, str):
         raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
-    where = par.modes_of(mode, (0, 1, 2), name)[0]
+    where = par.modes_of(mode, (0, 1, 2), name)[0] if mode != "wrap" else "mirror"  # as in scipy
     if order < 2:
         return in_dtype(volume.astype(accumulator(volume.dtype)), dtype)
     return coefficients(volume, name, order, axes, where, dtype)

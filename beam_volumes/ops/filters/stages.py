@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class Neighbourhood(KernelStage):
     extent: Triple
     edges: Padding
 
+    shift_invariant = True
+
     @property
     def halos(self) -> tuple[Halo, ...]:
         z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.extent, strict=True))
@@ -50,6 +52,9 @@ class Neighbourhood(KernelStage):
     @property
     def padding(self) -> Padding:
         return self.edges
+
+    def with_padding(self, padding: Padding) -> Stage:
+        return replace(self, edges=padding)
 
     def token(self) -> str:
         edges = self.edges.key
@@ -482,6 +487,9 @@ class Overlap(Stage):
     @property
     def padding(self) -> Padding:
         return self.edges
+
+    def with_padding(self, padding: Padding) -> Stage:
+        return replace(self, edges=padding)
 
     @property
     def cost(self) -> float:

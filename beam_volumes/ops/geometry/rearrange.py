@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
+from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode, periodic
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
@@ -32,10 +32,10 @@ def pad(
     %(volume)s
     pad_width : int, pair of int or sequence of pairs of int
         Voxels before and after: one number for all sides, a pair for all axes, or a pair for each.
-    mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
-        The voxels outside: ``constant_values``, the outer voxels, or the volume mirrored, without
-        repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``). ``"wrap"`` is not
-        offered, because the first slices would need the last ones.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, default: "constant"
+        The voxels outside: ``constant_values``, the outer voxels, the volume mirrored, without
+        repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``), or the volume
+        repeated (``"wrap"``).
     constant_values : float, default: 0
         The value outside with ``"constant"``, a number of the volume's dtype.
 
@@ -60,6 +60,9 @@ def pad(
     -----
     %(streams)s
 
+    With ``"wrap"``, an opened volume is read at its other end first. A computed volume is stored for
+    the run, unless it is a chain of wrapped filters.
+
     References
     ----------
     `numpy.pad`.
@@ -73,13 +76,13 @@ def pad(
     """
     v = refuse_empty(as_volume(volume), "pad")
     before, after = _widths(v, pad_width)
+    if mode == "wrap":
+        z, y, x = zip(before, after, strict=True)
+        space = v.space.shifted((-before[0], -before[1], -before[2]))
+        return v.map_channels(lambda node: periodic(node, (z, y, x)), space)
     if mode not in _PADDED:
-        why = ""
-        if mode == "wrap":
-            why = (
-                ": the last slices would be needed for the first, which a sweep along z cannot give"
-            )
-        raise ValueError(f"pad: mode={mode!r} is not offered{why}; use one of {', '.join(_PADDED)}")
+        offered = ", ".join([*_PADDED, "wrap"])
+        raise ValueError(f"pad: mode={mode!r} is not offered; use one of {offered}")
     if mode == "constant":
         constant_in(v.dtype, constant_values, "constant_values", "pad")
     shape = v.grid_shape

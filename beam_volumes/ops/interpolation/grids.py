@@ -481,11 +481,9 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 
 
 def _one_mode(mode: str, name: str) -> str:
-    return par.modes_of(mode, (0, 1, 2), name)[0] if isinstance(mode, str) else _refuse(mode, name)
-
-
-def _refuse(mode: Any, name: str) -> str:
-    raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
+    if not isinstance(mode, str):
+        raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
+    return par.modes_of(mode, (0, 1, 2), name, wraps=False)[0]
 
 
 def _signed(v: Volume, length: Any, axis: int) -> float:

@@ -177,7 +177,7 @@ def predict(
         _per(_given_or_declared(stride, network, "stride"), axes, "stride", 1),
         _per(overlap, axes, "overlap", 0), blend, planes,
         batch if batch is None else par.whole_number(batch, "batch", what),
-        par.modes_of(edges, visible, what, "edges"), float(cval),
+        par.modes_of(edges, visible, what, "edges", wraps=False), float(cval),
         Turns(augment or "", _offsets(offsets, axes)), flat,
         ((None,) * (3 - len(network.fixed)) + network.fixed),
         mask is not None or normalize == "patch",

@@ -27,6 +27,8 @@ MIN_VOXEL_SIZE, MAX_VOXEL_SIZE = 1e-50, 1e50
 #: Maximum number of bins.
 MAX_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
+#: Modes of neighbourhoods; both repeat the volume.
+WRAPS = ("wrap", "grid-wrap")
 
 
 def axes_of(
@@ -222,23 +224,24 @@ def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
 
 
 def modes_of(
-    mode: Any, chosen: Sequence[int], name: str, what: str = "mode"
+    mode: Any, chosen: Sequence[int], name: str, what: str = "mode", wraps: bool = True
 ) -> tuple[str, str, str]:
     """Boundary modes along z, y, x; axes without filter get the mode of the first axis with one.
 
-    ``what`` names the parameter.
+    ``what`` names the parameter. `WRAPS` become ``"wrap"``, or are refused without ``wraps``.
     """
     default = mode[0] if isinstance(mode, Sequence) and not isinstance(mode, str) and mode else mode
     result = per_axis(mode, chosen, default if isinstance(default, str) else "reflect", what, name)
     for m in result:
-        if m in ("wrap", "grid-wrap"):
+        if m in WRAPS and not wraps:
             raise ValueError(
-                f"{name}: {what}={m!r} is not offered: the last slices would be needed for the first ones, "
-                f"which a sweep along z cannot give; offered are {', '.join(MODES)}"
+                f"{name}: {what}={m!r} is not offered; pad the volume with bv.pad(volume, width, 'wrap') "
+                f"before, or use one of {', '.join(MODES)}"
             )
-        if m not in MODES:
-            raise ValueError(f"{name}: {what}={m!r} is not known; offered are {', '.join(MODES)}")
-    z, y, x = result
+        if m not in (*MODES, *WRAPS):
+            known = ", ".join((*MODES, *WRAPS) if wraps else MODES)
+            raise ValueError(f"{name}: {what}={m!r} is not known; offered are {known}")
+    z, y, x = ("wrap" if m in WRAPS else m for m in result)
     return (z, y, x)
 
 

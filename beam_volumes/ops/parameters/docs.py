@@ -13,8 +13,8 @@ from beam_volumes.graph.keywords import Function, named_checked
 _EDGES = """\
     ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
     does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
-    ``"constant"`` and ``"grid-constant"`` use ``cval``. ``"wrap"`` is not offered, because the first
-    slices would need the last ones."""
+    ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
+    volume (b c d | a b c d | a b c)."""
 _MODES = f"""\
     How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
     for each. {_EDGES.lstrip()}"""

@@ -173,7 +173,7 @@ class _Compiler:
         if node.token in self.stored:
             return self.stored[node.token]
         if isinstance(node, ViewNode):
-            return self.stored[node.operand.token].view(node.axes, node.flipped)
+            return node.view(self.stored[node.operand.token])
         return node.source if isinstance(node, SourceNode) else None
 
     def _make_stage(self, node: StageNode) -> int:

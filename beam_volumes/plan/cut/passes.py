@@ -13,6 +13,7 @@ from beam_volumes.graph.nodes import (
     CropNode,
     FoldValue,
     Node,
+    PeriodicNode,
     SourceNode,
     StageNode,
     Value,
@@ -167,7 +168,13 @@ class Levels:
                 return self._store(node.operand, "slices after its first are used")
             return self._used(node.operand, None, "a part of it is used")
         if isinstance(node, ViewNode):
-            return self._store(node.operand, "its axes are reordered or reversed")
+            wraps = isinstance(node, PeriodicNode)
+            why = (
+                "its last voxels are needed first"
+                if wraps
+                else "its axes are reordered or reversed"
+            )
+            return self._store(node.operand, why)
         if isinstance(node, AcrossNode):
             upper = node.completion.upper
             level = self._level_of_sweep([self._fed(n, upper) for n in node.operands], ())

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.geometry import Box, Triple, cells_touched
+from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple, cells_touched
 from beam_volumes.base.space import Space
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import explain
@@ -271,6 +271,22 @@ class Source:
             offset=(0, 0, 0),
         )
 
+    def periodic(self, around: Halo) -> Source:
+        """Return the source with more voxels around it, as if it repeated along each axis."""
+        before = [b for b, _ in around]
+        z, y, x = (n + b + a for n, (b, a) in zip(self.shape, around, strict=True))
+        origin = [o + b for o, b in zip(self.chunk_origin, before, strict=True)]
+        return replace(
+            self,
+            shape=(z, y, x),
+            chunk_origin=_normal(
+                [-(-o % c) for o, c in zip(origin, self.chunk, strict=True)], self.chunk
+            ),
+            space=self.space.shifted((-before[0], -before[1], -before[2])),
+            reader=PeriodicReader(self, around=around),
+            offset=(0, 0, 0),
+        )
+
     def moved(self, name: str, move: Callable[[Spec], Spec]) -> Source:
         """Return the source after its bytes have been moved.
 
@@ -476,6 +492,30 @@ class ViewReader(ForwardingReader):
 
     def moved(self, move: Callable[[Spec], Spec]) -> ViewReader:
         return replace(self, source=self.source.moved(self.source.name, move))
+
+
+@dataclass(frozen=True, eq=False)
+class PeriodicReader(ViewReader):
+    """A source with more voxels before and after it, as if it repeated along each axis."""
+
+    around: Halo = NO_HALO
+
+    @property
+    def array(self) -> np.ndarray | None:
+        return None  # its voxels are not an array
+
+    def open(self) -> ts.TensorStore:
+        view = self.source.open()
+        for axis, (before, after) in enumerate(self.around):
+            if before or after:
+                n = view.shape[axis]
+                layers = []
+                for k in range(-before // n, -(-after // n) + 1):
+                    a, b = max(-before, k * n), min(n + after, (k + 1) * n)
+                    part = view[ts.d[axis][a - k * n : b - k * n]]
+                    layers.append(part[ts.d[axis].translate_to[0]])
+                view = ts.concat(layers, axis=axis)
+        return view[ts.d[:].translate_to[0, 0, 0]]
 
 
 def digest(*parts: Any) -> str:

@@ -25,6 +25,7 @@ from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
     check_no_numbers,
+    check_not_wrapped,
     needed,
     render,
     stage_names,
@@ -119,6 +120,7 @@ class Predict(Excepting, beam.PTransform):
                 f"{given.shape}; slabs keep their positions: use Compute"
             )
         check_no_numbers(self.node)
+        check_not_wrapped(self.node)
         _check_halo(self.node, given, self.grid, slabs.halo)  # type: ignore[arg-type]
         _check_size(self.node, self.grid)
 

@@ -10,7 +10,14 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Triple, source_range
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    CropNode,
+    Node,
+    StageNode,
+    ViewNode,
+    WrappedNode,
+)
 from beam_volumes.plan.cost.machine import cores
 from beam_volumes.plan.cut.compile import ancestors, compile_program
 from beam_volumes.plan.fit.partitioning import preferred_window
@@ -164,11 +171,22 @@ def check_stages(node: Node, shape: Triple) -> None:
             "slabs keep their positions, so slicing is not possible"
         )
     check_no_numbers(node)
+    check_not_wrapped(node)
     for n in ancestors([node]):
         if isinstance(n, StageNode) and isinstance(n.stage, Regrid):
             raise ValueError(
                 f"{n.name} moves voxels to other positions; slabs keep theirs, so it is not "
                 "possible: use Compute"
+            )
+
+
+def check_not_wrapped(node: Node) -> None:
+    """Refuse filters that need voxels at the other end of the volume."""
+    for n in ancestors([node]):
+        if isinstance(n, WrappedNode):
+            raise ValueError(
+                f"{n.stage.name} with mode='wrap' needs the other end of the volume, which a slab "
+                "does not have: use another mode, or Compute"
             )
 
 
