@@ -78,6 +78,7 @@ from .ops.filters.tensors import meijering as meijering
 from .ops.filters.tensors import sato as sato
 from .ops.filters.tensors import structure_tensor as structure_tensor
 from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tensor_eigenvalues
+from .ops.geometry.alignment import apply_transforms as apply_transforms
 from .ops.geometry.channels import channels as channels
 from .ops.geometry.channels import stack as stack
 from .ops.geometry.fusion import fuse as fuse
@@ -86,6 +87,11 @@ from .ops.geometry.rearrange import coordinates as coordinates
 from .ops.geometry.rearrange import flip as flip
 from .ops.geometry.rearrange import pad as pad
 from .ops.geometry.rearrange import transpose as transpose
+from .ops.geometry.registration.sequences import register_frames as register_frames
+from .ops.geometry.registration.sequences import register_slices as register_slices
+from .ops.geometry.registration.tiles import register_tiles as register_tiles
+from .ops.geometry.registration.volumes import fit_transform as fit_transform
+from .ops.geometry.registration.volumes import register as register
 from .ops.geometry.resampling import downsample as downsample
 from .ops.geometry.resampling import upsample as upsample
 from .ops.intensity.colour import combine_stains as combine_stains

@@ -79,6 +79,7 @@ FUNCTIONS = [
     ("shift zoom affine_transform rotate", "scipy, bit for bit; splines: on float64", "regrid", "1"),
     ("spline_filter spline_filter1d", "scipy on float64", "neighbourhood", "1"),
     ("coordinates", "numpy", "regrid", "1"),
+    ("apply_transforms", "scipy slice by slice, bit for bit", "regrid", "1"),
     ("fuse", "weighted means of all tiles in numpy, and scipy", "regrid", "1"),
     ("min max sum mean std variance all any count_nonzero", "exact sums in numpy",
      "number, also with `axis=`", "1"),
@@ -159,7 +160,10 @@ FAMILIES = {
 NO_TWIN = "no reference"
 
 #: Functions that are not operations.
-AROUND = "open plan compute verify probe_model"
+AROUND = (
+    "open plan compute verify probe_model register_slices register_frames register_tiles register "
+    "fit_transform"
+)
 
 _FOURIER = "a Fourier transform needs the whole volume at once"
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"
@@ -303,7 +307,7 @@ STACK = {
     "ImageConstantPad, createPadding": ("pad", ""),
     "permuteAxes": ("transpose", ""),
     "resampleAffineTrilinearSlices": ("affine_transform", "`order=1`"),
-    "createByEuler2DTransform": ("affine_transform", "one map for all slices"),
+    "createByEuler2DTransform": ("affine_transform apply_transforms", "one map for all slices, or one for each"),
     "show, plot": ("view preview", "in a browser, and as an image file"),
 }  # fmt: skip
 

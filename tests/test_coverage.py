@@ -82,6 +82,7 @@ OF_MASK = by_name(
 OTHERS = {
     "adapted_rand_error": lambda: first(bv.adapted_rand_error(LABELS, LABELS)),
     "agglomerate": lambda: bv.agglomerate(EDGES, "mean", threshold=1),
+    "apply_transforms": lambda: bv.apply_transforms(V, [(0, 0.5)] * len(V)),
     "arccos": lambda: bv.arccos(F),
     "arcsin": lambda: bv.arcsin(F),
     "arctan2": lambda: bv.arctan2(F, F),

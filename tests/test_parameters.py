@@ -44,6 +44,8 @@ COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
+TRANSFORMS = ((0, 0),) * 5
+
 #: By name, what stands for a parameter that must be given, where its type does not say it: a volume, or 1
 #: for a number. By function and name where one needs another.
 GIVEN = {
@@ -62,6 +64,7 @@ GIVEN = {
     **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
     **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6, "map_instances.tile": 4, "overlap": 1},
     **{"tiles": [V, V], "transforms": [(0, 0, 0), (0, 0, 5)]},
+    **{"apply_transforms.transforms": TRANSFORMS},
 }  # fmt: skip
 #: They compute, open files or start servers when they are called; their own tests call them.
 EAGER = {
@@ -73,6 +76,7 @@ EAGER = {
     "open",
     "predict",
 }
+EAGER |= {"fit_transform", "register", "register_frames", "register_slices", "register_tiles"}
 EAGER |= {"preview", "probe_model", "verify", "view", "estimate", "plan", "generic_filter"}
 FUNCTIONS = {
     name: getattr(bv, name)
@@ -137,6 +141,7 @@ READABLE = {
     id(M): bv.open(VOXELS > 120),
     id(L): bv.open(LABELS),
     id(COLOURS): bv.open(np.stack([VOXELS.astype("u1")] * 3), axes="czyx"),
+    id(TRANSFORMS): ((0, 0),) * len(VOXELS),
 }
 
 

@@ -160,6 +160,9 @@ INSTEAD = {
         ("pyramid_gaussian", "multiscale"),
         "v.to('x.ome.zarr', levels='auto') stores a pyramid of means",
     ),
+    "estimate_transform": "bv.fit_transform fits one to pairs of points",
+    "phase_cross_correlation": "bv.register finds the shift of two volumes",
+    "ransac": "bv.fit_transform has max_residual=",
     "warp": "bv.affine_transform, bv.rotate, bv.shift and bv.zoom are there",
     **dict.fromkeys(
         ("map_coordinates", "geometric_transform"),

@@ -50,6 +50,8 @@ _DEFAULT = re.compile(r",? (?:optional|default: .*)$")
 #: One range of a box.
 _RANGE = re.compile(r"\s*(-?\d+)?\s*:\s*(-?\d+)?\s*|\s*")
 _CHOICES = re.compile(r"^\{([^}]*)\}")
+#: The module of the functions that make structuring elements.
+_FOOTPRINTS = "beam_volumes.ops.morphology.footprints"
 #: Titles of families of operations, by folder in `ops`.
 FAMILIES = {
     "filters": "filters",
@@ -294,8 +296,7 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
     return {
         f.__name__: f
         for f in _public()
-        if inspect.isfunction(f)
-        and inspect.signature(f).return_annotation in ("np.ndarray", np.ndarray)
+        if inspect.isfunction(f) and inspect.unwrap(f).__module__ == _FOOTPRINTS
     }
 
 
@@ -310,7 +311,7 @@ def _is_operation(function: Any) -> bool:
         return False
     signature = inspect.signature(function)
     needed = [_text(p.annotation) for p in signature.parameters.values() if p.default is p.empty]
-    is_eager = _text(signature.return_annotation).startswith("list[")
+    is_eager = re.search(r"list\[|ComputedTable|ndarray", _text(signature.return_annotation))
     first = next(iter(signature.parameters.values()), None)
     if is_eager or any(n.startswith("Callable") for n in needed):
         return False

@@ -18,6 +18,7 @@ PARTS = {
         "docs/how-to/channels-and-time.md",
         "docs/how-to/own-function.md",
         "docs/how-to/tiles.md",
+        "docs/how-to/align.md",
         "docs/how-to/slides.md",
     ],
     "How to find objects": [

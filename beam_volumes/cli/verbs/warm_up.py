@@ -34,6 +34,7 @@ _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
 #: Arguments for operations with required parameters: one call for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
+    "apply_transforms": ({"transforms": ((0.5, 0.5),) * SHAPE[0]},),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "clip": ({"min": 1, "max": 3},),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +15,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
+from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, triple
 from beam_volumes.ops.parameters.docs import documented
@@ -258,74 +257,9 @@ def _matrices(
     if transforms is None:
         places[:] = [v.space.in_unit(space.unit).origin for v in opened]
         return matrices, places
-    if isinstance(transforms, str | os.PathLike):
-        transforms = _of_csv(transforms)
-    if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
-        transforms = _of_columns(transforms, space)
-    if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
-        raise TypeError(
-            f"fuse: transforms={transforms!r} is neither a list of positions or matrices nor a table"
-        )
-    if len(transforms) != tiles:
-        raise ValueError(
-            f"fuse: transforms has {len(transforms)} entries for {tiles} tiles; give one for each"
-        )
-    n = len(visible)
-    for t, each in enumerate(transforms):
-        try:
-            m = np.asarray(each, np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"fuse: transforms[{t}]={each!r} is not made of numbers") from None
-        if m.shape in ((n, n + 1), (n + 1, n + 1)):
-            if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
-                raise ValueError(
-                    f"fuse: transforms[{t}]: the last row of a homogeneous matrix is zeros and a "
-                    f"one, not {m[n].tolist()}"
-                )
-            places[t, visible], m = m[:n, n], m[:n, :n]
-        elif m.shape == (n,):
-            places[t, visible] = m
-            m = np.eye(n)
-        if m.shape != (n, n):
-            raise ValueError(
-                f"fuse: transforms[{t}] has shape {m.shape}; for the axes {', '.join(space.axes)} it "
-                f"is a position of {n} numbers, or a matrix of {n} x {n}, {n} x {n + 1} or {n + 1} x "
-                f"{n + 1}"
-            )
-        matrices[t][np.ix_(visible, visible)] = m
-    if not (np.isfinite(matrices).all() and np.isfinite(places).all()):
-        raise ValueError("fuse: transforms must be finite numbers")
-    if (abs(np.linalg.det(matrices)) < 1e-12).any():
-        t = int(np.argmin(abs(np.linalg.det(matrices))))
-        raise ValueError(
-            f"fuse: transforms[{t}] has no inverse, so its tile has no extent along some axis"
-        )
+    found = matrices_of(transforms, space.axes, tiles, "fuse", "tiles")
+    matrices[np.ix_(range(tiles), visible, visible)], places[:, visible] = found
     return matrices, places
-
-
-def _of_csv(path: str | os.PathLike[str]) -> Mapping[str, list[str]]:
-    if not os.path.isfile(path):
-        raise FileNotFoundError(
-            f"fuse: transforms={os.fspath(path)!r}: there is no such file; give an existing one"
-        )
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    if not rows:
-        raise ValueError(f"fuse: transforms={os.fspath(path)!r} has no rows below its header")
-    return {name.strip(): [row[name] for row in rows] for name in rows[0] if name}
-
-
-def _of_columns(table: Any, space: Space) -> np.ndarray:
-    missing = [a for a in space.axes if a not in table]
-    if missing:
-        known = ", ".join(map(str, table)) or "none"
-        raise ValueError(
-            f"fuse: transforms has no column {missing[0]!r} (columns: {known}); rename its columns"
-        )
-    try:
-        return np.stack([np.asarray(table[a], np.float64) for a in space.axes], axis=1)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"fuse: transforms: a position is not a number: {error}") from None
 
 
 @dataclass(frozen=True)

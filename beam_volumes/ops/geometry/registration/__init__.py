@@ -1,0 +1,1 @@
+"""Transforms that align slices, frames, tiles and volumes."""

@@ -1,0 +1,311 @@
+"""Registration of two arrays in memory: phase correlation, and refinement by least squares."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.fft
+import scipy.linalg
+from scipy import ndimage
+
+#: The models of transforms.
+MODELS = ("translation", "rigid", "affine")
+#: The coarsest level has no longer side.
+_COARSEST = 64
+#: Rotations of planes that are tried on it, in degrees.
+_ROTATIONS = (0, 6, -6, 12, -12, 18, -18, 24, -24, 30, -30)
+#: Peaks of the phase correlation that are compared by the correlation of the overlap.
+_PEAKS = 5
+#: Standard deviation of smoothing before refinement, in voxels.
+_SMOOTHING = 1.0
+#: Displacement of a corner, in voxels, below which refinement has converged.
+_CONVERGED = 1e-3
+_MAX_STEPS = 30
+#: Voxels at the edges that are not compared, since smoothing changes them.
+_EDGE = 1
+#: Voxels per block of sums.
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Link:
+    """A map from indices of one array to indices of another: ``matrix @ index + offset``."""
+
+    matrix: np.ndarray
+    offset: np.ndarray
+    quality: float  #: The correlation of the voxels of the overlap, from -1 to 1
+    voxels: float = 1.0  #: The number of compared voxels
+
+    @classmethod
+    def shifted(cls, shift: np.ndarray, quality: float, voxels: float = 1.0) -> Link:
+        """Return the link to an array with its first voxel at ``shift``."""
+        return cls(np.eye(len(shift)), -np.asarray(shift, np.float64), quality, voxels)
+
+    @property
+    def weight(self) -> float:
+        """The weight of the link among others: errors decrease with the root of the voxels."""
+        return max(self.quality, 0.01) * math.sqrt(self.voxels)
+
+    @property
+    def shift(self) -> np.ndarray:
+        """The position of the other array's first voxel, if the link is a translation."""
+        return -self.offset
+
+
+def aligned(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    model: str,
+    max_shift: Sequence[float],
+    spacing: Sequence[float] | None = None,
+) -> Link:
+    """Find the transform of two arrays: from coarse to fine, over levels of half the extent each.
+
+    ``spacing`` is the voxel size, which determines what a rotation is.
+    """
+    levels = [(_cleaned(fixed), _cleaned(moving))]
+    while max(levels[-1][0].shape) > _COARSEST and min(levels[-1][0].shape) > 1:
+        levels.append((_halved(levels[-1][0]), _halved(levels[-1][1])))
+    scale = 2.0 ** (1 - len(levels))
+    link = _start(*levels[-1], model, [m * scale + 1 for m in max_shift])
+    for level, (near, far) in enumerate(reversed(levels)):
+        if level:
+            # Index i of a level contains indices 2 i and 2 i + 1 of the next one.
+            offset = 2 * link.offset + 0.5 - link.matrix @ np.full(near.ndim, 0.5)
+            link = Link(link.matrix, offset, -1.0)
+        link = refined(near, far, link, model, spacing)
+    return link
+
+
+def _halved(array: np.ndarray) -> np.ndarray:
+    """Return means of 2 voxels along each axis; an odd last voxel is dropped."""
+    for axis, n in enumerate(array.shape):
+        pairs = array.take(range(n // 2 * 2), axis)
+        first, second = (pairs[(slice(None),) * axis + (slice(k, None, 2),)] for k in (0, 1))
+        array = (first + second) / 2
+    return array
+
+
+def _start(fixed: np.ndarray, moving: np.ndarray, model: str, max_shift: Sequence[float]) -> Link:
+    """Find the shift of the coarsest level; in planes, also the best of some rotations."""
+    if model == "translation" or fixed.ndim != 2:
+        return translation(fixed, moving, max_shift)
+    middle = (np.array(moving.shape) - 1) / 2
+    found = []
+    for angle in np.radians(_ROTATIONS):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        back = middle - turn @ middle
+        turned = ndimage.affine_transform(moving, turn, back, order=1, mode="nearest")
+        link = translation(fixed, turned, max_shift)
+        found.append(Link(turn, turn @ link.offset + back, link.quality))
+    return max(found, key=lambda link: link.quality)
+
+
+def translation(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    max_shift: Sequence[float],
+    *,
+    expected: Sequence[float] | None = None,
+    min_overlap: float = 0.25,
+) -> Link:
+    """Find the shift of ``moving`` relative to ``fixed``, in whole voxels, by phase correlation.
+
+    - ``max_shift``: the maximum difference from the ``expected`` shift along each axis.
+    - ``min_overlap``: the minimum fraction of the smaller array that must overlap.
+    """
+    fixed, moving = _cleaned(fixed), _cleaned(moving)
+    shape = [
+        scipy.fft.next_fast_len(max(n, m), real=True)
+        for n, m in zip(fixed.shape, moving.shape, strict=True)
+    ]
+    spectrum = scipy.fft.rfftn(_windowed(fixed), shape)
+    spectrum *= scipy.fft.rfftn(_windowed(moving), shape).conj()
+    magnitude = abs(spectrum)
+    spectrum /= np.where(magnitude > 1e-6 * magnitude.max(), magnitude, np.inf)
+    correlation = ndimage.gaussian_filter(scipy.fft.irfftn(spectrum, shape), 0.7, mode="wrap")
+    minimum = min_overlap * min(fixed.size, moving.size)
+    best = Link.shifted(np.zeros(fixed.ndim), -1.0)
+    middle = np.zeros(fixed.ndim) if expected is None else np.asarray(expected)
+    for shift in _peaks(correlation, middle, max_shift):
+        near, far = _overlap(fixed.shape, moving.shape, shift)
+        if fixed[near].size >= max(minimum, 1):
+            quality = correlation_of(fixed[near], moving[far])
+            if quality > best.quality:
+                best = Link.shifted(np.array(shift), quality)
+    return best
+
+
+def _cleaned(array: np.ndarray) -> np.ndarray:
+    """Return the array as float32; voxels that are not finite become 0."""
+    return np.nan_to_num(np.asarray(array, np.float32), posinf=0.0, neginf=0.0)
+
+
+def _windowed(array: np.ndarray) -> np.ndarray:
+    """Subtract the mean, and let an eighth of each side decrease to zero."""
+    result = array - array.mean()
+    for axis, n in enumerate(array.shape):
+        width = n // 8
+        if width:
+            ramp = 0.5 - 0.5 * np.cos(np.pi * (np.arange(width) + 0.5) / width)
+            window = np.concatenate([ramp, np.ones(n - 2 * width), ramp[::-1]])
+            result *= window.astype(np.float32).reshape(
+                [-1 if a == axis else 1 for a in range(array.ndim)]
+            )
+    return result
+
+
+def _peaks(
+    correlation: np.ndarray, middle: np.ndarray, reach: Sequence[float]
+) -> Iterator[tuple[int, ...]]:
+    """Return the allowed shifts of the highest peaks, which repeat along each axis."""
+    tops = ndimage.maximum_filter(correlation, 3, mode="wrap") == correlation
+    places = np.flatnonzero(tops)
+    highest = places[np.argsort(-correlation.ravel()[places], kind="stable")[: 4 * _PEAKS]]
+    found = 0
+    for place in highest:
+        index = np.unravel_index(place, correlation.shape)
+        options = itertools.product(
+            *((int(i), int(i) - n) for i, n in zip(index, correlation.shape, strict=True))
+        )
+        allowed = [o for o in options if (abs(np.array(o) - middle) <= reach).all()]
+        yield from allowed
+        found += bool(allowed)
+        if found == _PEAKS:
+            return
+
+
+def _overlap(
+    fixed: Sequence[int], moving: Sequence[int], shift: Sequence[int]
+) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return the common voxels in both arrays."""
+    near, far = [], []
+    for n, m, s in zip(fixed, moving, shift, strict=True):
+        start, stop = max(0, s), max(0, s, min(n, m + s))
+        near.append(slice(start, stop))
+        far.append(slice(start - s, stop - s))
+    return tuple(near), tuple(far)
+
+
+def correlation_of(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Pearson's correlation; 0 if one of the arrays is constant."""
+    a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
+    norm = float(np.sqrt(np.vdot(a, a) * np.vdot(b, b)))
+    return float(np.vdot(a, b)) / norm if norm > 0 else 0.0
+
+
+def refined(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    start: Link,
+    model: str = "translation",
+    spacing: Sequence[float] | None = None,
+) -> Link:
+    """Improve a link to a fraction of a voxel; the method of Lucas and Kanade.
+
+    The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each
+    step also fits a gain and an offset of the intensities.
+    """
+    near = ndimage.gaussian_filter(_cleaned(fixed), _SMOOTHING)
+    far = ndimage.spline_filter(
+        ndimage.gaussian_filter(_cleaned(moving), _SMOOTHING), 3, np.float32, mode="mirror"
+    )
+    generators = _generators(model, np.ones(fixed.ndim) if spacing is None else np.array(spacing))
+    centre = (np.array(fixed.shape) - 1) / 2
+    corner = np.linalg.norm(centre) + 1
+    matrix, place = start.matrix.copy(), start.matrix @ centre + start.offset
+    best = start
+    for _ in range(_MAX_STEPS):
+        offset = place - matrix @ centre
+        found = _step(near, far, matrix, offset, centre, generators)
+        if found is None:
+            break
+        step, quality, voxels = found
+        change = sum((s * g for s, g in zip(step, generators, strict=False)), np.zeros_like(matrix))
+        move = step[len(generators) :]
+        size = np.linalg.norm(change) * corner + np.linalg.norm(move)
+        # Each step compares other voxels, so the quality may decrease on the way.
+        if quality > best.quality or size < _CONVERGED:
+            best = Link(matrix, offset, quality, voxels)
+        if size < _CONVERGED or size > corner:
+            break
+        matrix, place = scipy.linalg.expm(change) @ matrix, place + move
+    return start if best.quality < start.quality - 0.05 else best
+
+
+def _generators(model: str, spacing: np.ndarray) -> list[np.ndarray]:
+    """Return the matrices that generate the linear part of a model, for indices of voxels."""
+    ndim = len(spacing)
+    units = []
+    for a, b in itertools.product(range(ndim), repeat=2):
+        unit = np.zeros((ndim, ndim))
+        unit[a, b] = 1.0
+        if model == "affine":
+            units.append(unit)
+        elif model == "rigid" and a < b:
+            units.append((unit - unit.T) * spacing / spacing[:, None])
+    return units
+
+
+def _step(
+    near: np.ndarray,
+    far: np.ndarray,
+    matrix: np.ndarray,
+    offset: np.ndarray,
+    centre: np.ndarray,
+    generators: list[np.ndarray],
+) -> tuple[np.ndarray, float, float] | None:
+    """Return the Gauss-Newton step of generators and translation, the correlation, and the voxels."""
+    ndim = near.ndim
+    warped = ndimage.affine_transform(
+        far, matrix, offset, near.shape, order=3, mode="mirror", prefilter=False
+    )
+    slopes = [
+        np.gradient(warped, axis=a) if n > 1 else np.zeros_like(warped)
+        for a, n in enumerate(warped.shape)
+    ]
+    to_moving = np.linalg.inv(matrix).T
+    normal = np.zeros((len(generators) + ndim + 3,) * 2)
+    rows = max(1, _BLOCK // max(1, near[0].size))
+    for first in range(0, len(near), rows):
+        part = slice(first, first + rows)
+        grid = np.indices(near[part].shape).reshape(ndim, -1).astype(np.float64)
+        grid[0] += first
+        at = matrix @ (grid - centre[:, None])
+        where = at + (matrix @ centre + offset)[:, None]
+        inside = np.ones(grid.shape[1], bool)
+        for each, shape in ((where, far.shape), (grid, near.shape)):
+            for w, n in zip(each, shape, strict=True):
+                edge = _EDGE if n > 2 * _EDGE + 1 else 0
+                inside &= (w >= edge) & (w <= n - 1 - edge)
+        slope = to_moving @ np.stack([s[part].ravel()[inside] for s in slopes]).astype(np.float64)
+        at = at[:, inside]
+        columns = [np.einsum("av,av->v", slope, g @ at) for g in generators]
+        columns += [*slope, warped[part].ravel()[inside], np.ones(inside.sum())]
+        columns.append(near[part].ravel()[inside])
+        products = np.stack(columns).astype(np.float64)
+        normal += products @ products.T
+    count = normal[-2, -2]
+    known, wanted = normal[:-1, :-1], normal[:-1, -1]
+    if count < 4 * len(known):
+        return None
+    quality = _quality(normal)
+    solution = np.linalg.lstsq(known, wanted, rcond=1e-12)[0]
+    gain = solution[-2]
+    if not np.isfinite(solution).all() or gain <= 0:
+        return None
+    return solution[:-2] / gain, quality, float(count)
+
+
+def _quality(normal: np.ndarray) -> float:
+    """Return the correlation of the voxels from their sums of products: warped, 1, near."""
+    a, one, b = -3, -2, -1
+    n = normal[one, one]
+    covariance = normal[a, b] - normal[a, one] * normal[one, b] / n
+    variances = [normal[k, k] - normal[k, one] ** 2 / n for k in (a, b)]
+    norm = np.sqrt(max(variances[0], 0) * max(variances[1], 0))
+    return float(covariance / norm) if norm > 1e-9 * max(abs(normal[a, a]), 1e-30) else 0.0

@@ -1,0 +1,235 @@
+"""Positions of tiles from their overlaps."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.table import ComputedTable
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.geometry.rearrange import refuse_empty
+from beam_volumes.ops.geometry.registration.images import Link, refined, translation
+from beam_volumes.ops.geometry.registration.links import Placed, placed
+from beam_volumes.ops.geometry.resampling import downsample
+from beam_volumes.ops.geometry.transforms import matrices_of
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+
+#: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
+_MAX_VOXELS = 1 << 21
+#: Residuals of links, in voxels, that are accepted in any case.
+_MAX_RESIDUAL = 1.0
+
+
+@documented
+def register_tiles(
+    tiles: Sequence[Volume],
+    positions: Any,
+    *,
+    max_shift: float | Sequence[float] = 20.0,
+    min_quality: float = 0.5,
+) -> tuple[ComputedTable, ComputedTable]:
+    """Find the positions of overlapping tiles from their voxels.
+
+    Use it when the positions of a microscope's stage are not exact. `fuse` takes the result.
+
+    Parameters
+    ----------
+    tiles : sequence of Volume or numpy.ndarray
+        Tiles of one channel with the same axes.
+    positions : array_like, table or path
+        For each tile the approximate position of its first voxel, in voxels: one number for each
+        axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
+        axis.
+    max_shift : float or sequence of float, default: 20.0
+        The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
+        for each.
+    min_quality : float, default: 0.5
+        Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+
+    Returns
+    -------
+    positions : ComputedTable
+        A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
+        axis; the number of ``links`` to other tiles; and ``residual``, the largest distance in
+        voxels by which a link disagrees. Tiles without links keep their given distance from the
+        others.
+    pairs : ComputedTable
+        A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
+        along each axis, ``shift_z``, ``shift_y`` and ``shift_x``; ``quality``, the correlation;
+        ``residual``; and ``used``, whether the pair determines the positions.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, there is not one position for each tile, tiles differ in
+        axes, have several channels, points in time or no voxels.
+    TypeError
+        If a tile is neither a volume nor an array.
+
+    See Also
+    --------
+    fuse : makes one volume of the tiles.
+    register_slices : aligns the slices of a stack.
+
+    Notes
+    -----
+    Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
+    voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
+    squares of intensities. The positions of all tiles are solved together; pairs that contradict
+    the others are left out. The mean of all positions does not change.
+
+    References
+    ----------
+    S. Preibisch, S. Saalfeld and P. Tomancak, "Globally optimal stitching of tiled 3D microscopic
+    image acquisitions", Bioinformatics 25, 2009.
+
+    Examples
+    --------
+    >>> from scipy import ndimage
+    >>> film = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(60, 100)), 2)
+    >>> left, right = film[:, :60], film[2:, 43:]
+    >>> table, pairs = bv.register_tiles([left, right], [(0, 0), (0, 40)])
+    >>> [round(b - a, 1) for a, b in (table["y"].to_pylist(), table["x"].to_pylist())]
+    [2.0, 43.0]
+    >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
+    """
+    name = "register_tiles"
+    opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
+    if not opened:
+        raise ValueError(f"{name}: give at least one tile")
+    axes = opened[0].space.axes
+    for k, v in enumerate(opened):
+        if v.space.axes != axes or v.space.times:
+            raise ValueError(
+                f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
+                "need the same axes of space, and none of time"
+            )
+    matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
+    if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):
+        raise ValueError(f"{name}: positions has matrices; give the position of each tile")
+    visible = opened[0].space.visible
+    allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
+    limits = np.array([par.positive(allowed[a], "max_shift", name) for a in visible])
+    every = _Tiles(opened, given, limits)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
+    links = {pair: link for pair, link in found.items() if link.quality >= min_quality}
+    solved = placed(
+        links,
+        given,
+        _spanning(every.pairs, len(opened)),
+        model="translation",
+        reference=0,
+        extent=(1,) * len(axes),
+        max_residual=_MAX_RESIDUAL,
+    )
+    places = solved.places + (given.mean(axis=0) - solved.places.mean(axis=0))
+    return _tables(axes, places, found, solved)
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Tiles with given positions."""
+
+    opened: Sequence[Volume]
+    given: np.ndarray
+    limits: np.ndarray  #: The maximum error of distances along each axis
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The pairs of tiles that overlap at their given positions, or touch."""
+        low = self.given
+        high = low + [v.shape for v in self.opened]
+        order = np.argsort(low[:, 0], kind="stable")
+        result = []
+        for n, i in enumerate(order):
+            stop = np.searchsorted(low[order, 0], high[i, 0], "left")
+            others = order[n + 1 : stop]
+            near = (low[others] < high[i]).all(axis=1) & (high[others] > low[i]).all(axis=1)
+            result += [(min(i, j), max(i, j)) for j in others[near]]
+        return sorted((int(i), int(j)) for i, j in result)
+
+    def link(self, pair: tuple[int, int]) -> Link:
+        """Compare two tiles where they may overlap."""
+        i, j = pair
+        shift = np.rint(self.given[j] - self.given[i]).astype(int)
+        near, far = self._boxes(i, j, shift)
+        factors = _factors([s.stop - s.start for s in near])
+        a, b = (
+            np.asarray(
+                downsample(v[box].astype("f4"), factors.tolist()) if factors.max() > 1 else v[box]
+            )
+            for v, box in ((self.opened[i], near), (self.opened[j], far))
+        )
+        if not np.ptp(a) or not np.ptp(b):
+            return Link.shifted(self.given[j] - self.given[i], 0.0)
+        begun = np.array([s.start for s in near]) - [s.start for s in far]
+        expected = (self.given[j] - self.given[i] - begun) / factors
+        limits = self.limits / factors + 1
+        link = refined(a, b, translation(a, b, limits, expected=expected, min_overlap=0.1))
+        is_allowed = (abs(link.shift - expected) <= limits).all()
+        quality = link.quality if is_allowed else 0.0
+        return Link.shifted(link.shift * factors + begun, quality, link.voxels)
+
+    def _boxes(
+        self, i: int, j: int, shift: np.ndarray
+    ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the boxes of both tiles that may overlap, with the maximum error."""
+        near, far = [], []
+        for n, m, s, limit in zip(
+            self.opened[i].shape, self.opened[j].shape, shift, np.ceil(self.limits), strict=True
+        ):
+            near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
+            far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
+        return tuple(near), tuple(far)
+
+
+def _factors(shape: Sequence[int]) -> np.ndarray:
+    """Return the factors that downsample a box to the number of voxels that are compared."""
+    factors = np.ones(len(shape), int)
+    while np.prod(-(-np.array(shape) // factors)) > _MAX_VOXELS:
+        factors[int(np.argmax(np.array(shape) / factors))] *= 2
+    return factors
+
+
+def _spanning(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Return the pairs, and pairs of successive tiles: all tiles are connected."""
+    return [*pairs, *itertools.pairwise(range(count))]
+
+
+def _tables(
+    axes: Sequence[str],
+    places: np.ndarray,
+    found: Mapping[tuple[int, int], Link],
+    solved: Placed,
+) -> tuple[ComputedTable, ComputedTable]:
+    import pyarrow
+
+    of_tile: list[list[tuple[int, int]]] = [[] for _ in places]
+    for pair in solved.used:
+        for k in pair:
+            of_tile[k].append(pair)
+    tiles: dict[str, Any] = {a: places[:, n] for n, a in enumerate(axes)}
+    tiles["links"] = [len(pairs) for pairs in of_tile]
+    tiles["residual"] = [
+        max(solved.residuals[p] for p in pairs) if pairs else None for pairs in of_tile
+    ]
+    rows: dict[str, Any] = {
+        "a": pyarrow.array([i for i, _ in found], pyarrow.int64()),
+        "b": pyarrow.array([j for _, j in found], pyarrow.int64()),
+    }
+    for n, a in enumerate(axes):
+        rows[f"shift_{a}"] = pyarrow.array(
+            [link.shift[n] for link in found.values()], pyarrow.float64()
+        )
+    rows["quality"] = pyarrow.array([link.quality for link in found.values()], pyarrow.float64())
+    rows["residual"] = pyarrow.array([solved.residuals.get(p) for p in found], pyarrow.float64())
+    rows["used"] = pyarrow.array([p in solved.used for p in found], pyarrow.bool_())
+    return ComputedTable(pyarrow.table(tiles)), ComputedTable(pyarrow.table(rows))

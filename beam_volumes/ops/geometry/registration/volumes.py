@@ -1,0 +1,247 @@
+"""Registration of two volumes, and of pairs of points."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike
+
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.geometry.rearrange import refuse_empty
+from beam_volumes.ops.geometry.registration.images import MODELS, aligned
+from beam_volumes.ops.geometry.resampling import downsample
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+
+#: Samples of points that are tried.
+_SAMPLES = 1000
+
+
+@documented
+def register(
+    fixed: Volume,
+    moving: Volume,
+    *,
+    model: str = "translation",
+    max_shift: float | None = None,
+    min_quality: float = 0.3,
+    max_voxels: int = 1 << 21,
+) -> np.ndarray:
+    """Find the transform that aligns a volume with another one.
+
+    Use it for two channels, two time points or two scans of one object.
+
+    Parameters
+    ----------
+    fixed : Volume or numpy.ndarray
+        The volume that stays where it is; of one channel.
+    moving : Volume or numpy.ndarray
+        The volume to align, with the same axes and the same voxel size.
+    model : {"translation", "rigid", "affine"}, default: "translation"
+        What moves the volume: a shift, also a rotation, or also scales and shears. Rotations of
+        planes are found up to 30 degrees, of volumes up to about 10.
+    max_shift : float, optional
+        Maximum shift along each axis in voxels; half of the volume by default.
+    min_quality : float, default: 0.3
+        The minimum correlation of the aligned voxels.
+    max_voxels : int, default: 2097152
+        Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
+        downsampled voxels.
+
+    Returns
+    -------
+    numpy.ndarray
+        A homogeneous matrix for `affine_transform`: it maps indices of ``fixed`` to indices of
+        ``moving``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, the volumes differ in axes or voxel size, have several
+        channels, points in time or no voxels, or no transform reaches ``min_quality``.
+    TypeError
+        If an input is neither a volume nor an array.
+
+    See Also
+    --------
+    affine_transform : applies the result.
+    fit_transform : finds a transform from pairs of points.
+    register_slices : aligns the slices of one volume.
+
+    Notes
+    -----
+    One sweep over each volume, which downsamples it. The downsampled volumes are aligned in memory:
+    by phase correlation, and then by least squares of intensities, over levels of half the extent
+    each. Intensities may differ by a gain and an offset, but not in kind.
+
+    References
+    ----------
+    S. Baker and I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision
+    56, 2004.
+
+    Examples
+    --------
+    >>> from scipy import ndimage
+    >>> tissue = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(12, 60, 60)), 2)
+    >>> fixed, moving = bv.open(tissue[:, :50, :50]), bv.open(tissue[:, 4:54, 1:51])
+    >>> matrix = bv.register(fixed, moving)
+    >>> np.round(matrix[:3, 3]) + 0.0
+    array([ 0., -4., -1.])
+    >>> aligned = bv.affine_transform(moving, matrix, output_shape=fixed.shape)
+    """
+    name = "register"
+    a, b = (refuse_empty(one_channel(as_volume(v)), name) for v in (fixed, moving))
+    if a.axes != b.axes or a.space.times:
+        raise ValueError(
+            f"{name}: the volumes have the axes {' '.join(a.axes)} and {' '.join(b.axes)}; both need "
+            "the same axes of space, and none of time"
+        )
+    if a.voxel_size != b.voxel_size or a.unit != b.unit:
+        raise ValueError(
+            f"{name}: the volumes have voxels of {a.voxel_size} {a.unit or ''} and {b.voxel_size} "
+            f"{b.unit or ''}; use zoom to resample one of them first"
+        )
+    if model not in MODELS:
+        raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
+    limit = None if max_shift is None else par.positive(max_shift, "max_shift", name)
+    spacing = np.array(a.voxel_size or (1.0,) * a.ndim)
+    limit_voxels = par.whole_number(max_voxels, "max_voxels", name, 1000)
+    factors = _factors(np.maximum(a.shape, b.shape), spacing, limit_voxels)
+    near, far = (
+        np.asarray(downsample(v.astype("f4"), factors.tolist()) if factors.max() > 1 else v)
+        for v in (a, b)
+    )
+    reach = [
+        n / 2 if limit is None else limit / f for n, f in zip(near.shape, factors, strict=True)
+    ]
+    link = aligned(near, far, model, reach, spacing=spacing * factors)
+    if link.quality < min_quality:
+        raise ValueError(
+            f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
+            f"min_quality={min_quality}; use another model, or fit_transform with pairs of points"
+        )
+    result = np.eye(a.ndim + 1)
+    result[:-1, :-1] = link.matrix * factors[:, None] / factors
+    # Index i of a downsampled axis has its centre at factor * i + middle.
+    middle = (factors - 1) / 2
+    result[:-1, -1] = factors * link.offset + middle - result[:-1, :-1] @ middle
+    return result
+
+
+def _factors(shape: np.ndarray, spacing: np.ndarray, limit_voxels: int) -> np.ndarray:
+    """Return the factors that downsample a volume to a number of voxels, finest axes first."""
+    factors = np.ones(len(shape), int)
+    while np.prod(-(-shape // factors)) > limit_voxels:
+        able = np.flatnonzero(shape // factors > 1)
+        factors[able[np.argmin((spacing * factors)[able])]] *= 2
+    return factors
+
+
+def fit_transform(
+    source: ArrayLike,
+    target: ArrayLike,
+    *,
+    model: str = "affine",
+    max_residual: float | None = None,
+) -> np.ndarray:
+    """Find the transform that maps points to other points.
+
+    Use it for landmarks, or for objects that were matched by their centroids.
+
+    Parameters
+    ----------
+    source, target : array_like
+        Pairs of points, (points, axes).
+    model : {"translation", "rigid", "affine"}, default: "affine"
+        A shift, also a rotation, or also scales and shears.
+    max_residual : float, optional
+        The distance up to which a pair agrees with a transform. If given, pairs may be wrong: the
+        transform with the most pairs that agree is chosen, and fitted to them (RANSAC).
+
+    Returns
+    -------
+    numpy.ndarray
+        A homogeneous matrix that maps ``source`` to ``target``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, points do not correspond, or are too few for the model.
+
+    See Also
+    --------
+    register : finds a transform from voxels.
+    affine_transform : applies the inverse of the result.
+
+    Notes
+    -----
+    Everything is done in memory. Random samples are the same in each call.
+
+    References
+    ----------
+    S. Umeyama, "Least-squares estimation of transformation parameters between two point patterns",
+    IEEE Transactions on Pattern Analysis and Machine Intelligence 13, 1991; M. A. Fischler and R. C.
+    Bolles, "Random sample consensus", Communications of the ACM 24, 1981.
+
+    Examples
+    --------
+    >>> source = [(0, 0), (0, 10), (10, 0), (5, 5)]
+    >>> target = [(1, 2), (1, 12), (11, 2), (90, 90)]
+    >>> bv.fit_transform(source, target, model="translation", max_residual=1)
+    array([[1., 0., 1.],
+           [0., 1., 2.],
+           [0., 0., 1.]])
+    """
+    name = "fit_transform"
+    a, b = np.asarray(source, np.float64), np.asarray(target, np.float64)
+    if a.ndim != 2 or a.shape != b.shape or a.shape[1] not in (1, 2, 3):
+        raise ValueError(
+            f"{name}: source and target have shapes {a.shape} and {b.shape}; give the same number of "
+            "points of one, two or three axes"
+        )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise ValueError(f"{name}: points must be finite numbers")
+    if model not in MODELS:
+        raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
+    ndim = a.shape[1]
+    minimum = {"translation": 1, "rigid": ndim, "affine": ndim + 1}[model]
+    if len(a) < minimum:
+        raise ValueError(f"{name}: {len(a)} points for model={model!r}; give at least {minimum}")
+    if max_residual is not None:
+        limit = par.positive(max_residual, "max_residual", name)
+        agreeing = _consensus(a, b, model, minimum, limit)
+        if agreeing.sum() < minimum:
+            raise ValueError(
+                f"{name}: no transform agrees with {minimum} pairs within max_residual={max_residual}"
+            )
+        a, b = a[agreeing], b[agreeing]
+    return _fitted(a, b, model)
+
+
+def _consensus(a: np.ndarray, b: np.ndarray, model: str, minimum: int, limit: float) -> np.ndarray:
+    """Return which pairs agree with the transform of a sample that most pairs agree with."""
+    rng = np.random.default_rng(0)
+    best = np.zeros(len(a), bool)
+    for _ in range(min(_SAMPLES, 4 * math.comb(len(a), minimum))):
+        chosen = rng.choice(len(a), minimum, replace=False)
+        m = _fitted(a[chosen], b[chosen], model)
+        distances = np.linalg.norm(a @ m[:-1, :-1].T + m[:-1, -1] - b, axis=1)
+        if (distances <= limit).sum() > best.sum():
+            best = distances <= limit
+    return best
+
+
+def _fitted(a: np.ndarray, b: np.ndarray, model: str) -> np.ndarray:
+    middle, there = a.mean(axis=0), b.mean(axis=0)
+    linear: Any = np.eye(a.shape[1])
+    if model == "affine":
+        linear = np.linalg.lstsq(a - middle, b - there, rcond=None)[0].T
+    elif model == "rigid":
+        u, _, v = scipy.linalg.svd((b - there).T @ (a - middle))
+        linear = u @ np.diag([1.0] * (len(u) - 1) + [np.sign(np.linalg.det(u @ v))]) @ v
+    result = np.eye(a.shape[1] + 1)
+    result[:-1, :-1], result[:-1, -1] = linear, there - linear @ middle
+    return result

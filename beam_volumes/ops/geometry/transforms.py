@@ -1,0 +1,106 @@
+"""Given transforms: positions, matrices, tables and files."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def matrices_of(
+    transforms: Any, axes: Sequence[str], count: int, name: str, each: str, what: str = "transforms"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a matrix, (count, axes, axes), and a position, (count, axes), for each tile or slice.
+
+    ``transforms`` has a position or a matrix for each, or is a table or a CSV file with a column
+    for each axis, and optionally for each pair of axes, such as ``m_yx``. ``name`` is the function,
+    ``each`` the plural of tile or slice, and ``what`` the parameter, for messages.
+    """
+    n = len(axes)
+    if isinstance(transforms, str | os.PathLike):
+        transforms = _of_csv(transforms, name, what)
+    if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
+        transforms = _of_columns(transforms, axes, name, what)
+    if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
+        raise TypeError(
+            f"{name}: {what}={transforms!r} is neither a list of positions or matrices nor a table"
+        )
+    if len(transforms) != count:
+        raise ValueError(
+            f"{name}: {what} has {len(transforms)} entries for {count} {each}; give one for each"
+        )
+    matrices, places = np.tile(np.eye(n), (count, 1, 1)), np.zeros((count, n))
+    for t, one in enumerate(transforms):
+        try:
+            m = np.asarray(one, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of numbers") from None
+        if m.shape in ((n, n + 1), (n + 1, n + 1)):
+            if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
+                raise ValueError(
+                    f"{name}: {what}[{t}]: the last row of a homogeneous matrix is zeros and a "
+                    f"one, not {m[n].tolist()}"
+                )
+            places[t], m = m[:n, n], m[:n, :n]
+        elif m.shape == (n,):
+            places[t] = m
+            m = np.eye(n)
+        if m.shape != (n, n):
+            raise ValueError(
+                f"{name}: {what}[{t}] has shape {m.shape}; for the axes {', '.join(axes)} it "
+                f"is a position of {n} numbers, or a matrix of {n} x {n}, {n} x {n + 1} or {n + 1} x "
+                f"{n + 1}"
+            )
+        matrices[t] = m
+    if not (np.isfinite(matrices).all() and np.isfinite(places).all()):
+        raise ValueError(f"{name}: {what} must be finite numbers")
+    if (abs(np.linalg.det(matrices)) < 1e-12).any():
+        t = int(np.argmin(abs(np.linalg.det(matrices))))
+        raise ValueError(
+            f"{name}: {what}[{t}] has no inverse, so the extent along some axis would be zero"
+        )
+    return matrices, places
+
+
+def _of_csv(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one"
+        )
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
+    return {column.strip(): [row[column] for row in rows] for column in rows[0] if column}
+
+
+def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.ndarray:
+    """Return matrices with a column for the position, (rows, axes, axes + 1)."""
+    pairs = [[matrix_column(a, b) for b in axes] for a in axes]
+    has_matrices = pairs[0][0] in table
+    wanted = [*axes, *(p for row in pairs for p in row if has_matrices)]
+    missing = [column for column in wanted if column not in table]
+    if missing:
+        known = ", ".join(map(str, table)) or "none"
+        raise ValueError(
+            f"{name}: {what} has no column {missing[0]!r} (columns: {known}); rename its columns"
+        )
+    try:
+        found = {column: np.asarray(table[column], np.float64) for column in wanted}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {what}: an entry is not a number: {error}") from None
+    n, rows = len(axes), len(found[axes[0]])
+    result = np.tile(np.eye(n, n + 1), (rows, 1, 1))
+    for i, a in enumerate(axes):
+        result[:, i, n] = found[a]
+        for j in range(n if has_matrices else 0):
+            result[:, i, j] = found[pairs[i][j]]
+    return result
+
+
+def matrix_column(row: str, column: str) -> str:
+    """Return the name of the column with an entry of the matrices."""
+    return f"m_{row}{column}"

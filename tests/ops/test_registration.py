@@ -1,0 +1,259 @@
+"""Registration against known transforms, and transforms of slices against scipy."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from tests.catalogue import assert_same, half_precision, voxels
+from tests.tiers import dtypes_drawn, examples
+
+
+def tissue(shape, sigma, seed=0):
+    """Smooth structures with a mean of 128."""
+    noise = np.random.default_rng(seed).normal(size=shape)
+    smooth = ndi.gaussian_filter(noise, sigma)
+    return 128 + 40 * smooth / smooth.std()
+
+
+def turn(angle):
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+
+
+def columns(table, names):
+    return np.stack([np.asarray(table[name], "f8") for name in names], axis=1)
+
+
+@dtypes_drawn(["u1", "?", "f2", "f4", "i8"])
+@settings(max_examples=examples(30))
+@given(data=st.data())
+def test_transforms_of_slices(dtypes, data):
+    """Each slice as by scipy, in slabs of any size."""
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
+    shape = tuple(data.draw(st.integers(1, n), "n") for n in (5, 14, 14))
+    rng = np.random.default_rng(data.draw(st.integers(0, 99), "seed"))
+    x = voxels(shape, dtype, 3, narrow=True)
+    matrices = np.eye(2) + rng.normal(0, data.draw(st.sampled_from([0, 0.2])), (shape[0], 2, 2))
+    places = rng.normal(0, 3, (shape[0], 2))
+    if data.draw(st.booleans(), "whole"):
+        matrices[:], places = np.eye(2), np.rint(places)
+    box = data.draw(st.booleans(), "bounding_box")
+    order = 0 if dtype == "?" else data.draw(st.sampled_from([0, 1]), "order")
+    mode = data.draw(st.sampled_from(["constant", "nearest"]), "mode")
+    transforms = np.concatenate([matrices, places[:, :, None]], axis=2)
+    result = bv.apply_transforms(
+        bv.open(x), transforms, bounding_box=box, order=order, mode=mode, cval=1
+    )
+    first = np.array([int(o) for o in result.origin[1:]])
+    slab = tuple(data.draw(st.integers(1, n), "slab") for n in result.shape)
+    ours = bv.compute(result, runner=None, slab=slab)
+    for z in range(shape[0]):
+        back = np.linalg.inv(matrices[z]) if (matrices[z] != np.eye(2)).any() else np.eye(2)
+        twin = half_precision(
+            ndi.affine_transform,
+            x[z],
+            matrix=back,
+            offset=-(back @ (places[z] - first)),
+            output_shape=result.shape[1:],
+            order=order,
+            mode=mode,
+            cval=1,
+        )
+        assert_same(ours[z], twin)
+
+
+def test_a_bounding_box_contains_the_corners_of_all_slices():
+    plane = np.zeros((2, 9, 7), "u1")
+    plane[:, [0, 0, -1, -1], [0, -1, 0, -1]] = 255
+    for transforms in ([(0, 0), (-3, 5)], [np.eye(2), turn(np.pi / 2).round()]):
+        aligned = np.asarray(bv.apply_transforms(plane, transforms, bounding_box=True))
+        total = 4 * 255
+        assert (abs(aligned.sum(axis=(1, 2), dtype=int) - total) <= 2).all()
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_slices_with_jitter_a_missing_and_a_torn_one(model):
+    """The transforms of good slices are right within 0.3 voxels; bad ones do not disturb them."""
+    rng = np.random.default_rng(5)
+    depth, side = 9, 128
+    centre = np.full(2, (side - 1) / 2)
+    world = tissue((depth, 190, 190), (6, 2.5, 2.5))
+    true, slices = [], []
+    for z in range(depth):
+        matrix = np.eye(2) if model == "translation" else turn(rng.normal(0, 0.06))
+        if model == "affine":
+            matrix = matrix @ (np.eye(2) + rng.normal(0, 0.01, (2, 2)))
+        place = centre + 31 + rng.normal(0, 4, 2) - matrix @ centre
+        true.append((matrix, place))
+        drawn = ndi.affine_transform(world[z], matrix, place, (side, side), order=3)
+        slices.append(drawn + rng.normal(0, 4, (side, side)))
+    stack = np.stack(slices).clip(0, 255).astype("u1")
+    stack[3] = 0
+    stack[6, side // 2 :] = np.roll(stack[6, side // 2 :], 30, axis=1)
+    table = bv.register_slices(
+        stack, model=model, reference=4, skip=[6] if model == "affine" else []
+    )
+    assert table["links"].to_pylist()[3] == 0
+    matrices = columns(table, ["m_yy", "m_yx", "m_xy", "m_xx"]).reshape(-1, 2, 2)
+    places = columns(table, "yx")
+    corners = np.array(list(itertools.product((0, side - 1), repeat=2))).T
+    anchor, start = true[4]
+    for z in {*range(depth)} - {3, 6}:
+        there = anchor @ (matrices[z] @ corners + places[z][:, None]) + start[:, None]
+        wanted = true[z][0] @ corners + true[z][1][:, None]
+        assert np.linalg.norm(there - wanted, axis=0).max() < (0.6 if model == "affine" else 0.3)
+    aligned = np.asarray(bv.apply_transforms(stack, table, mode="nearest"))
+    inner = aligned[[1, 2, 4, 5], 30:-30, 30:-30].astype("f8")
+    assert np.corrcoef(inner.reshape(4, -1))[0, 1:].min() > 0.7
+
+
+def test_downsampled_slices_give_positions_in_voxels():
+    world = tissue((4, 200, 240), (3, 5, 5))
+    shifts = [(0, 0), (6, -9), (-4, 3), (11, 5)]
+    stack = np.stack(
+        [p[20 + y : 170 + y, 20 + x : 210 + x] for p, (y, x) in zip(world, shifts, strict=True)]
+    )
+    table = bv.register_slices(stack, reference=0, max_side=64)
+    assert abs(columns(table, "yx") - shifts).max() < 0.5
+
+
+def test_frames_that_drift():
+    world = tissue((20, 60, 60), 2)
+    drift = [(0, 0, 0), (1, 3, -2), (2, 5, -4)]
+    frames = [world[2 + z : 18 + z, 5 + y : 50 + y, 5 + x : 50 + x] for z, y, x in drift]
+    movie = bv.open(np.stack(frames).astype("f4"), axes="tzyx")
+    table = bv.register_frames(movie, reference=0)
+    assert table["t"].to_pylist() == [0, 1, 2]
+    assert abs(columns(table, "zyx") - drift).max() < 0.05
+    with pytest.raises(ValueError, match="axis of time; use affine_transform for each frame"):
+        bv.apply_transforms(movie, [(0, 0)] * 16)
+
+
+def cut_tiles(rng):
+    """Tiles of 2 x 2 x 3 with overlaps, gains and noise; an empty one and a wrong pair."""
+    world = tissue((64, 110, 150), 1.6)
+    size, step = np.array([36, 60, 60]), np.array([24, 46, 44])
+    tiles, given, true = [], [], []
+    for index in itertools.product(range(2), range(2), range(3)):
+        nominal = np.array(index) * step + 1
+        place = nominal + rng.uniform(-1.5, 1.5, 3).clip(-nominal)
+        tile = ndi.affine_transform(world, np.eye(3), place, tuple(size), order=3)
+        tile = tile * rng.uniform(0.8, 1.2) + rng.normal(0, 4, size)
+        tiles.append(tile.clip(0, 255).astype("u1"))
+        given.append(nominal)
+        true.append(place)
+    tiles[4][:] = 0
+    tiles[1][:, :, 45:] = np.roll(tiles[1][:, :, 45:], 6, axis=1)
+    return tiles, np.array(given), np.array(true)
+
+
+def test_tiles_of_unknown_positions():
+    """Within 0.15 voxels, in spite of a wrong pair; an empty tile keeps its given distance."""
+    tiles, given, true = cut_tiles(np.random.default_rng(2))
+    table, pairs = bv.register_tiles(tiles, given, max_shift=6)
+    good = [k for k in range(len(tiles)) if k != 4]
+    found = columns(table, "zyx")
+    assert abs(found.mean(axis=0) - given.mean(axis=0)).max() < 1e-6
+    error = found - true
+    assert abs(error - np.median(error[good], axis=0))[good].max() < 0.15
+    assert table["links"].to_pylist()[4] == 0
+    used = {
+        (a, b): u
+        for a, b, u in zip(*(pairs[n].to_pylist() for n in ("a", "b", "used")), strict=True)
+    }
+    assert used[0, 3] and not used[1, 2] and not used[3, 4]
+    fused = bv.fuse(tiles, table)
+    assert fused.ndim == 3
+
+
+def test_many_tiles_are_paired_quickly():
+    """A pair for each neighbour, found by sorting."""
+    from beam_volumes.ops.geometry.registration.tiles import _Tiles
+
+    grid = np.array(list(itertools.product(range(20), range(20), range(20)))) * 9.0
+    one = bv.open(np.zeros((10, 10, 10), "u1"))
+    pairs = _Tiles([one] * len(grid), grid, np.ones(3)).pairs
+    neighbours = np.array([grid[j] - grid[i] for i, j in pairs])
+    assert (abs(neighbours) <= 9).all()
+    steps = [s for s in itertools.product((-9, 0, 9), repeat=3) if s > (0, 0, 0)]
+    assert len(pairs) == sum(np.prod([20 - abs(s) // 9 for s in step]) for step in steps)
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+@pytest.mark.parametrize("max_voxels", [1 << 21, 30_000])
+def test_two_volumes(model, max_voxels):
+    """Corners are mapped within 0.3 voxels, also with anisotropic voxels and other contrast."""
+    world = tissue((40, 90, 90), (2, 4, 4))
+    shape, size = (24, 60, 60), np.array([2.0, 1.0, 1.0])
+    matrix = np.eye(3)
+    if model != "translation":
+        angle = 0.06
+        matrix = np.array(
+            [[np.cos(angle), 0, -np.sin(angle)], [0, 1, 0], [np.sin(angle), 0, np.cos(angle)]]
+        )
+        matrix = matrix * size / size[:, None]
+    if model == "affine":
+        matrix = matrix @ np.diag([1.03, 0.98, 1.02])
+    centre = (np.array(shape) - 1) / 2
+    place = centre + np.array([9.2, 11.6, 17.6]) - matrix @ centre
+    moving = 0.5 * ndi.affine_transform(world, matrix, place, shape, order=3) + 20
+    fixed = world[8:32, 15:75, 15:75]
+    how = {"voxel_size": tuple(size)}
+    found = bv.register(
+        bv.open(fixed, **how), bv.open(moving, **how), model=model, max_voxels=max_voxels
+    )
+    back = np.linalg.inv(matrix)
+    wanted = np.eye(4)
+    wanted[:3, :3], wanted[:3, 3] = back, back @ (np.array([8, 15, 15]) - place)
+    corners = np.array([[*c, 1] for c in itertools.product(*((0, n - 1) for n in shape))]).T
+    assert np.linalg.norm(((found - wanted) @ corners)[:3], axis=0).max() < 0.5
+
+
+def test_points_with_wrong_pairs():
+    rng = np.random.default_rng(0)
+    source = rng.normal(0, 30, (40, 3))
+    rotation = np.eye(3)
+    rotation[1:, 1:] = turn(0.4)
+    for model, linear in {
+        "translation": np.eye(3),
+        "rigid": rotation,
+        "affine": rotation * 1.2,
+    }.items():
+        target = source @ linear.T + (1, 2, 3)
+        target[:12] += rng.normal(0, 40, (12, 3))
+        found = bv.fit_transform(source, target, model=model, max_residual=0.5)
+        np.testing.assert_allclose(found[:3], np.c_[linear, [1, 2, 3]], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "call, problem",
+    [
+        (lambda v: bv.apply_transforms(v, [(0, 0)]), "1 entries for 3 slices"),
+        (lambda v: bv.apply_transforms(v, np.zeros((3, 2, 2))), r"transforms\[0\] has no inverse"),
+        (
+            lambda v: bv.apply_transforms(v, [(0, 0)] * 3, mode="mirror"),
+            "mode='mirror' is not offered",
+        ),
+        (lambda v: bv.register_slices(v, model="elastic"), "model='elastic' is not offered"),
+        (lambda v: bv.register_slices(v, reference=3), "reference=3 is not a number from 0 to 2"),
+        (lambda v: bv.register_slices(v[0]), "axes y, x; z, y and x are needed"),
+        (lambda v: bv.register_frames(v), "no axis of time; use register_slices"),
+        (lambda v: bv.register_tiles([], []), "give at least one tile"),
+        (lambda v: bv.register_tiles([v, v], [(0, 0, 0)]), "1 entries for 2 tiles"),
+        (lambda v: bv.register_tiles([v, v[0]], np.zeros((2, 3))), "tile 1 has the axes y x"),
+        (lambda v: bv.register(v, v[0]), "axes z y x and y x"),
+        (lambda v: bv.register(v, np.ones((3, 6, 7), "u1")), "min_quality=0.3; use another model"),
+        (
+            lambda v: bv.fit_transform([(0, 0)], [(1, 1)]),
+            "1 points for model='affine'; give at least 3",
+        ),
+    ],
+)
+def test_refusals(call, problem):
+    v = bv.open(np.arange(126, dtype="u1").reshape(3, 6, 7))
+    with pytest.raises(ValueError, match=problem):
+        call(v)
