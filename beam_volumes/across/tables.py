@@ -11,17 +11,20 @@ before rounding.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups, window
+from beam_volumes.across.properties import PRODUCTS, Finish
+from beam_volumes.across.ragged import Ragged, corners_of, counted, joined, split_values
 from beam_volumes.kernels.casting import kernel_array
+from beam_volumes.kernels.labels import contours, hulls
 from beam_volumes.kernels.labels import regions as kernels
-
-_PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
 
 GEOMETRY = (
     "num_pixels",
@@ -38,13 +41,29 @@ GEOMETRY = (
     "surface_area_faces",
     "touches_border",
 )
+#: Properties that are only computed by request.
+BY_REQUEST = (
+    "inertia_tensor",
+    "eccentricity",
+    "euler_number",
+    "perimeter",
+    "perimeter_crofton",
+    "area_convex",
+    "solidity",
+    "feret_diameter_max",
+    "intensity_median",
+)
+#: Properties of regions in a plane.
+_IN_PLANE = ("orientation", "eccentricity", "perimeter", "perimeter_crofton")
 #: Properties that regions along one axis do not have.
 _PLANAR = (
     "axis_major_length",
     "axis_minor_length",
+    "inertia_tensor",
     "inertia_tensor_eigvals",
     "principal_axes",
-    "orientation",
+    *BY_REQUEST[2:8],
+    *_IN_PLANE,
 )
 INTENSITY = (
     "intensity_min",
@@ -54,6 +73,9 @@ INTENSITY = (
     "intensity_sum",
     "centroid_weighted",
 )
+#: The name of a quantile in a table, before the number.
+QUANTILE = "intensity_quantile"
+WITH_INTENSITY = (*INTENSITY, "intensity_median", QUANTILE)
 
 
 #: The arrays of `Regions` that each property needs, in addition to counts; ``"intensity"`` are the sums of
@@ -61,7 +83,17 @@ INTENSITY = (
 _ARRAYS = {
     **dict.fromkeys(("num_pixels", "area", "equivalent_diameter_area"), ()),
     **dict.fromkeys(("bbox", "extent", "touches_border"), ("box",)),
-    **dict.fromkeys(("centroid", *_PLANAR), ("box", "sums")),
+    **dict.fromkeys(
+        (
+            *("centroid", "axis_major_length", "axis_minor_length", "inertia_tensor"),
+            *("inertia_tensor_eigvals", "principal_axes", "orientation", "eccentricity"),
+        ),
+        ("box", "sums"),
+    ),
+    **dict.fromkeys(("euler_number", "perimeter_crofton"), ("windows",)),
+    "perimeter": ("contour",),
+    **dict.fromkeys(("area_convex", "solidity", "feret_diameter_max"), ("box", "points")),
+    **dict.fromkeys(("intensity_median", QUANTILE), ("values",)),
     "surface_area_faces": ("faces",),
     **dict.fromkeys(("intensity_min", "intensity_max"), ()),
     **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
@@ -75,8 +107,8 @@ def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
     >>> sorted(arrays_for(["label", "area", "centroid"]))
     ['box', 'sums']
     """
-    names = _ARRAYS if names is None else names
-    return frozenset(array for name in names for array in _ARRAYS.get(name, ()))
+    names = GEOMETRY + INTENSITY if names is None else names
+    return frozenset(array for name in names for array in _ARRAYS.get(name.partition("-")[0], ()))
 
 
 #: For ``nan=``: compute only extremes, including infinite values, and no sums. Not offered to
@@ -94,6 +126,7 @@ class Intensities:
     minimum: np.ndarray
     maximum: np.ndarray
     sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
+    values: Ragged  #: int64. Each value, ascending, and its voxels.
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +141,10 @@ class Regions:
     box: np.ndarray  #: int64 (labels, 6). Minimum z, y, x, and maximum plus one.
     faces: np.ndarray  #: int64 (labels, 3). Faces across z, y, x to other labels.
     sums: Wide  #: Of z, y, x, zz, yy, xx, zy, zx, yx.
+    #: int64 (labels, 6). Sums of `beam_volumes.kernels.labels.contours.window_table`.
+    windows: np.ndarray
+    contour: np.ndarray  #: int64 (labels, 3). Voxels of each class of contours.
+    points: Ragged  #: int32. Voxels with the same convex hull as all.
     intensities: Intensities | None = None
 
     def __len__(self) -> int:
@@ -127,22 +164,29 @@ class Regions:
         none, no_sums = np.empty((n, 0), np.int64), Wide(0, np.zeros((n, 0, 1), np.int64))
         if inner is not None and "intensity" not in arrays:
             inner = replace(inner, sums=no_sums)
+        if inner is not None and "values" not in arrays:
+            inner = replace(inner, values=Ragged.empty(n, 2, np.int64))
         return Regions(
             self.label,
             self.count,
             self.box if "box" in arrays else none,
             self.faces if "faces" in arrays else none,
             self.sums if "sums" in arrays else no_sums,
+            self.windows if "windows" in arrays else none,
+            self.contour if "contour" in arrays else none,
+            self.points if "points" in arrays else Ragged.empty(n, 3, np.int32),
             inner,
         )
 
     @property
     def nbytes(self) -> int:
         total = self.label.nbytes + self.count.nbytes + self.box.nbytes + self.faces.nbytes
-        total += self.sums.digits.nbytes
+        total += self.sums.digits.nbytes + self.windows.nbytes + self.contour.nbytes
+        total += self.points.nbytes
         if self.intensities is not None:
             i = self.intensities
             total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.sums.digits.nbytes
+            total += i.values.nbytes
         return total
 
 
@@ -168,6 +212,8 @@ def regions(
     below: np.ndarray | None = None,
     with_faces: bool = True,
     arrays: frozenset[str] | None = None,
+    hidden: int | None = None,
+    contour: np.ndarray | None = None,
 ) -> Regions:
     """The contribution of one block: its core's voxels, and the faces at their upper sides.
 
@@ -178,9 +224,11 @@ def regions(
     ``core``: the shape of the core, by default the whole block. With 0 slices, only faces between
     the single given slice and ``below`` count.
     ``below``, ndarray (rows, columns): the slice of labels before the block, if its upper faces
-    have not been counted yet.
+    have not been counted yet; as large as a slice of ``labels`` for windows of voxels.
     ``with_faces``: whether to count faces; otherwise they are all 0.
-    ``arrays``: the arrays of the result, by default all; see `arrays_for`.
+    ``arrays``: the arrays of the result, by default all of the default properties; see `arrays_for`.
+    ``hidden``: the axis of z, y, x that a plane does not have.
+    ``contour``: classes of the core's voxels, for the array ``"contour"``.
     """
     arrays = arrays_for(None) if arrays is None else arrays
     own = labels.shape if core is None else core
@@ -190,36 +238,106 @@ def regions(
         raise ValueError(f"a volume of {shape}: an axis of a region table is below 2**29 voxels")
     labels = as_labels(labels)
     below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
+    block = _Block(labels, below, own, origin, shape, hidden, contour)
+    how = intensity, nan, with_faces, arrays
     longest = max(own)
     if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
-        halves = _halves(labels, below, own, origin, shape, intensity, nan, with_faces)
-        return merge(halves).only(arrays)
-    if not with_faces:
-        labels, below = labels[tuple(slice(0, n) for n in own)], below[:0]
+        return merge(_halves(block, *how))
+    return _of_block(block, *how)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of labels; see `regions`."""
+
+    labels: np.ndarray
+    below: np.ndarray
+    core: tuple[int, int, int]
+    origin: tuple[int, int, int]
+    shape: tuple[int, int, int]
+    hidden: int | None
+    contour: np.ndarray | None
+
+    @property
+    def inner(self) -> np.ndarray:
+        """The labels of the core."""
+        return self.labels[tuple(slice(0, n) for n in self.core)]
+
+    @property
+    def ends(self) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+        """Whether the volume starts with the first plane of each axis, and ends with the last of the core."""
+        first = tuple(o == 0 for o in self.origin)
+        sides = zip(self.origin, self.core, self.shape, strict=True)
+        return first, tuple(o + n == s for o, n, s in sides)
+
+
+def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
+    if not with_faces and "windows" not in arrays:
+        block = replace(block, labels=block.inner, below=block.below[:0])
+    labels, below, own, origin = block.labels, block.below, block.core, block.origin
     label, keys, place = kernels.table_of(labels, below)
-    first = tuple(o == 0 for o in origin)
-    last = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
-    moments = np.zeros((len(label), 10), np.int64)
-    box = np.full((len(label), 6), 1 << 40, np.int64)
+    n = len(label)
+    moments = np.zeros((n, 10), np.int64)
+    box = np.full((n, 6), 1 << 40, np.int64)
     box[:, 3:] = -(1 << 40)
-    faces = np.zeros((len(label), 3), np.int64)
-    counted = faces if with_faces else faces[:0]
-    kernels.geometry(labels, below, own, first, last, keys, place, moments, box, counted)
+    faces = np.zeros((n, 3), np.int64)
+    counted_faces = faces if with_faces else faces[:0]
+    kernels.geometry(labels, below, own, *block.ends, keys, place, moments, box, counted_faces)
+    points = Ragged.empty(n, 3, np.int32)
+    if "points" in arrays:
+        points = _points(block, box, keys, place)
     has_voxels = moments[:, 0] > 0
     box[has_voxels] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
     sums = _from_origin(moments, origin) if "sums" in arrays else Wide.of(moments[:, :0])
+    windows = np.zeros((n, 6 if "windows" in arrays else 0), np.int64)
+    if "windows" in arrays:
+        how = own, *block.ends, keys, place
+        contours.windows(labels, below, *how, _window_table(block.hidden), windows)
+    contour = np.zeros((n, 3 if "contour" in arrays else 0), np.int64)
+    if "contour" in arrays:
+        if block.contour is None:
+            raise ValueError("perimeters need the classes of contours")
+        contours.count_classes(block.inner, block.contour, keys, place, contour)
     inner = None
     if intensity is not None:
-        core_labels = labels[tuple(slice(0, n) for n in own)]
-        inner = _intensities(core_labels, intensity, origin, keys, place, count, nan)
-    used = has_voxels | faces.any(axis=1)
-    part = Regions(label, count, box, faces, sums, inner).only(arrays)
+        inner = _intensities(block.inner, intensity, origin, keys, place, count, nan)
+        values = Ragged.empty(n, 2, np.int64)
+        if "values" in arrays:
+            values = _values(block.inner, intensity, keys, place, n)
+        inner = replace(inner, values=values)
+    used = has_voxels | faces.any(axis=1) | windows.any(axis=1)
+    part = Regions(label, count, box, faces, sums, windows, contour, points, inner).only(arrays)
     return part if used.all() else part[used]
 
 
-def _halves(labels, below, own, origin, shape, intensity, nan, with_faces) -> list[Regions]:
+_window_table = functools.cache(contours.window_table)
+
+
+def _points(block: _Block, box: np.ndarray, keys: np.ndarray, place: np.ndarray) -> Ragged:
+    """The vertices of hulls, from the vertices in each slice."""
+    rows, at = hulls.slice_corners(block.inner, box, keys, place)
+    found = Ragged.of(rows, (at + np.array(block.origin)).astype(np.int32), len(box))
+    return corners_of(found)
+
+
+def _values(
+    labels: np.ndarray, intensity: np.ndarray, keys: np.ndarray, place: np.ndarray, n: int
+) -> Ragged:
+    """The values of integers of up to 16 bits in each label, with their counts."""
+    values = intensity.view(np.uint8) if intensity.dtype.kind == "b" else intensity
+    found = np.empty(labels.size, np.int64)
+    found = found[: kernels.labelled_values(labels, values, keys, place, found)]
+    found.sort()
+    starts = np.flatnonzero(np.concatenate([found[:1] >= 0, found[1:] != found[:-1]]))
+    counts = np.diff(starts, append=len(found))
+    rows, value = split_values(found[starts])
+    return Ragged.of(rows, np.stack([value, counts], axis=1), n)
+
+
+def _halves(block: _Block, intensity, nan, with_faces, arrays) -> list[Regions]:
     """Split the block into two."""
+    own, origin, below = block.core, block.origin, block.below
     axis = int(np.argmax(own))
     middle = own[axis] // 2
 
@@ -228,16 +346,18 @@ def _halves(labels, below, own, origin, shape, intensity, nan, with_faces) -> li
 
     parts = []
     for a, b, stop in ((0, middle, middle + 1), (middle, own[axis], None)):
-        start = tuple(o + a * (i == axis) for i, o in enumerate(origin))
-        core = tuple(b - a if i == axis else n for i, n in enumerate(own))
+        start: Any = tuple(o + a * (i == axis) for i, o in enumerate(origin))
+        core: Any = tuple(b - a if i == axis else n for i, n in enumerate(own))
         values = None if intensity is None else cut(intensity, a, b)
+        contour = None if block.contour is None else cut(block.contour, a, b)
         under: np.ndarray | None = below
         if axis == 0:
             under = below if a == 0 else None
         elif below.size:
             under = cut(below, a, stop, axis - 1)
-        block = cut(labels, a, stop)
-        parts.append(regions(block, start, shape, values, nan, core, under, with_faces))
+        half = cut(block.labels, a, stop)
+        how = under, with_faces, arrays, block.hidden, contour
+        parts.append(regions(half, start, block.shape, values, nan, core, *how))
     return parts
 
 
@@ -245,7 +365,7 @@ def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
     """Convert sums of coordinates and products from the block's origin to the volume's."""
     local, at = Wide.integers(moments), np.array(origin)
     first = local[:, 1:4] + local[:, :1].times(at)
-    i, j = np.transpose(_PRODUCTS)
+    i, j = np.transpose(PRODUCTS)
     second = local[:, 4:] + local[:, 1 + j].times(at[i]) + first[:, i].times(at[j])
     return _stack(first, second)
 
@@ -272,7 +392,7 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
     sums = _stack(parts["sum"], parts["square"], *weighted)
-    return Intensities(count.copy(), minimum, maximum, sums)
+    return Intensities(count.copy(), minimum, maximum, sums, Ragged.empty(n, 2, np.int64))
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
@@ -284,7 +404,8 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
     how = 32 * first, only_extremes
     kernels.floats(labels, values, origin, keys, place, *how, count, minimum, maximum, cells)
     dtype = values.dtype
-    return Intensities(count, minimum.astype(dtype), maximum.astype(dtype), Wide.of(cells, first))
+    ends = minimum.astype(dtype), maximum.astype(dtype)
+    return Intensities(count, *ends, Wide.of(cells, first), Ragged.empty(n, 2, np.int64))
 
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
@@ -331,6 +452,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
             reduced(np.minimum, (i.minimum for i in several)),
             reduced(np.maximum, (i.maximum for i in several)),
             add_groups([i.sums for i in several], order, starts),
+            counted(joined([i.values for i in several], order, starts)),
         )
     box = np.concatenate([
         reduced(np.minimum, (p.box[:, :3] for p in parts)),
@@ -342,6 +464,9 @@ def merge(parts: Iterable[Regions]) -> Regions:
         box,
         reduced(np.add, (p.faces for p in parts)),
         add_groups([p.sums for p in parts], order, starts),
+        reduced(np.add, (p.windows for p in parts)),
+        reduced(np.add, (p.contour for p in parts)),
+        corners_of(joined([p.points for p in parts], order, starts)),
         inner,
     )
 
@@ -354,9 +479,15 @@ def batches(part: Regions, maximum: int = 4_000_000) -> Iterator[Regions]:
 
 
 def default_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
-    """The names of properties."""
-    skip = {1: _PLANAR, 2: ()}.get(ndim, ("orientation",))
-    return tuple(p for p in GEOMETRY + (INTENSITY if intensity else ()) if p not in skip)
+    """The names of the properties that are computed by default."""
+    return tuple(p for p in known_properties(ndim, intensity) if p not in BY_REQUEST)
+
+
+def known_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
+    """The names of all properties."""
+    skip = {1: _PLANAR, 2: ()}.get(ndim, _IN_PLANE)
+    names = GEOMETRY + (INTENSITY if intensity else ()) + BY_REQUEST
+    return tuple(p for p in names if p not in skip and (intensity or p not in WITH_INTENSITY))
 
 
 def properties(
@@ -381,18 +512,20 @@ def properties(
     """
     ndim = len(axes)
     names = default_properties(ndim, part.intensities is not None) if names is None else names
-    unknown = [n for n in names if n not in ("label", *default_properties(ndim, True))]
+    known = ("label", *known_properties(ndim, True), QUANTILE)
+    unknown = [n for n in names if n.partition("-")[0] not in known]
     if unknown:
         raise ValueError(f"no region property {', '.join(unknown)} in {ndim}-D")
     part = part[part.count > 0]
     table: dict[str, np.ndarray] = {"label": part.label}
-    finish = _Finish(part, shape, spacing, axes)
+    finish = Finish(part, shape, spacing, axes)
     for name in names:
         if name == "label":
             continue
-        if name in INTENSITY and part.intensities is None:
+        base, _, number = name.partition("-")
+        if base in WITH_INTENSITY and part.intensities is None:
             raise ValueError(f"{name} needs intensities")
-        column = getattr(finish, name)()
+        column = getattr(finish, base)(*map(float, [number] if number else []))
         if column.ndim == 1:
             table[name] = column
         else:
@@ -400,165 +533,3 @@ def properties(
                 at = (slice(None), *index)
                 table["-".join([name, *map(str, index)])] = column[at]
     return table
-
-
-class _Finish:
-    """One method per property; arrays are (labels,) or (labels, axes)."""
-
-    def __init__(self, part, shape, spacing, axes):
-        self.part, self.axes, self.ndim = part, axes, len(axes)
-        self.shape = shape
-        self.spacing = np.array(spacing, np.float64)[list(axes)]
-        self.voxel = math.prod(self.spacing.tolist())
-        self._eigen = None
-
-    def num_pixels(self):
-        return self.part.count
-
-    def area(self):
-        return self.part.count * self.voxel
-
-    def bbox(self):
-        return self.part.box[:, [*self.axes, *(a + 3 for a in self.axes)]]
-
-    def touches_border(self):
-        ends = np.array([self.shape[a] for a in self.axes])
-        box = self.bbox()
-        return ((box[:, : self.ndim] == 0) | (box[:, self.ndim :] == ends)).any(axis=1)
-
-    def _floor(self):
-        """The centroid in whole voxels, rounded down, so that exact shifted sums are small."""
-        box = self.part.box
-        guess = np.floor(self.part.sums[:, :3].floats() / self.part.count[:, None])
-        return np.clip(guess.astype(np.int64), box[:, :3], box[:, 3:] - 1)
-
-    def _about(self, at):
-        """Mean offsets from a point, as float64 (labels, 3)."""
-        count = Wide.integers(self.part.count)
-        shifted = [self.part.sums[:, a] + count.times(-at[:, a]) for a in range(3)]
-        return shifted, np.stack([s.floats() for s in shifted], 1) / self.part.count[:, None]
-
-    def centroid(self):
-        at = self._floor()
-        return ((at + self._about(at)[1])[:, list(self.axes)]) * self.spacing
-
-    def _central(self):
-        """Variances and covariances of the coordinates, (labels, ndim, ndim)."""
-        part, at = self.part, self._floor()
-        first, mean = self._about(at)
-        n = self.ndim
-        result = np.empty((len(part), n, n))
-        for k, (i, j) in enumerate(_PRODUCTS):
-            if i not in self.axes or j not in self.axes:
-                continue
-            # sum((i - ai) (j - aj)) = Sij - ai Sj - aj (Si - ai N)
-            exact = part.sums[:, 3 + k] + part.sums[:, j].times(-at[:, i])
-            exact = exact + first[i].times(-at[:, j])
-            value = exact.floats() / part.count - mean[:, i] * mean[:, j]
-            a, b = self.axes.index(i), self.axes.index(j)
-            result[:, a, b] = result[:, b, a] = value * (self.spacing[a] * self.spacing[b])
-        return result
-
-    def _axes(self):
-        if self._eigen is None:
-            central = self._central()
-            trace = np.trace(central, axis1=1, axis2=2)
-            inertia = trace[:, None, None] * np.eye(self.ndim) - central
-            self._inertia = inertia
-            # ascending inertia is descending extent: the first vector is the longest axis
-            values, vectors = np.linalg.eigh(inertia)
-            self._eigen = np.maximum(values[:, ::-1], 0), np.swapaxes(vectors, 1, 2)
-        return self._eigen
-
-    def inertia_tensor_eigvals(self):
-        return self._axes()[0]
-
-    def principal_axes(self):
-        vectors = self._axes()[1]
-        largest = np.abs(vectors).argmax(axis=2)[..., None]
-        return vectors * np.sign(np.take_along_axis(vectors, largest, axis=2))
-
-    def axis_major_length(self):
-        e = self._axes()[0]
-        if self.ndim == 2:
-            return 4 * np.sqrt(e[:, 0])
-        return np.sqrt(10 * np.maximum(e[:, 0] + e[:, 1] - e[:, 2], 0))
-
-    def axis_minor_length(self):
-        e = self._axes()[0]
-        if self.ndim == 2:
-            return 4 * np.sqrt(e[:, 1])
-        return np.sqrt(10 * np.maximum(-e[:, 0] + e[:, 1] + e[:, 2], 0))
-
-    def orientation(self):
-        self._axes()
-        a, b, c = self._inertia[:, 0, 0], self._inertia[:, 0, 1], self._inertia[:, 1, 1]
-        round_ = np.where(b < 0, np.pi / 4, -np.pi / 4)
-        return np.where(a - c == 0, round_, 0.5 * np.arctan2(-2 * b, c - a))
-
-    def extent(self):
-        box = self.bbox()
-        sides = box[:, self.ndim :] - box[:, : self.ndim]
-        return self.part.count / np.prod(sides.astype(np.float64), axis=1)
-
-    def equivalent_diameter_area(self):
-        return (2 * self.ndim * self.area() / np.pi) ** (1 / self.ndim)
-
-    def surface_area_faces(self):
-        each = [self.voxel / s for s in self.spacing]
-        return sum(self.part.faces[:, a] * f for a, f in zip(self.axes, each, strict=True))
-
-    def intensity_min(self):
-        return self._where_known(self.part.intensities.minimum)
-
-    def intensity_max(self):
-        return self._where_known(self.part.intensities.maximum)
-
-    def _where_known(self, values):
-        """NaN for labels without a value; integers always have one."""
-        known = self.part.intensities.count > 0
-        return values if known.all() else np.where(known, values, values.dtype.type(np.nan))
-
-    def intensity_sum(self):
-        inner = self.part.intensities
-        if inner.minimum.dtype.kind == "f":
-            return inner.sums[:, 0].floats()
-        unsigned = inner.minimum.dtype.kind == "u"
-        return inner.sums[:, 0].int64("intensity_sum", np.uint64 if unsigned else np.int64)
-
-    def intensity_mean(self):
-        inner = self.part.intensities
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return inner.sums[:, 0].floats() / inner.count
-
-    def intensity_std(self):
-        """From exact integers: the square root of n S2 - S1**2, over n."""
-        inner = self.part.intensities
-        totals, unit = inner.sums[:, 0].python()
-        squares, square_unit = inner.sums[:, 1].python()
-        low = min(2 * unit, square_unit)
-        up, square_up = 2 * unit - low, square_unit - low
-        result = np.full(len(totals), np.nan)
-        for i, (n, s, q) in enumerate(zip(inner.count.tolist(), totals, squares, strict=True)):
-            if n:
-                spread = max(0, n * (q << square_up) - (s * s << up))
-                result[i] = math.sqrt(_scaled(spread, n * n, low))
-        return result
-
-    def centroid_weighted(self):
-        sums = self.part.intensities.sums
-        at = self._floor()
-        columns = []
-        total = sums[:, 0]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            for a in self.axes:
-                offset = (sums[:, 2 + a] + total.times(-at[:, a])).floats() / total.floats()
-                columns.append(at[:, a] + offset)
-        return np.stack(columns, axis=1) * self.spacing
-
-
-def _scaled(numerator: int, denominator: int, unit: int) -> float:
-    """``numerator / denominator * 2**unit`` of integers of any size, rounded once."""
-    if unit < 0:
-        return numerator / (denominator << -unit)
-    return (numerator << unit) / denominator

@@ -12,7 +12,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 import beam_volumes as bv
-from beam_volumes.across.tables import default_properties
+from beam_volumes.across.tables import known_properties
 from tests.tiers import examples
 
 GEOMETRY = ("label", "num_pixels", "area", "bbox", "centroid", "inertia_tensor_eigvals")
@@ -68,6 +68,62 @@ def test_images(case):
     expected = regionprops_table(labels.astype("i8"), properties=names)
     expected.pop("orientation")  # of a round region any
     assert_same(got, expected)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.data(), st.integers(2, 3), st.sampled_from(["?", "u1", "i2", "u2"]), st.booleans())
+def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
+    labels, slab, window = data.draw(cases(ndim))
+    for label in np.unique(labels):  # flat regions of a volume have no hull in scikit-image
+        points = np.argwhere(labels == label)
+        if ndim == 3 and np.linalg.matrix_rank(points - points[0]) < 3:
+            labels[labels == label] = 0
+    if not labels.any():
+        return
+    image = np.random.default_rng(2).integers(
+        0, {"?": 2, "u2": 60_000}.get(dtype, 60), labels.shape
+    )
+    image = (image - 30 * (dtype == "i2")).astype(dtype)
+    hulls = ["area_convex", "solidity", "feret_diameter_max"]
+    names = ["label", "intensity_median", "inertia_tensor", "euler_number", *hulls]
+    spacing = (2.0, 0.5, 1.5) if ndim == 3 and is_fine else (2.0,) * ndim
+    if ndim == 2:
+        names += ["eccentricity", "perimeter", "perimeter_crofton"]
+    quantiles = (0, 0.3, 0.75)
+    how = {"spacing": spacing, "intensity_quantiles": quantiles}
+    lazy = bv.regionprops_table(bv.open(labels), bv.open(image), names, **how)
+    got = in_parts(lazy, slab=slab, window=window)
+    assert got.equals(in_parts(lazy))  # to the bit
+    expected = regionprops_table(
+        labels.astype("i8"), image.astype("i8"), properties=names, spacing=spacing
+    )
+    ours = {name: got[name].to_numpy() for name in got.column_names}
+    for k, label in enumerate(expected["label"]):
+        values = image[labels == label].astype("i8")
+        for q in quantiles:
+            assert ours[f"intensity_quantile-{q:g}"][k] == np.quantile(values, q)
+    for name, column in expected.items():
+        np.testing.assert_allclose(ours[name], column, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_shapes_of_objects_across_slabs():
+    z, y, x = np.indices((24, 30, 28)) - np.array([12, 15, 14])[:, None, None, None]
+    ring = (np.hypot(y, x) - 9) ** 2 + z**2 <= 9  # one tunnel
+    hollow = (z**2 + y**2 + x**2 <= 100) & (z**2 + y**2 + x**2 > 49)  # one cavity
+    names = ["euler_number", "area_convex", "feret_diameter_max"]
+    for mask, number in ((ring, 0), (hollow, 2)):
+        lazy = bv.regionprops_table(bv.open(mask.astype("u1")), properties=names)
+        got = in_parts(lazy, slab=(5, 11, 9), window=2)
+        assert got.equals(in_parts(lazy)) and got["euler_number"].to_pylist() == [number]
+        expected = regionprops_table(mask.astype(int), properties=names)
+        assert got["area_convex"].to_pylist() == expected["area_convex"].tolist()
+        np.testing.assert_allclose(got["feret_diameter_max"], expected["feret_diameter_max"])
+    sheet = np.zeros((6, 5, 4), "u1")
+    sheet[:, range(5), [0, 0, 1, 2, 3]] = 1  # oblique, in no box that it fills
+    row = in_parts(bv.regionprops_table(sheet, properties=names), slab=(2, 3, 4)).to_pylist()
+    plane = regionprops_table(sheet[0].astype(int), properties=["area_convex"])
+    assert row[0]["area_convex"] == 6 * plane["area_convex"][0]
+    assert 7.6 < row[0]["feret_diameter_max"] < 8.6
 
 
 @settings(max_examples=examples(30))
@@ -145,7 +201,8 @@ def test_files(tmp_path, ending):
 
 def test_every_property_is_documented():
     text = bv.regionprops_table.__doc__
-    assert [name for name in default_properties(3, True) if f"``{name}``" not in text] == []
+    names = {*known_properties(3, True), *known_properties(2)}
+    assert [name for name in names if f"``{name}``" not in text] == []
 
 
 def test_nothing_to_measure():
@@ -183,6 +240,14 @@ def test_scipys_measurements():
         (lambda v: bv.regionprops_table(v, properties=["are"]), ValueError, "'are'"),
         (lambda v: bv.regionprops_table(v, properties=["intensity_max"]), ValueError, "intensity="),
         (lambda v: bv.regionprops_table(v, v[1:]), ValueError, "do not match"),
+        (lambda v: bv.regionprops_table(v, v * 0.5, "intensity_median"), TypeError, "16 bits"),
+        (lambda v: bv.regionprops_table(v, v, intensity_quantiles=2), ValueError, "0 to 1"),
+        (lambda v: bv.regionprops_table(v, properties=["area_filled"]), ValueError, "extra_prop"),
+        (
+            lambda v: bv.regionprops_table(v[0], None, "perimeter", spacing=(1, 2)),
+            ValueError,
+            "equal",
+        ),
         (lambda v: bv.regionprops_table(v, spacing="voxel_size"), ValueError, "voxel_size="),
         (lambda v: bv.regionprops_table(v, spacing=(1, 2)), ValueError, "2 entries for 3 axes"),
         (lambda v: bv.region_adjacency(v, bins=4), ValueError, "boundary"),

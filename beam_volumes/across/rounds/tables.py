@@ -84,7 +84,7 @@ class RegionRows(RowKind):
         nothing = np.zeros((1, 1, 1), np.uint8)
         values = None if self.intensity is None else nothing.astype(self.intensity)
         arrays = tables.arrays_for(self.names)
-        return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values, arrays=arrays)
+        return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values, arrays=arrays, contour=nothing)
 
     def keys(self, part: Regions) -> np.ndarray:
         return part.label
@@ -139,7 +139,7 @@ class ChannelRows(RowKind):
     def columns(self, part: ChannelColumns) -> Columns:
         columns: Columns = {}
         for name in self.of.names or ():
-            if name not in tables.INTENSITY:
+            if name.partition("-")[0] not in tables.WITH_INTENSITY:
                 columns |= replace(self.of, names=(name,)).columns(part.parts[0])
                 continue
             for own, channel in zip(part.parts, self.names, strict=True):

@@ -268,6 +268,38 @@ def _integers(labels, values, shape, keys, place, minimum, maximum, cells, wide)
                     _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide)
 
 
+def labelled_values(
+    labels: np.ndarray, values: np.ndarray, keys: np.ndarray, place: np.ndarray, found: np.ndarray
+) -> int:
+    """Write a key for each voxel with a label: its row times 2**17, plus its value and 2**15.
+
+    ``values`` are integers of up to 16 bits. Returns the number of keys.
+    """
+    return _labelled_values(strided(labels), strided(values), labels.shape, keys, place, found)  # type: ignore[no-any-return]
+
+
+@row_kernel
+def _labelled_values(labels, values, shape, keys, place, found):
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    n = 0
+    known = np.uint64(0)
+    base = np.int64(0)
+    for z in range(shape[0]):
+        for y in range(shape[1]):
+            at, there = z * step_z + y * step_y, z * next_z + y * next_y
+            for x in range(shape[2]):
+                label = np.uint64(flat[at + x])
+                if label == np.uint64(0):
+                    continue
+                if label != known:
+                    base = (place[_slot(keys, label)] << 17) + (1 << 15)
+                    known = label
+                found[n] = base + np.int64(voxels[there + x])
+                n += 1
+    return n
+
+
 @row_kernel
 def _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide):
     """Add voxels ``start:end`` of a row to row ``i``; ``wide`` is for 64 bits."""

@@ -29,6 +29,9 @@ from beam_volumes.transforms.steps.render import render
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
 from beam_volumes.transforms.waiting import in_global_window
 
+#: Properties that need a plane beyond a slab.
+BEYOND = ("surface_area_faces", "euler_number", "perimeter_crofton")
+
 
 @with_input_types(GivenSlab)
 @documented
@@ -42,13 +45,13 @@ class RegionTable(beam.PTransform):
     ----------
     slabs : ReadSlabs, SlabGrid, LabelComponents or Grid
         How the volume is cut. ``surface_area_faces``, which is among the
-        properties by default, needs one plane more on the upper side: the halo ``(0, 1)`` along
-        each axis.
+        properties by default, ``euler_number`` and ``perimeter_crofton`` need one plane more on the
+        upper side: the halo ``(0, 1)`` along each axis.
     intensity : Volume, optional
         An expression of the same shape. Its voxels are read slab by slab, where labels are.
     properties : sequence of str, optional
-        Names of the properties, as `regionprops_table` has them; by default all that are
-        possible.
+        Names of the properties, as `regionprops_table` has them, except for ``perimeter``; by
+        default the same.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         NaN and infinite intensities are an error, or they are left out.
@@ -118,6 +121,11 @@ class RegionTable(beam.PTransform):
             nan,
             "RegionTable",
         )
+        if self.survey.with_contour:
+            raise ValueError(
+                "RegionTable: perimeter needs more of the neighbours of a slab; use perimeter_crofton, or "
+                "regionprops_table"
+            )
 
     def expand(self, slabs: beam.PCollection[Any]) -> beam.PCollection[beam.Row]:
         measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
@@ -150,18 +158,27 @@ def measure_slab(
             f"slab {slab.key}: its core {slab.core} of {slab.shape} is not in the grid of "
             f"{grid.step} in {grid.shape}: give RegionTable the ReadSlabs that yields the slabs"
         )
-    if "surface_area_faces" not in survey.properties:
+    if not survey.upper:
         region = core
     if not slab.box.contains(region):
+        names = [n for n in BEYOND if n in survey.properties]
         raise ValueError(
-            f"slab {slab.key} has the voxels {slab.box}; surface_area_faces needs {region}, "
+            f"slab {slab.key} has the voxels {slab.box}; {names[0]} needs {region}, "
             f"one plane beyond the core: {ABOUT}, or leave it out of properties="
         )
     labels = slab.data[region.translate([-a for a in slab.box.start]).slices]
     values = None if intensity is None else render(intensity.node, core)
     try:
         part = tables.regions(
-            labels, core.start, grid.shape, values, survey.nan, core.shape, arrays=survey.arrays
+            labels,
+            core.start,
+            grid.shape,
+            values,
+            survey.nan,
+            core.shape,
+            with_faces=survey.with_faces,
+            arrays=survey.arrays,
+            hidden=survey.hidden,
         )
     except ValueError as error:
         raise ValueError(f"slab {slab.key}: {error}") from None

@@ -37,6 +37,10 @@ MAX_BINS = 10_000
 FOLD_BYTES = 3_000
 #: Voxels per unit of work of `in_strips`: a strip costs more than a round of threads.
 SHARE = 8
+#: Expected vertices of a convex hull.
+HULL_POINTS = 100
+#: Bytes of a row in shards of the usual number of rows.
+MAX_ROW_BYTES = 600
 #: Maximum bytes for folding a part of a window, and voxels of the first part.
 FOLD_LIMIT, FIRST_PART = 64 << 20, 1 << 18
 
@@ -130,6 +134,11 @@ class TableSurvey(Survey):
         raise NotImplementedError
 
     @property
+    def shard_rows(self) -> int:
+        """Approximate rows of a shard."""
+        return ROWS
+
+    @property
     def fold_bytes(self) -> int:
         """Bytes per row while a part of a window is folded, in addition to the row."""
         return 200
@@ -162,7 +171,8 @@ class TableSurvey(Survey):
 
     def merge_bytes(self, grid: Grid) -> int:
         rows = self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL)
-        return MERGE_COPIES * min(rows, ROWS + ROWS // 8) * self.row_bytes  # shards differ slightly
+        shard = self.shard_rows + self.shard_rows // 8  # shards differ slightly
+        return MERGE_COPIES * min(rows, shard) * self.row_bytes
 
     def _kept_bytes(self, shape: Triple, windows: int, voxels_per_label: int) -> int:
         rows = self.rows_in(math.prod(shape), voxels_per_label)
@@ -177,8 +187,9 @@ class TableSurvey(Survey):
         raise NotImplementedError
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        how = self.shard_rows, self.row_bytes
         table = self.table(grid.shape)
-        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
+        return table_flow(table, len(grid), how[0], limit_bytes=limit_bytes, row_bytes=how[1])
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         table = self.table(shape)
@@ -188,6 +199,21 @@ class TableSurvey(Survey):
         return {"shards": 1}
 
 
+_WHOLE = "needs each region whole, in its box"
+#: Properties of scikit-image that are not sums, and what to use.
+_OF_BOXES = {
+    "area_filled": f"{_WHOLE}: extra_properties= takes a function such as lambda mask: "
+    "ndi.binary_fill_holes(mask, np.ones((3,) * mask.ndim)).sum()",
+    **dict.fromkeys(
+        ("moments", "moments_central", "moments_normalized", "moments_hu", "moments_weighted"),
+        f"{_WHOLE}: bv.for_each_label(labels, function, columns) passes it to functions such as "
+        "skimage.measure.moments_central; inertia_tensor has the second moments",
+    ),
+    **dict.fromkeys(
+        ("coords", "image", "image_convex", "image_filled", "image_intensity", "slice"),
+        "is no number: bv.for_each_label(labels, function, columns) passes each region to a function",
+    ),
+}
 #: Other libraries' names of properties that are not similar to ours.
 _ELSEWHERE = {
     "volume": "area",
@@ -242,12 +268,16 @@ class RegionSurvey(TableSurvey):
         _check_labels(labels, name)
         _check_nan(nan, name)
         ndim = len(axes)
-        known = tables.default_properties(ndim, intensity is not None)
-        names = known if properties is None else tuple(properties)
+        known = tables.known_properties(ndim, intensity is not None)
+        names = tables.default_properties(ndim, intensity is not None)
+        names = names if properties is None else tuple(properties)
         for wanted in names:
-            if wanted in tables.INTENSITY and intensity is None:
+            base = str(wanted).partition("-")[0]
+            if base in tables.WITH_INTENSITY and intensity is None:
                 raise ValueError(f"{name}: {wanted} needs intensity=")
-            if wanted != "label" and wanted not in known:
+            if base in _OF_BOXES:
+                raise ValueError(f"{name}: {base} {_OF_BOXES[base]}")
+            if base not in (*known, "label", tables.QUANTILE):
                 raise ValueError(
                     f"{name}: no property {wanted!r} in {ndim}-D{_meant(wanted, known)}; there are "
                     f"{', '.join(known)}"
@@ -256,6 +286,14 @@ class RegionSurvey(TableSurvey):
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
+        sides = {(z, y, x)[a] for a in axes}
+        if len(sides) > 1 and (flat := [n for n in names if n.startswith("perimeter")]):
+            raise ValueError(
+                f"{name}: {flat[0]} needs pixels with equal sides, and they are {sorted(sides)}: "
+                "resample with zoom first, or leave out spacing="
+            )
+        if "values" in tables.arrays_for(names):
+            _check_counted(dtype, name)
         how = dtype, (z, y, x), axes, nan, channels
         return cls(name, names, *how, voxels_per_label=voxels_per_label)
 
@@ -268,14 +306,27 @@ class RegionSurvey(TableSurvey):
         return "surface_area_faces" in self.properties
 
     @property
+    def with_contour(self) -> bool:
+        """Whether the classes of contours are the second input."""
+        return "contour" in self.arrays
+
+    @property
+    def hidden(self) -> int | None:
+        """The axis of z, y, x that a plane does not have."""
+        return ({0, 1, 2} - set(self.axes)).pop() if len(self.axes) == 2 else None
+
+    @property
     def upper(self) -> bool:
-        return self.with_faces
+        return self.with_faces or "windows" in self.arrays
 
     @property
     def cost(self) -> float:
+        arrays = self.arrays
         cost = 9.0 if self.with_faces else 3.0
+        cost += 9.0 * ("windows" in arrays) + 4.0 * ("points" in arrays) + 1.0 * self.with_contour
         if self.intensity is not None:
             cost += 13.0 if self.intensity.kind == "f" else 3.0
+            cost += 9.0 * ("values" in arrays)
         return cost * max(1, len(self.channels))
 
     @property
@@ -283,11 +334,24 @@ class RegionSurvey(TableSurvey):
         # Measured: 213 of labels alone, 233 with integers of 16 bits, 323 with float32 and 357 with float64.
         arrays = self.arrays
         each = 24 + 48 * ("box" in arrays) + 24 * ("faces" in arrays) + 134 * ("sums" in arrays)
+        each += 48 * ("windows" in arrays) + 24 * self.with_contour
+        each += 12 * HULL_POINTS * ("points" in arrays)
         if self.intensity is None:
             return each
         is_narrow = self.intensity.kind != "f" and self.intensity.itemsize <= 2
-        sums = (10 if is_narrow else 130) * ("intensity" in arrays)
+        sums = (10 if is_narrow else 130) * ("intensity" in arrays) + 16 * self.values
         return (each + 8 + 2 * self.intensity.itemsize + sums) * max(1, len(self.channels))
+
+    @property
+    def values(self) -> int:
+        """The expected values of a label to count."""
+        if "values" not in self.arrays or self.intensity is None:
+            return 0
+        return min(1 << 8 * self.intensity.itemsize, self.voxels_per_label)
+
+    @property
+    def shard_rows(self) -> int:
+        return min(ROWS, max(ROWS // 64, ROWS * MAX_ROW_BYTES // self.row_bytes))
 
     @property
     def arrays(self) -> frozenset[str]:
@@ -296,7 +360,7 @@ class RegionSurvey(TableSurvey):
 
     @property
     def fold_bytes(self) -> int:
-        return FOLD_BYTES
+        return FOLD_BYTES + 80 * HULL_POINTS * ("points" in self.arrays) + 80 * self.values
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
@@ -327,6 +391,7 @@ class RegionSurveyor(RowSurveyor):
         origin, core = self.windows.of(z)
         how = self.survey
         kept = how.arrays
+        contour = intensities.pop(0) if how.with_contour else None
 
         def strip(a: int, b: int) -> Regions | ChannelColumns:
             if not intensities:
@@ -343,15 +408,17 @@ class RegionSurveyor(RowSurveyor):
                 values,
                 how.nan,
                 (core[0], b - a, core[2]),
-                None if self.below is None else self.below[a:b],
+                None if self.below is None else self.below[a : b + 1],
                 how.with_faces,
                 kept,
+                how.hidden,
+                None if contour is None else contour[: core[0], a:b, : core[2]],
             )
 
         for part in self.folds.of(labels, core[1], threads, strip):
             self.rows.add(part)
-        if core[0] and how.with_faces:
-            self.below = _last(labels, core)
+        if core[0] and how.upper:
+            self.below = labels[core[0] - 1].copy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -550,6 +617,16 @@ class Folds:
             self.voxels = min(maximum, self.largest)
             start += count
             yield from found
+
+
+def _check_counted(dtype: np.dtype | None, name: str) -> None:
+    """Refuse intensities with values that cannot be counted."""
+    if dtype is not None and (dtype.kind not in "bui" or dtype.itemsize > 2):
+        raise TypeError(
+            f"{name}: medians and quantiles of {dtype}: values are counted, so convert to integers of up to "
+            "16 bits with astype, or give extra_properties= a function such as "
+            "lambda mask, image: np.median(image[mask])"
+        )
 
 
 def _check_labels(dtype: Any, name: str) -> None:
