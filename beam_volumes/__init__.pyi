@@ -148,6 +148,7 @@ from .ops.labels.watershed import watershed_affinities as watershed_affinities
 from .ops.measure.by_label.numbers import center_of_mass as center_of_mass
 from .ops.measure.by_label.numbers import max as max
 from .ops.measure.by_label.numbers import mean as mean
+from .ops.measure.by_label.numbers import median as median
 from .ops.measure.by_label.numbers import min as min
 from .ops.measure.by_label.numbers import std as std
 from .ops.measure.by_label.numbers import sum as sum

@@ -88,7 +88,7 @@ FUNCTIONS = [
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
     ("estimate_sigma", "PyWavelets' db2 in numpy", "number", "2; 4 for float64 and integers of 32 and 64 bits"),
-    ("percentile", "numpy, `array_equal`", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 for short lines, otherwise one for each 8 bits"),
+    ("percentile median", "numpy, `array_equal`; labels scipy", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 for short lines, otherwise one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, otherwise 2"),
     ("threshold_moments", "the formula of ITK and Fiji; SimpleITK", "number", "1 for integers to 16 bits, otherwise 2"),
@@ -182,7 +182,6 @@ SCIPY = {
     "iterate_structure": ("ball cross cube", "with any radius; morphology has `iterations=`"),
     "map_coordinates": ("affine_transform", "in other maps, a voxel may depend on any other"),
     "maximum": ("max", _PER_LABEL),
-    "median": ("percentile", "for the whole volume, `q=50`; not for each label"),
     "minimum": ("min", _PER_LABEL),
     "standard_deviation": ("std", _PER_LABEL),
     "sum_labels": ("sum", _PER_LABEL),

@@ -40,7 +40,10 @@ def by_name(*rows):
 
 
 OF_VOLUME = by_name(
-    ("min max sum mean std variance extrema minimum_position maximum_position center_of_mass", ()),
+    (
+        "min max sum mean median std variance extrema minimum_position maximum_position center_of_mass",
+        (),
+    ),
     ("argmax argmin", ()),
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),

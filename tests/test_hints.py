@@ -45,7 +45,6 @@ filters, morphology, signal = skimage.filters, skimage.morphology, scipy.signal
 THEIRS = {
     "map_blocks": lambda: np.sqrt(V),
     "var": lambda: np.var(V.astype(float)),
-    "median": lambda: np.median(V),
     "quantile": lambda: np.quantile(V, 0.3),
     "average": lambda: np.average(V.astype(float)),
     "standard_deviation": lambda: ndi.standard_deviation(V.astype(float)),

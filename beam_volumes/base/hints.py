@@ -52,7 +52,6 @@ INSTEAD = {
     "persist": "bv.compute(v.to(path)) stores it, and gives a volume that reads it",
     # numbers of a volume
     "var": "bv.variance(v) is that",
-    "median": "bv.percentile(v, 50) is that; bv.median_filter takes neighbourhoods",
     "quantile": "bv.percentile(v, 100 * q) is that",
     "average": "bv.mean(v) is that",
     "standard_deviation": "bv.std(v) is that",

@@ -21,7 +21,7 @@ ROWS = [
     ("bv.canny(v)", AttributeError, "bv.apply_hysteresis_threshold do its parts"),
     ("bv.img_as_float(v)", AttributeError, r"v.astype\(\)"),
     ("bv.isnan(v)", AttributeError, "np.isnan works on volumes"),
-    ("bv.median(v)", AttributeError, r"percentile\(v, 50\)"),
+    ("bv.quantile(v, 0.5)", AttributeError, r"percentile\(v, 100 \* q\)"),
     ("v.gaussian_filter(1)", AttributeError, r"write bv.gaussian_filter\(v, ...\)"),
     ("v.meen()", AttributeError, "did you mean 'mean'"),
     ("v.values", AttributeError, r"np.asarray\(v\)"),

@@ -14,6 +14,7 @@ THEIRS = {
     "sum": ndi.sum_labels,
     "min": ndi.minimum,
     "max": ndi.maximum,
+    "median": ndi.median,
     "std": ndi.standard_deviation,
     "variance": ndi.variance,
     "center_of_mass": ndi.center_of_mass,
@@ -35,7 +36,7 @@ def test_labels_are_measured_as_scipy_does(data):
     index = random.choice(there, draw(st.sampled_from([1, 4, (2, 2)])))
     if draw(st.booleans()):
         index = int(index.ravel()[0])
-    name = draw(st.sampled_from(sorted(THEIRS)))
+    name = draw(st.sampled_from(sorted(set(THEIRS) - ({"median"} if dtype[1] > "2" else set()))))
     lazy = getattr(bv, name)(bv.open(values), labels=labels, index=index)
     together = getattr(bv, name)(bv.open(values), labels=labels)
     slab = tuple(draw(st.integers(1, n)) for n in shape)
@@ -84,5 +85,7 @@ def test_missing_labels_masks_and_what_is_refused():
     ):
         with pytest.raises(error, match=message):
             bv.mean(values, **how)
+    with pytest.raises(TypeError, match="16 bits"):
+        bv.median(values * 0.5, labels=labels, index=1)
     with pytest.raises(ValueError, match="ddof=1"):
         bv.variance(values, labels=labels, index=1, ddof=1)

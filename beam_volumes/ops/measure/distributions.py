@@ -19,7 +19,7 @@ from beam_volumes.ops.measure import (
 )
 from beam_volumes.ops.measure.reductions import Axis, by_channel, fold, kept_axes, max, min
 from beam_volumes.ops.parameters.checks import bins_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 
 @documented
@@ -175,6 +175,55 @@ def percentile(
 
     whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
     return by_channel(whole, volume, mask, axis, one, across, at=int(np.ndim(q)))
+
+
+@documented_like(percentile)
+def median(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
+) -> Scalar:
+    """Compute the exact median of all voxels, or of each line along some axes.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+    %(nan)s
+    %(across)s
+
+    Returns
+    -------
+    Scalar
+        The lazy number; with ``axis``, a lazy array of the other axes; NaN if no voxel of a line
+        counts.
+
+    See Also
+    --------
+    percentile : computes other percentiles, with the same sweeps.
+    median_filter : computes medians around each voxel.
+
+    Notes
+    -----
+    The median of an even number of voxels is the mean of the middle two, as in numpy. One sweep for
+    dtypes of up to 16 bits, two for 32 bits and four for 64. Medians of labels are computed in one
+    sweep, from counts of the values of each label, so they need integers of up to 16 bits.
+
+    References
+    ----------
+    `numpy.median`, `scipy.ndimage.median`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 2, 4], [3, 9, 9]]))
+    >>> float(bv.median(v)), np.asarray(bv.median(v, axis="x")).tolist()
+    (3.5, [2.0, 9.0])
+    """
+    return percentile(volume, 50, axis, mask=mask, nan=nan, across=across)
 
 
 def _percentile(

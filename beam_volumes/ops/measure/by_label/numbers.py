@@ -19,7 +19,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import regionprops_table
-from beam_volumes.ops.measure import reductions, statistics
+from beam_volumes.ops.measure import distributions, reductions, statistics
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis
 from beam_volumes.ops.parameters.docs import documented
@@ -65,80 +65,48 @@ class _Spread(Protocol):
     ) -> Any: ...
 
 
-def _named(function: Callable[..., Any], ours: Callable[..., Any]) -> Any:
-    """Name a function, and document it with the parameters of labels."""
-    before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
-    text = before + _PARAMETERS + section + after
-    function.__name__ = function.__qualname__ = ours.__name__
-    function.__doc__ = text
-    function.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
-    return documented(function)
+def _of_labels(ours: Callable[..., Any], column: str) -> Any:
+    """Extend a reduction by ``labels=`` and ``index=``; ``column`` of `regionprops_table` has its numbers."""
+    name, plain = ours.__name__, inspect.signature(ours)
 
-
-def _reduction(ours: Callable[..., Any], column: str) -> _Reduction:
-    def measured(
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        labels: Volume | None = None,
-        index: ArrayLike | None = None,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Any:
-        whole = functools.partial(ours, axis=axis, nan=nan, across=across)
-        one_number = axis is None and across is None
-        return _measured(whole, ours.__name__, volume, labels, index, mask, nan, column, one_number)
-
-    return _named(measured, ours)  # type: ignore[no-any-return]
-
-
-def _spread(ours: Callable[..., Any], column: str) -> _Spread:
-    def measured(
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        ddof: int = 0,
-        labels: Volume | None = None,
-        index: ArrayLike | None = None,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Any:
-        name = ours.__name__
-        if index is not None and ddof:
-            raise ValueError(f"{name}: ddof={ddof!r} cannot be combined with index=; leave it out")
-        whole = functools.partial(ours, axis=axis, ddof=ddof, nan=nan, across=across)
-        one_number = axis is None and across is None
-        found = _measured(whole, name, volume, labels, index, mask, nan, column, one_number)
+    def measured(*args: Any, labels: Any = None, index: Any = None, **named: Any) -> Any:
+        given = plain.bind(*args, **named)
+        given.apply_defaults()
+        how = given.arguments
+        volume, mask = how.pop("volume"), how.pop("mask")
+        if index is not None and how.get("ddof"):
+            raise ValueError(
+                f"{name}: ddof={how['ddof']!r} cannot be combined with index=; leave it out"
+            )
+        one_number = how.get("axis") is None and how.get("across") is None
+        whole = functools.partial(ours, **how)
+        where = volume, labels, index, mask, how["nan"], column, one_number
+        found = _measured(whole, name, *where)
         return found * found if name == "variance" and index is not None else found
 
-    return _named(measured, ours)  # type: ignore[no-any-return]
+    parameters = list(plain.parameters.values())
+    at = list(plain.parameters).index("mask")
+    for extra, kind in (("index", "ArrayLike | None"), ("labels", "Volume | None")):
+        parameters.insert(
+            at,
+            inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind),
+        )
+    before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
+    measured.__name__ = measured.__qualname__ = name
+    measured.__doc__ = before + _PARAMETERS + section + after
+    measured.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
+    measured.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return documented(measured)
 
 
-min = _reduction(reductions.min, "intensity_min")
-max = _reduction(reductions.max, "intensity_max")
-sum = _reduction(reductions.sum, "intensity_sum")
-mean = _reduction(reductions.mean, "intensity_mean")
-std = _spread(reductions.std, "intensity_std")
-variance = _spread(reductions.variance, "intensity_std")
-
-
-def _center_of_mass(
-    volume: Volume,
-    *,
-    labels: Volume | None = None,
-    index: ArrayLike | None = None,
-    mask: Volume | None = None,
-    nan: str = "raise",
-) -> Scalar:
-    whole = functools.partial(statistics.center_of_mass, nan=nan)
-    how = volume, labels, index, mask, nan, "centroid_weighted", True
-    found: Scalar = _measured(whole, "center_of_mass", *how)
-    return found
-
-
-center_of_mass = _named(_center_of_mass, statistics.center_of_mass)
+min: _Reduction = _of_labels(reductions.min, "intensity_min")
+max: _Reduction = _of_labels(reductions.max, "intensity_max")
+sum: _Reduction = _of_labels(reductions.sum, "intensity_sum")
+mean: _Reduction = _of_labels(reductions.mean, "intensity_mean")
+median: _Reduction = _of_labels(distributions.median, "intensity_median")
+std: _Spread = _of_labels(reductions.std, "intensity_std")
+variance: _Spread = _of_labels(reductions.variance, "intensity_std")
+center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
 
 
 def _measured(
