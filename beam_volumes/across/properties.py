@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from beam_volumes.across.exact import Wide
+from beam_volumes.across.ragged import FEW_POINTS, corners
 from beam_volumes.kernels.labels.contours import CROFTON, PERIMETER
 from beam_volumes.kernels.labels.hulls import farthest, rows_inside
 
@@ -154,25 +155,25 @@ class _Shapes(_Sizes):
         return self.part.contour @ np.array(PERIMETER) * self.spacing[0]
 
     def _hulls(self):
-        """The voxels in the hull of each region, and its ends."""
+        """The voxels in the hull of each region, and its ends, one region after the other."""
+        axes = list(self.axes)
+        parts = self.part.points.split(), self.bbox(), self.part.count.tolist()
+        for points, box, count in zip(*parts, strict=True):
+            yield _hull(points[:, axes], box[: self.ndim], box[self.ndim :], count)
+
+    def _convex(self):
         if self._hull is None:
-            axes = list(self.axes)
-            parts = self.part.points.split(), self.bbox(), self.part.count.tolist()
-            found = [
-                _hull(points[:, axes], box[: self.ndim], box[self.ndim :], count)
-                for points, box, count in zip(*parts, strict=True)
-            ]
-            self._hull = np.array([n for n, _ in found], np.float64), [ends for _, ends in found]
+            self._hull = np.array([n for n, _ in self._hulls()], np.float64)
         return self._hull
 
     def area_convex(self):
-        return self._hulls()[0] * self.voxel
+        return self._convex() * self.voxel
 
     def solidity(self):
-        return self.part.count / self._hulls()[0]
+        return self.part.count / self._convex()
 
     def feret_diameter_max(self):
-        return np.array([_diameter(ends, self.spacing) for ends in self._hulls()[1]])
+        return np.array([_diameter(ends, self.spacing) for _, ends in self._hulls()])
 
 
 class _Intensities(_Shapes):
@@ -282,8 +283,8 @@ def _diameter(voxels, spacing):
     """The largest distance between centres of faces of some voxels."""
     from scipy.spatial import ConvexHull
 
-    points = _around(voxels)
-    if len(points) > 100:
+    points = _around(corners(voxels) if len(voxels) > FEW_POINTS else voxels)
+    if len(points) > FEW_POINTS:
         points = points[ConvexHull(points).vertices]
     return math.sqrt(farthest(points * spacing))
 

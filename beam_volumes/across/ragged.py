@@ -85,11 +85,12 @@ def corners_of(points: Ragged) -> Ragged:
     """Drop points within the hulls of the others, of rows with many points."""
     if (points.sizes <= FEW_POINTS).all():
         return points
-    kept = [_corners(own) if len(own) > FEW_POINTS else own for own in points.split()]
+    kept = [corners(own) if len(own) > FEW_POINTS else own for own in points.split()]
     return Ragged(np.array([len(own) for own in kept], np.int64), np.concatenate(kept))
 
 
-def _corners(points: np.ndarray) -> np.ndarray:
+def corners(points: np.ndarray) -> np.ndarray:
+    """The vertices of the hull of integer points; all of them if they are in an oblique plane."""
     from scipy.spatial import ConvexHull, QhullError
 
     points = np.unique(points, axis=0)

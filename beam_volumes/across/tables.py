@@ -325,7 +325,7 @@ def _values(
     labels: np.ndarray, intensity: np.ndarray, keys: np.ndarray, place: np.ndarray, n: int
 ) -> Ragged:
     """The values of integers of up to 16 bits in each label, with their counts."""
-    values = intensity.view(np.uint8) if intensity.dtype.kind == "b" else intensity
+    values = kernel_array(intensity.view(np.uint8) if intensity.dtype.kind == "b" else intensity)
     found = np.empty(labels.size, np.int64)
     found = found[: kernels.labelled_values(labels, values, keys, place, found)]
     found.sort()

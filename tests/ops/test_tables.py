@@ -89,7 +89,7 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
     spacing = (2.0, 0.5, 1.5) if ndim == 3 and is_fine else (2.0,) * ndim
     if ndim == 2:
         names += ["eccentricity", "perimeter", "perimeter_crofton"]
-    quantiles = (0, 0.3, 0.75)
+    quantiles = (0, 1 / 3, 0.75)
     how = {"spacing": spacing, "intensity_quantiles": quantiles}
     lazy = bv.regionprops_table(bv.open(labels), bv.open(image), names, **how)
     got = in_parts(lazy, slab=slab, window=window)
@@ -101,7 +101,7 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
     for k, label in enumerate(expected["label"]):
         values = image[labels == label].astype("i8")
         for q in quantiles:
-            assert ours[f"intensity_quantile-{q:g}"][k] == np.quantile(values, q)
+            assert ours[f"intensity_quantile-{q}"][k] == np.quantile(values, q)
     for name, column in expected.items():
         np.testing.assert_allclose(ours[name], column, rtol=1e-9, atol=1e-9, err_msg=name)
 
@@ -207,7 +207,8 @@ def test_every_property_is_documented():
 
 def test_nothing_to_measure():
     for labels in (np.zeros((4, 5, 6), "u1"), np.zeros((0, 5, 6), "u1")):
-        table = bv.regionprops_table(bv.open(labels), properties=["area", "bbox"])
+        properties = [*known_properties(3, True)]
+        table = bv.regionprops_table(bv.open(labels), labels, properties)
         got = in_parts(table)
         assert got.num_rows == 0
         assert got.column_names == list(table.columns)
@@ -241,7 +242,9 @@ def test_scipys_measurements():
         (lambda v: bv.regionprops_table(v, properties=["intensity_max"]), ValueError, "intensity="),
         (lambda v: bv.regionprops_table(v, v[1:]), ValueError, "do not match"),
         (lambda v: bv.regionprops_table(v, v * 0.5, "intensity_median"), TypeError, "16 bits"),
-        (lambda v: bv.regionprops_table(v, v, intensity_quantiles=2), ValueError, "0 to 1"),
+        (lambda v: bv.regionprops_table(v, v, intensity_quantiles=[2]), ValueError, "0 to 1"),
+        (lambda v: bv.regionprops_table(v, v, ["intensity_quantile-7"]), ValueError, "0 to 1"),
+        (lambda v: bv.regionprops_table(v, properties=["area-1"]), ValueError, "'area-1'"),
         (lambda v: bv.regionprops_table(v, properties=["area_filled"]), ValueError, "extra_prop"),
         (
             lambda v: bv.regionprops_table(v[0], None, "perimeter", spacing=(1, 2)),

@@ -54,7 +54,7 @@ def regionprops_table(
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation, or are ignored.
-    intensity_quantiles : float or sequence of float, default: ()
+    intensity_quantiles : sequence of float, default: ()
         Quantiles from 0 to 1 of integer intensities of up to 16 bits, as `numpy.quantile` computes
         them, in columns such as ``intensity_quantile-0.25``.
     extra_properties : sequence or mapping of callable, default: ()
@@ -124,7 +124,7 @@ def regionprops_table(
             nodes.insert(1, contour_of(labels.node, survey.axes))
         return Table(Barrier.of(survey, tuple(nodes)))
 
-    if intensity_quantiles:
+    if len(intensity_quantiles):
         if named is None:
             named = default_properties(len(labels.space.visible), intensity is not None)
         named = [*named, *_quantiles(intensity_quantiles, name)]
@@ -141,15 +141,14 @@ def regionprops_table(
     return with_functions(boxes, labels, image, functions, list(table.columns), name)
 
 
-def _quantiles(numbers: Any, name: str) -> list[str]:
-    """Return the names of columns of quantiles."""
-    numbers = [numbers] if par.is_number(numbers) else list(numbers)
+def _quantiles(numbers: Sequence[float], name: str) -> list[str]:
+    """Return the names of columns of quantiles, with all digits."""
     for q in numbers:
         if not par.is_number(q) or not 0 <= q <= 1:
             raise ValueError(
                 f"{name}: intensity_quantiles has {q!r}: give numbers from 0 to 1, e.g. 0.25"
             )
-    return [f"{QUANTILE}-{float(q):g}" for q in numbers]
+    return [f"{QUANTILE}-{np.format_float_positional(q, trim='-')}" for q in numbers]
 
 
 @documented

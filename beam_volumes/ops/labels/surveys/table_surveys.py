@@ -277,7 +277,9 @@ class RegionSurvey(TableSurvey):
                 raise ValueError(f"{name}: {wanted} needs intensity=")
             if base in _OF_BOXES:
                 raise ValueError(f"{name}: {base} {_OF_BOXES[base]}")
-            if base not in (*known, "label", tables.QUANTILE):
+            if base == tables.QUANTILE:
+                _check_quantile(wanted, name)
+            elif wanted not in (*known, "label"):
                 raise ValueError(
                     f"{name}: no property {wanted!r} in {ndim}-D{_meant(wanted, known)}; there are "
                     f"{', '.join(known)}"
@@ -364,7 +366,8 @@ class RegionSurvey(TableSurvey):
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
-        return converted + self.folded_bytes(shape) + self.slice_bytes(shape)
+        counted = 10 * math.prod(shape) * ("values" in self.arrays)  # a key of each voxel, sorted
+        return converted + counted + self.folded_bytes(shape) + self.slice_bytes(shape)
 
     def slice_bytes(self, shape: Triple) -> int:
         return shape[1] * shape[2] * 8
@@ -626,6 +629,18 @@ def _check_counted(dtype: np.dtype | None, name: str) -> None:
             f"{name}: medians and quantiles of {dtype}: values are counted, so convert to integers of up to "
             "16 bits with astype, or give extra_properties= a function such as "
             "lambda mask, image: np.median(image[mask])"
+        )
+
+
+def _check_quantile(wanted: str, name: str) -> None:
+    try:
+        is_known = 0 <= float(wanted.partition("-")[2]) <= 1
+    except ValueError:
+        is_known = False
+    if not is_known:
+        raise ValueError(
+            f"{name}: no property {wanted!r}; use {tables.QUANTILE}- and a number from 0 to 1, as in "
+            f"{tables.QUANTILE}-0.25"
         )
 
 
