@@ -280,10 +280,8 @@ class RegionSurvey(TableSurvey):
             if base == tables.QUANTILE:
                 _check_quantile(wanted, name)
             elif wanted not in (*known, "label"):
-                raise ValueError(
-                    f"{name}: no property {wanted!r} in {ndim}-D{_meant(wanted, known)}; there are "
-                    f"{', '.join(known)}"
-                )
+                meant = _meant(wanted, known) or f"; there are {', '.join(known)}"
+                raise ValueError(f"{name}: no property {wanted!r} in {ndim}-D{meant}")
         dtype = None if intensity is None else _numbers(intensity, "intensity", name)
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
