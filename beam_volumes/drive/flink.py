@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 from apache_beam.pipeline import PipelineVisitor
-from apache_beam.runners.runner import PipelineResult
+from apache_beam.runners.runner import PipelineResult, PipelineState
 
 #: A job with thirteen million paths starts within seconds; one with 10^11 had not after nine
 #: minutes.
@@ -22,6 +22,8 @@ _MAX_PATHS = 10**8
 _ENDED = {"FINISHED", "FAILED", "CANCELED", "SUSPENDED"}
 #: Seconds to wait until Flink has ended a job.
 _MAX_WAIT = 60.0
+#: Seconds after which Flink lists a job that an ended job server has sent.
+_IN_FLIGHT = 2.0
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
@@ -92,26 +94,35 @@ class FlinkJob:
     def cancel(self) -> None:
         """Cancel the job, and wait until Flink has ended it.
 
-        Raises RuntimeError, with the request that ends the job, if Flink has not or does not answer.
+        A job that Flink does not list yet would start later, so it is waited for first. Raises
+        RuntimeError, with the request that ends the job, if Flink has not ended it or does not answer.
         """
-        with suppress(Exception):  # only the state in Flink matters
-            self.result.cancel()
         deadline = time.monotonic() + _MAX_WAIT
         requested: set[str] = set()
         try:
+            while not self.running() and not self._has_ended():
+                _wait(deadline, "listed")
+            with suppress(Exception):  # only the state in Flink matters
+                self.result.cancel()
             while jobs := self.running():
                 for job in jobs - requested:
                     self._request(f"jobs/{job}?mode=cancel", "PATCH")
                 requested |= jobs
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"not ended after {_MAX_WAIT:.0f} s")
-                time.sleep(0.2)
+                _wait(deadline, "ended")
         except (OSError, ValueError) as error:
             job = next(iter(requested), "ID")
             raise RuntimeError(
                 f"Flink may still run the job {self.name}: {error}; end it with: curl -X PATCH "
                 f"'{self.rest}/jobs/{job}?mode=cancel'"
             ) from error
+
+    def _has_ended(self) -> bool:
+        """Whether the job server reports an end, or does not answer."""
+        try:
+            return bool(PipelineState.is_terminal(self.result.state))
+        except Exception:  # Beam ends its own job server when a run is interrupted
+            time.sleep(_IN_FLIGHT)
+            return True
 
     def running(self) -> set[str]:
         """Return the ids of the jobs of this name that have not ended."""
@@ -122,3 +133,10 @@ class FlinkJob:
         request = urllib.request.Request(f"{self.rest}/{path}", method=method)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return bytes(answer.read())
+
+
+def _wait(deadline: float, state: str) -> None:
+    """Wait a moment; TimeoutError after the deadline."""
+    if time.monotonic() > deadline:
+        raise TimeoutError(f"not {state} after {_MAX_WAIT:.0f} s")
+    time.sleep(0.2)

@@ -24,7 +24,7 @@ class Result(PipelineResult):
 
 
 @contextmanager
-def cluster(ends_after):
+def cluster(ends_after, listed_after=0):
     """A REST server with our job, another one, and one that has ended; and what it was asked."""
     asked = {"GET": 0, "PATCH": []}
 
@@ -39,6 +39,7 @@ def cluster(ends_after):
             state = "RUNNING" if not asked["PATCH"] else "CANCELLING"
             state = "CANCELED" if asked["PATCH"] and asked["GET"] > ends_after else state
             jobs = [("ours", state), ("others", "RUNNING"), ("before", "FINISHED")]
+            jobs = jobs[asked["GET"] <= listed_after :]
             names = {"others": "another", "ours": "name", "before": "name"}
             listed = [{"jid": jid, "name": names[jid], "state": s} for jid, s in jobs]
             self.answer({"jobs": listed})
@@ -60,6 +61,20 @@ def test_cancelling_waits_until_flink_has_ended_the_job():
     with cluster(ends_after=4) as (rest, asked):
         assert cancelled(FlinkJob(Result(), rest, "name")) == "the job is cancelled"
     assert asked == {"GET": 5, "PATCH": ["/jobs/ours?mode=cancel"]}
+
+
+def test_a_job_that_flink_does_not_list_yet_is_cancelled_too(monkeypatch):
+    with cluster(ends_after=8, listed_after=4) as (rest, asked):
+        assert cancelled(FlinkJob(Result(), rest, "name")) == "the job is cancelled"
+        assert asked == {"GET": 9, "PATCH": ["/jobs/ours?mode=cancel"]}
+    with cluster(ends_after=0, listed_after=10**6) as (rest, asked):
+        ended = Result()
+        ended.cancel()  # the job server could not submit it
+        assert cancelled(FlinkJob(ended, rest, "name")) == "the job is cancelled"
+        monkeypatch.setattr(flink, "_MAX_WAIT", 0.5)
+        message = cancelled(FlinkJob(Result(), rest, "name"))
+        assert "not listed after" in message and "/jobs/ID?mode=cancel" in message
+        assert not asked["PATCH"]
 
 
 def test_a_job_that_goes_on_is_reported_with_what_ends_it(monkeypatch):

@@ -14,10 +14,13 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
+from beam_volumes.drive import launch
+from beam_volumes.drive.flink import FlinkJob
 from beam_volumes.runs import Journal, Tally, run_folder
 from tests.engines.conftest import free_ports, installed, server
 from tests.ops.test_segmentation import chain, likely
 from tests.transforms.trees import membranes, stored
+from tests.waiting import wait_until
 
 SLAB = (2, 24, 28)
 
@@ -182,6 +185,35 @@ def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):
     np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
     assert redone(path) and len(redone(path)) <= 2 + 2 and not redone(path) & set(told["before"])
     assert went_on(cluster, "worker")
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_flink_a_run_that_is_interrupted(cluster, tmp_path, monkeypatch, listed):
+    """Its job is gone from the cluster, even if Flink did not list it yet when the run was interrupted."""
+    v = stored(tmp_path, membranes((32, 24, 28)))
+    path, name = tmp_path / "out.zarr", f"interrupted-{listed}"
+
+    def named():
+        return [j for j in cluster.get("jobs/overview")["jobs"] if j["name"] == name]
+
+    def interrupt():
+        if listed:
+            wait_until(lambda: (j := journal_of(path)) and j.finished(0), "the first slab")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def submitted(*job):
+        threading.Timer(0.1, interrupt).start()
+        return FlinkJob(*job)
+
+    monkeypatch.setattr(launch, "FlinkJob", submitted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt, match="the job is cancelled; "):
+            bv.compute(slow(v, 1).to(path, chunks=SLAB), slab=SLAB, **flink(cluster, name))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [j["state"] for j in named()] in ([["CANCELED"]] if listed else [["CANCELED"], []])
+    wait_until(lambda: cluster.get("overview")["slots-available"] == 4, "the free slots")
 
 
 def test_prism_a_worker_killed(tmp_path):
