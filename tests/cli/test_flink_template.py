@@ -89,7 +89,7 @@ def test_flink_gets_the_settings_that_the_tests_run_with(services, tmp_path):
         assert done.stdout.split() == services[name]["command"]
         found = dict(line.split(": ") for line in seen.read_text().splitlines())
         assert found == {**SETTINGS, "jobmanager.rpc.address": "jobmanager"}
-    assert SETTINGS["restart-strategy.type"] == "fixed-delay"
+    assert SETTINGS["restart-strategy.type"] == "failure-rate"
     # Who gives a job to the JobManager has the same stack.
     stack = SETTINGS["env.java.opts.jobmanager"]
     assert "--job_server_jvm_properties=$FLINK_ENV_JAVA_OPTS_JM" in SCRIPT
