@@ -1,10 +1,12 @@
 """A pipeline in somebody else's style: their keys, windows, filters, side inputs, failures and metrics."""
 
 import logging
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
 import pytest
+import tifffile
 from apache_beam.metrics.metric import Lineage, MetricsFilter
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.display import DisplayData
@@ -112,6 +114,49 @@ def test_a_strangers_pipeline(tmp_path):
     check(tmp_path, array, result)
 
 
+class Invert(beam.DoFn):
+    """A step that keeps a table for its worker, and changes copies of slabs."""
+
+    def setup(self):
+        self.table = np.arange(256, dtype="u1")[::-1].copy()
+
+    def process(self, element):
+        key, slab = element
+        mine = slab.copy()
+        mine.data[...] = self.table[mine.data]
+        yield key, mine
+
+
+class Sizes(beam.DoFn):
+    """The voxels of each label in a slab of labels."""
+
+    def process(self, element):
+        _, slab = element
+        labels, counts = np.unique(slab.voxels, return_counts=True)
+        yield from ((k, n) for k, n in zip(labels.tolist(), counts.tolist(), strict=True) if k)
+
+
+def test_slabs_through_own_steps_and_tables_joined_with_their_sums(tmp_path):
+    array = membranes(SHAPE)
+    em = stored(tmp_path, array, chunks=(4, 10, 11))
+    read = bv.ReadSlabs(em, DEPTH, halo=1)
+    with beam.Pipeline("FnApiRunner") as p:
+        dark = p | read | beam.ParDo(Invert()) | bv.ApplyStages(lambda v: v > 115)
+        labels = dark | bv.LabelSlabs(bv.SlabGrid(em, DEPTH))
+        _ = labels | bv.WriteSlabs(tmp_path / "dark.zarr", chunks=(4, 10, 11))
+        rows = labels | bv.RegionTable(read, properties=["area", "centroid"])
+        joined = {
+            "row": rows | beam.Map(lambda row: (int(row.label), row)),
+            "size": labels | beam.ParDo(Sizes()) | beam.CombinePerKey(sum),
+        } | beam.CoGroupByKey()
+        found = joined | beam.MapTuple(lambda k, v: (k, [r.area for r in v["row"]], v["size"]))
+        want, count = ndi.label(255 - array > 115)
+        sizes = np.bincount(want.ravel())[1:].tolist()
+        assert_that(found, equal_to([(k, [n], [n]) for k, n in enumerate(sizes, 1)]))
+    np.testing.assert_array_equal(bv.open(tmp_path / "dark.zarr"), want)
+    assert count > 2
+
+
 def test_what_is_counted(tmp_path):
     em = stored(tmp_path, membranes(SHAPE), chunks=(4, 10, 11))
     compute = bv.Compute((em + 1).to(tmp_path / "out.zarr", chunks=(4, 10, 11)), slab=(4, 10, 11))
@@ -127,6 +172,35 @@ def test_what_is_counted(tmp_path):
     assert each["bytes_written_per_slab"].sum == each["bytes_read_per_slab"].sum == 1320
     assert each["bytes_read_per_slab"].count == each["milliseconds_per_slab"].count == 3
     assert each["peak_memory_bytes"].min > 1 << 20
+
+
+def measured(path):
+    cells = bv.label(bv.open(path) > 0)
+    return {"cells": cells.to(f"{path}.cells.zarr"), "count": cells.num_labels}
+
+
+@pytest.mark.thorough
+def test_two_hundred_volumes_with_dead_letters(tmp_path):
+    arrays = np.random.default_rng(0).random((200, 6, 10, 12)) < 0.1
+    paths = [str(tmp_path / f"{k:03d}.tif") for k in range(200)]
+    for k, (path, array) in enumerate(zip(paths, arrays, strict=True)):
+        if k % 40:
+            tifffile.imwrite(path, array.astype("u1"))
+        elif k:  # the first one is missing
+            Path(path).write_bytes(b"junk")
+    with beam.Pipeline("FnApiRunner") as p:
+        each = bv.ComputeAll(measured, memory="2GiB", journal=None).with_exception_handling()
+        good, bad = p | beam.Create(paths) | each
+        counts = good | beam.MapTuple(lambda path, found: (path, int(found["count"])))
+        want = {path: ndi.label(array) for path, array in zip(paths, arrays, strict=True)}
+        bad_ones = paths[::40]
+        wanted = [(path, n) for path, (_, n) in want.items() if path not in bad_ones]
+        assert_that(counts, equal_to(wanted), "counts")
+        dead = bad | beam.Map(lambda f: (f.volume, f.error))
+        errors = ["FileNotFoundError", *["VolumeError"] * 4]
+        assert_that(dead, equal_to([*zip(bad_ones, errors, strict=True)]), "dead")
+    for path, _ in wanted:
+        np.testing.assert_array_equal(bv.open(f"{path}.cells.zarr"), want[path][0])
 
 
 def test_volumes_that_are_elements_and_those_that_cannot_be_opened(tmp_path):
