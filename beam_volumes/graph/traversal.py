@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
+from beam_volumes.base.geometry import Box
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -18,11 +20,14 @@ from beam_volumes.graph.nodes import (
     goes_across,
     in_order,
     own_below,
+    with_sources,
 )
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import Regrid
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 
 Item = Node | Value | Barrier
+T = TypeVar("T", bound=Item)
 
 
 def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
@@ -33,6 +38,47 @@ def numbers_across(roots: Iterable[Item]) -> list[FoldValue]:
 def _next_across(roots: Iterable[Item]) -> list[FoldValue]:
     """The nearest such numbers below items."""
     return [item for item in own_below(roots) if goes_across(item)]  # type: ignore[misc]
+
+
+def everything(items: Iterable[Item]) -> list[Item]:
+    """All nodes, values and barriers of expressions."""
+    found: dict[str, Item] = {}
+    stack = list(items)
+    while stack:
+        item = stack.pop()
+        if item.token not in found:
+            found[item.token] = item
+            stack.extend(below(item))
+    return list(found.values())
+
+
+def of_part(items: Sequence[T], box: Box) -> tuple[T, ...] | None:
+    """Expressions of a box of their inputs, at one point in time; None if these are not aligned."""
+    shapes = set()
+    for item in everything(items):
+        moves = isinstance(item, CropNode | ViewNode)
+        if isinstance(item, StageNode):
+            moves = isinstance(item.stage, Regrid)
+        if moves:
+            return None
+        if isinstance(item, Node):
+            shapes.add(item.shape)
+    if len(shapes) > 1:
+        return None
+    instead: dict[str, Any] = {}
+
+    def part(source: Source) -> Source:
+        return source.crop(box)
+
+    for number in numbers_across(items):  # of the first point in time
+        own = FoldValue.of(number.reduction, number.fed, number.parameters)
+        (first,) = with_sources((own,), lambda s: part(_first(s)), instead)
+        instead[number.token] = first
+    return with_sources(items, part, instead)  # type: ignore[type-var, return-value]
+
+
+def _first(source: Source) -> Source:
+    return source.point("t", 0) if "t" in source.space.leading else source
 
 
 def holds_voxels(roots: Iterable[Item]) -> bool:

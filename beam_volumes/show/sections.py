@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,19 +12,8 @@ from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.drive.compute import plan_run, run
 from beam_volumes.graph.indexing import at_points
-from beam_volumes.graph.nodes import (
-    Barrier,
-    CropNode,
-    FoldValue,
-    Node,
-    SourceNode,
-    StageNode,
-    Value,
-    ViewNode,
-    below,
-    with_sources,
-)
-from beam_volumes.graph.traversal import numbers_across
+from beam_volumes.graph.nodes import CropNode, Node, SourceNode
+from beam_volumes.graph.traversal import of_part
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import (
@@ -38,7 +26,6 @@ from beam_volumes.show.sampling import (
     steps_of,
 )
 from beam_volumes.storage.sources.source import Source
-from beam_volumes.sweep.stage import Regrid
 
 #: Maximal number of channels in a picture.
 MAX_CHANNELS = 6
@@ -170,7 +157,7 @@ def _computed(volume: Volume, at: Sequence[float], max_bytes: int) -> tuple[list
                 how = f"computed at full resolution, {side} voxels a side around the middle"
             return _arrays(wanted, boxes, axes), how
     for side in (256, 128, 64):
-        nodes = _of_part(volume.nodes, at, side)
+        nodes = of_part(volume.nodes, _box(shape, at, side))
         if nodes is None:
             break
         start = _box(shape, at, side).start
@@ -224,44 +211,6 @@ def _part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None
     start, stop = list(box.start), list(box.stop)
     start[axis], stop[axis] = k, k + 1
     return Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
-
-
-def _of_part(nodes: Sequence[Node], at: Sequence[float], side: int) -> tuple[Node, ...] | None:
-    """Return an expression of a part of its inputs; None if they are not aligned."""
-    whole = nodes[0].shape
-    for item in everything(nodes):
-        moves = isinstance(item, CropNode | ViewNode)
-        if isinstance(item, StageNode):
-            moves = isinstance(item.stage, Regrid)
-        if moves or (isinstance(item, Node) and item.shape != whole):
-            return None
-    box = _box(whole, at, side)
-    instead: dict[str, Any] = {}
-
-    def part(source: Source) -> Source:
-        return source.crop(box)
-
-    for number in numbers_across(nodes):  # of the first time point
-        own = FoldValue.of(number.reduction, number.fed, number.parameters)
-        (first,) = with_sources((own,), lambda s: part(_first(s)), instead)
-        instead[number.token] = first
-    return with_sources(nodes, part, instead)
-
-
-def _first(source: Source) -> Source:
-    return source.point("t", 0) if "t" in source.space.leading else source
-
-
-def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | Barrier]:
-    """Return all nodes, values and barriers of an expression."""
-    found: dict[str, Node | Value | Barrier] = {}
-    stack = list(items)
-    while stack:
-        item = stack.pop()
-        if item.token not in found:
-            found[item.token] = item
-            stack.extend(below(item))
-    return list(found.values())
 
 
 def title(found: Sections) -> str:
