@@ -36,6 +36,7 @@ def public(name: str) -> Any:
 #: downward, so opening a volume imports neither operations nor runners.
 _ABOVE = {
     "array_api": ".ops.array_api.methods",
+    "census": ".profile.census",
     "compute": ".drive.compute",
     "notebook": ".show.notebook",
 }

@@ -28,7 +28,7 @@ def run_each(
     out: str | None,
     options: RunOptions,
     crop: str | None = None,
-    dry_run: bool = False,
+    dry_run: bool | str = False,
 ) -> int:
     """Run a recipe for each volume that matches a pattern.
 
@@ -42,7 +42,7 @@ def run_each(
     options : RunOptions
         If a runner is named, one pipeline computes all volumes, each in one worker.
     crop : str, optional
-    dry_run : bool
+    dry_run : bool or str
         Only plan the first volume.
 
     Returns
@@ -57,7 +57,7 @@ def run_each(
     recipe_for(recipe, name, found[0], out)  # report common errors before the first volume starts
     if dry_run:
         print_result(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
-        execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
+        execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run)
         return 0
     names = {item.path: item.name for item in found}
     began = time.perf_counter()

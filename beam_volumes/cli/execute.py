@@ -12,6 +12,7 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.messages import message, print_note, print_result
+from beam_volumes.cli.options import CENSUS
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.estimate.accelerators import advice
@@ -32,7 +33,11 @@ MAX_ROWS = 10_000
 
 
 def execute(
-    built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False, note: str = ""
+    built: Built,
+    options: RunOptions,
+    dry_run: bool | str = False,
+    brief: bool = False,
+    note: str = "",
 ) -> compute.Outcome | None:
     """Show a plan and run it; print progress, results, time and memory.
 
@@ -45,7 +50,7 @@ def execute(
         None for a dry run, and if the job was only described.
     """
     if dry_run:
-        dry(built.targets, options)
+        dry(built.targets, options, dry_run == CENSUS)
         return None
     outcome = compute.run(
         built.targets,
@@ -60,10 +65,10 @@ def execute(
     return outcome if outcome.ran else None
 
 
-def dry(targets: Sequence[Any], options: RunOptions) -> None:
+def dry(targets: Sequence[Any], options: RunOptions, census: bool = False) -> None:
     """Show the whole plan, and warn of anything that would prevent the run."""
     planned = compute.plan_run(targets, options)
-    print_result(planned.explain(verbose=True))
+    print_result(planned.explain(verbose=True, census=census))
     if _elsewhere(options.runner):
         print_result(f"\n{advice(planned)}")
     _warn_of_outputs(planned, options)

@@ -138,6 +138,10 @@ def factors(text: str | None) -> Any:
     return found[0] if len(found) == 1 else found
 
 
+#: The value of ``dry_run`` for a plan with a census.
+CENSUS = "census"
+
+
 def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
     """Add the arguments of verbs that write outputs."""
     parser.epilog = "Other options are passed to Beam as pipeline options."
@@ -147,6 +151,14 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
         cropping(parser, "crop every input first, e.g. for a test")
     parser.add_argument(
         "--dry-run", action="store_true", help="print the whole plan and write nothing"
+    )
+    parser.add_argument(
+        "--census",
+        action="store_const",
+        const=CENSUS,
+        dest="dry_run",
+        help="as --dry-run, and count components and rows of tables in a part of the inputs, as an "
+        "expectation for the whole",
     )
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 

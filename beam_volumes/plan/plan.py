@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.base.exports import html_of
+from beam_volumes.base.exports import above, html_of
 from beam_volumes.base.geometry import NO_HALO
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import (
@@ -388,11 +388,13 @@ class Plan:
         except ValueError:
             return None
 
-    def explain(self, timed: bool = False, *, verbose: bool = False) -> str:
+    def explain(self, timed: bool = False, *, verbose: bool = False, census: bool = False) -> str:
         """Describe the plan in words and numbers.
 
         A line for each pass: its stages, slabs, memory and I/O. With ``verbose`` also halos, chunks and
-        the memory of each part, and why each choice was made.
+        the memory of each part, and why each choice was made. Some loads depend on the voxels: the
+        components that a merge of labels holds at a time, and the rows of tables. The plan has bounds of
+        them; with ``census`` it also has what to expect.
 
         Parameters
         ----------
@@ -401,6 +403,10 @@ class Plan:
             Implies ``verbose``.
         verbose : bool, default: False
             Whether the details of each pass follow.
+        census : bool, default: False
+            Whether to count components and rows of tables in a part of the inputs, about four million
+            voxels in their middle, and to scale them by voxels. This computes the part, with its own
+            thresholds. Not for points in time.
 
         Returns
         -------
@@ -418,7 +424,8 @@ class Plan:
         a numpy array of shape (8, 64, 64) is read 1.00 times, in pass 1...
         pass 1: fold mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
         """
-        return _explained(self, timed, verbose or timed)
+        found = above("census").census(self) if census else {}
+        return _explained(self, timed, verbose or timed, found)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the plan: passes from top to bottom, each with its sources, stages and outputs.
@@ -464,8 +471,8 @@ class Plan:
 _CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
 
-def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
-    """Describe each pass in one line; with ``verbose`` in detail."""
+def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]) -> str:
+    """Describe each pass in one line; with ``verbose`` in detail. ``census``: texts by barrier."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
         f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab"
@@ -500,11 +507,13 @@ def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
     for p in plan.passes:
         if p.point is None:
             lines.append(_in_brief(plan, p))
+            counted_here = (b for b in p.program.surveys if b.token in census)
+            lines += [f"  {b.survey.name}: {census[b.token]}" for b in counted_here]
             if plan.device_memory:
                 lines += [f"  {line}" for line in describe_places(p)]
     for p in plan.passes:
         if p.point is not None:
-            own = _explained(p.point, timed, verbose).splitlines()
+            own = _explained(p.point, timed, verbose, census).splitlines()
             lines += ["", f"{_points(plan, p)}, each of them:", *(f"  {x}" for x in own)]
         elif verbose:
             lines += ["", *_pass(plan, p, timed)]

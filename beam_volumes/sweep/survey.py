@@ -12,7 +12,7 @@ window, the last one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -98,6 +98,15 @@ class Half(PlainData):
         return self.state_bytes(shape, windows)
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What a survey is likely to find in a volume."""
+
+    count: float
+    what: str  #: "components" or "rows".
+    step_bytes: int  #: Bytes of the largest step of the merge.
+
+
 @dataclass(frozen=True, eq=False)
 class Survey(Half):
     """The first half: a frozen dataclass of plain data with the methods below."""
@@ -152,6 +161,13 @@ class Survey(Half):
     def most_load(self, grid: Grid) -> int:
         """Maximum bytes of a step of the merge, for any voxels."""
         return 0
+
+    def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
+        """Scale the load of a part of the volume to the slabs ``grid``; only if it depends on voxels.
+
+        ``part``: the slabs of the part, with ``summaries``. ``whole``: its summary as one slab.
+        """
+        raise NotImplementedError
 
     def load(
         self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int

@@ -15,6 +15,7 @@ import beam_volumes as bv
 from beam_volumes.cli.execute import dry, execute, finish, note_unless_quiet, summary
 from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import (
+    CENSUS,
     computing,
     extents,
     levelling,
@@ -203,7 +204,7 @@ def act_downsample(args: argparse.Namespace) -> None:
         return
     options = replace(options, journal=found.journal)
     if args.dry_run:
-        dry(found.targets, options)
+        dry(found.targets, options, args.dry_run == CENSUS)
         return
     outcome = compute.run(
         found.targets,

@@ -53,7 +53,7 @@ def act(args: argparse.Namespace) -> int:
 
 
 def run_recipe(
-    recipe: Recipe, options: RunOptions, crop: str | None = None, dry_run: bool = False
+    recipe: Recipe, options: RunOptions, crop: str | None = None, dry_run: bool | str = False
 ) -> None:
     """Run a recipe, and print its outputs and results.
 
@@ -64,8 +64,8 @@ def run_recipe(
     options : RunOptions
     crop : str, optional
         A box that every input is cropped to.
-    dry_run : bool
-        Print the plan and write nothing.
+    dry_run : bool or str
+        Print the plan and write nothing; `beam_volumes.cli.options.CENSUS` for a plan with a census.
     """
     options = options.or_else(**recipe.options)
     execute(build(recipe, crop), options, dry_run)

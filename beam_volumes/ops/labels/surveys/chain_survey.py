@@ -18,7 +18,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
 from beam_volumes.ops.labels.surveys.table_surveys import no_room
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
+from beam_volumes.sweep.survey import Expected, StoredOperand, Survey, Surveyor
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +40,9 @@ class StoredSurvey(Survey):
 
     def most_rows(self, voxels: int) -> int:
         return self.table.rows
+
+    def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
+        return Expected(self.table.rows, "rows", 0)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Nothing()
@@ -110,15 +113,27 @@ class ChainSurvey(Survey):
 
     def merge_bytes(self, grid: Grid) -> int:
         # The memory for a step of the merge is known for existing tables.
-        return max(self._gathered(0), *(s.merge_bytes(grid) for s in self.sources))
+        return max(self._gathered(self._most_rows(0)), *(s.merge_bytes(grid) for s in self.sources))
 
     def most_load(self, grid: Grid) -> int:
-        return self._gathered(math.prod(grid.shape))
+        return self._gathered(self._most_rows(math.prod(grid.shape)))
 
-    def _gathered(self, voxels: int) -> int:
-        """Return the maximum bytes of steps that take all rows of an input at once."""
-        rows = [s.most_rows(voxels) for s in self.sources]
-        gathered = 0
+    def expected(
+        self, grid: Grid, part: Grid, whole: Sequence[Any], summaries: Sequence[Any]
+    ) -> Expected:
+        found = [
+            s.expected(grid, part, own, ()) for s, own in zip(self.sources, whole, strict=True)
+        ]
+        rows = [round(e.count) for e in found]
+        steps = (e.step_bytes for e in found)
+        return Expected(sum(rows), "rows", max(self._gathered(rows), *steps))
+
+    def _most_rows(self, voxels: int) -> list[int]:
+        return [s.most_rows(voxels) for s in self.sources]
+
+    def _gathered(self, rows: list[int]) -> int:
+        """Return the bytes of steps that take all rows of an input at once, from the rows of sources."""
+        rows, gathered = list(rows), 0
         for step, inputs in zip(self.steps, self.inputs, strict=True):
             own = [rows[i] for i in inputs]
             gathered = max(gathered, step.gathered_bytes(own))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,9 +15,9 @@ from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
-from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load
+from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+from beam_volumes.sweep.survey import Completer, Completion, Expected, Survey, Surveyor
 
 #: Bytes of a component while its window is labelled and its slab is summarized.
 _COMPONENT = 120
@@ -96,6 +97,13 @@ class ComponentSurvey(Survey):
     def most_load(self, grid: Grid) -> int:
         every_other = np.full(3, 0.5)
         return round(expected_load(grid, self.radix, every_other) * self.merged_bytes)
+
+    def expected(
+        self, grid: Grid, part: Grid, whole: cc.SlabSummary, summaries: Sequence[cc.SlabSummary]
+    ) -> Expected:
+        load = self.load(part, 0, 1, 0)
+        step = load.scaled(map(load.of_slab, summaries), grid)
+        return Expected(times(grid, part) * len(whole.ids), "components", step)
 
     @property
     def merged_bytes(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,11 +136,24 @@ class MergeEstimate(Reduction):
             )
         return np.int64(maximum * state.bytes)
 
+    def scaled(self, states: Iterable[Load], grid: Grid) -> int:
+        """The bytes of the largest step for other slabs of such voxels."""
+        state = functools.reduce(self.merge, states)
+        density, scale = self._scale(state, max(state.total().values(), default=0))
+        return round(expected_load(grid, self.radix, density) * scale)
+
+    def _scale(self, state: Load, maximum: int) -> tuple[np.ndarray, float]:
+        """The components per pixel of faces, and the bytes of a step for each expected component.
+
+        The ratio of the measured to the expected load is assumed to be the same for other slabs.
+        """
+        density = state.members / np.maximum(state.area, 1)
+        expected = max(expected_load(self.grid, self.radix, density), 1e-9)
+        return density, maximum / expected * state.bytes
+
     def _remedy(self, state: Load, maximum: int) -> str:
         """Suggest larger slabs or more memory, with one slab in flight if possible."""
-        density = state.members / np.maximum(state.area, 1)
-        # Ratio of the measured to the expected load, assumed to be the same for other slabs.
-        scale = maximum / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
+        density, scale = self._scale(state, maximum)
         limit = self.limit_bytes * (self.workers or 1)
         fewer = "" if self.workers is None else "workers=1 and "
         more = -(-(maximum * state.bytes - limit) // (1 << 20))  # rounded up to suffice
@@ -168,6 +183,11 @@ def _larger(grid: Grid) -> list[Triple]:
     steps: list[Triple] = [(z, y, x) for z, y, x in itertools.product(*axes)]
     # Prefer deeper slabs of equal size: tiles have a larger halo along y and x.
     return sorted(steps, key=lambda s: (s[0] * s[1] * s[2], -s[0]))[1:]
+
+
+def times(grid: Grid, part: Grid) -> float:
+    """How many times a part fits into a volume."""
+    return math.prod(grid.shape) / math.prod(part.shape)
 
 
 def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> float:

@@ -28,8 +28,9 @@ from beam_volumes.across.rounds.tables import (
 from beam_volumes.across.tables import Regions
 from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.base.text import format_bytes
+from beam_volumes.ops.labels.surveys.merge_estimate import times
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Expected, Survey, Surveyor
 
 #: Maximum columns of a histogram. Each one takes more memory than its number.
 MAX_BINS = 10_000
@@ -170,9 +171,15 @@ class TableSurvey(Survey):
         return self._kept_bytes(shape, windows, self.voxels_per_label)
 
     def merge_bytes(self, grid: Grid) -> int:
-        rows = self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL)
+        return self._step_bytes(self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL))
+
+    def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
+        rows = times(grid, part) * len(whole)
+        return Expected(rows, "rows", self._step_bytes(rows))
+
+    def _step_bytes(self, rows: float) -> int:
         shard = self.shard_rows + self.shard_rows // 8  # shards differ slightly
-        return MERGE_COPIES * min(rows, shard) * self.row_bytes
+        return MERGE_COPIES * round(min(rows, shard)) * self.row_bytes
 
     def _kept_bytes(self, shape: Triple, windows: int, voxels_per_label: int) -> int:
         rows = self.rows_in(math.prod(shape), voxels_per_label)
