@@ -290,7 +290,7 @@ def rival(number: int, folder: Path) -> None:
 
 def begun(folder: Path) -> int:
     """How many attempts at slabs there were."""
-    return sum(1 for _ in folder.glob("out.zarr.run/runs/*/starts/*/*/*"))
+    return sum(1 for _ in folder.glob("out.zarr.run/runs/*/starts/*/*"))
 
 
 def kill(who: str, process: Any) -> None:

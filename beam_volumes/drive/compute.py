@@ -290,7 +290,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     shown = reporter(options.progress)
 
     def watching(followed: Journal | Parts) -> Watch:
-        watches.append(Watch(followed, _works(planned), shown or (lambda _: None)))
+        watches.append(Watch(followed, _works(planned), shown))
         return watches[-1]
 
     kept = session.journal is not None  # its records are summed up in any case

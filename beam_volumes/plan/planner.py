@@ -326,15 +326,19 @@ class _Request:
 def _fit(
     asked: _Request,
     options: RunOptions,
+    total: int,
     base: int,
     concurrency: Concurrency,
     chunks: Mapping[str, Triple],
 ) -> Fit:
-    """Cut a request into passes that fit the memory; ``chunks``: of sources stored again first."""
+    """Cut a request into passes that fit the memory.
+
+    ``total``: bytes of the machine. ``chunks``: of sources stored again first.
+    """
     storage, slab = asked.storage, options.slab
     storage.rechunked = chunks
     why = {t: f"in chunks of {chunk}, to be read {_WHY_RECHUNKED}" for t, chunk in chunks.items()}
-    budget = left_for_slab(options.memory_bytes, base, concurrency)
+    budget = left_for_slab(total, base, concurrency)
     device = (options.device or "cpu") if concurrency.device_memory else "cpu"
     limits = Limits(budget, concurrency, slab, options.window, device)
     pencils = False
@@ -372,9 +376,9 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         options.slabs_in_flight, options.processes, options.threads, options.machines or 1
     )
     concurrency = replace(concurrency, device_memory=options.device_bytes)
-    fit = _fit(asked, options, base, concurrency, {})
+    fit = _fit(asked, options, total, base, concurrency, {})
     if slab is None and window is None:
-        fit = in_two_stages(fit, partial(_fit, asked, options, base, concurrency))
+        fit = in_two_stages(fit, partial(_fit, asked, options, total, base, concurrency))
     if not fit.is_within_budget:
         refuse(fit.smallest, total, base, fit.concurrency)
     if not fit.is_within_device:

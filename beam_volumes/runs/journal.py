@@ -7,10 +7,10 @@ Progress, retries, resuming and verification only use the journal. Layout of the
 and in ``runs/<run>/`` the files of that run::
 
     plan                                            the pickled plan, to continue the run
-    marks/<name>                                    steps that are done
-    starts/<pass>/<thousand>/<slab>-<attempt>       an attempt has begun
+    prepared, ended                                 marks of steps that are done
+    starts/<pass>-<thousand>/<slab>-<attempt>       an attempt has begun
     payloads/<pass>/<slab>-<attempt>                data that does not fit into a record
-    records/<pass>/<thousand>/<slab>                a slab is finished: its voxels are written
+    records/<pass>-<thousand>/<slab>                a slab is finished: its voxels are written
     scalars/pass-<pass>                             results of a pass, pickled
     failures/<step>                                 the error of the last attempt at a step
     failure                                         an error of two attempts, which ends the run
@@ -18,8 +18,9 @@ and in ``runs/<run>/`` the files of that run::
     under-way/<host>-<process>                      progress of the slabs that a process sweeps
     intermediate/                                   intermediate results
 
-Late workers of a replaced run write into its own folder, which is no longer read. The manifest is
-only changed by conditional writes: if two runs begin at the same time, one of them gets the folder.
+Folders take longer to create than files, so there are few of them. Late workers of a replaced run
+write into its own folder, which is no longer read. The manifest is only changed by conditional
+writes: if two runs begin at the same time, one of them gets the folder.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Journal(Notes):
                 raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
             if packed is not None:
                 journal._folder.write(_PLAN, packed)
-            if journal._document.replace(manifest.to_json().encode(), generation) is not None:
+            if journal._document.replace(manifest.to_json(), generation) is not None:
                 break
         old |= {folder_name(run)} if run is not None else set()
         journal._root.delete(
@@ -197,7 +198,7 @@ class Journal(Notes):
         """Name a new attempt at a slab, and write its start mark."""
         attempt = new_attempt()
         if self.attempts:
-            key = f"starts/{pass_index}/{_slot(slab)}-{attempt}"
+            key = f"starts/{_slot(pass_index, slab)}-{attempt}"
             self._folder.write(key, f"{socket.gethostname()} {os.getpid()}".encode())
         return attempt
 
@@ -218,7 +219,7 @@ class Journal(Notes):
         if body is not None:
             self._folder.write(payload, body)
         flush()
-        self._folder.write(f"records/{pass_index}/{_slot(slab)}", data)
+        self._folder.write(f"records/{_slot(pass_index, slab)}", data)
 
     def read_record(self, pass_index: int, slab: int) -> Record | None:
         """The record of a slab, or None if it is not finished."""
@@ -240,12 +241,12 @@ class Journal(Notes):
     ) -> Iterator[tuple[int, Record | ValueError | None]]:
         """Slabs with their records, None if missing, and an error for a damaged record."""
         slabs, named = tee(slabs)
-        keys = (f"records/{pass_index}/{_slot(slab)}" for slab in slabs)
+        keys = (f"records/{_slot(pass_index, slab)}" for slab in slabs)
         for slab, data in zip(named, self._folder.read_many(keys), strict=True):
             try:
                 yield slab, None if data is None else self._decoded(data, bodies)
             except ValueError as error:
-                place = self._folder.name_of(f"records/{pass_index}/{_slot(slab)}")
+                place = self._folder.name_of(f"records/{_slot(pass_index, slab)}")
                 yield slab, ValueError(f"{place} is damaged: {error}; delete it to redo the slab")
 
     def _decoded(self, data: bytes, bodies: bool) -> Record | None:
@@ -263,24 +264,24 @@ class Journal(Notes):
 
     def finished(self, pass_index: int) -> list[int]:
         """The slabs that have a record, sorted."""
-        return _slabs(self._folder.names(f"records/{pass_index}/"))
+        return _slabs(self._folder.names(f"records/{pass_index}-"))
 
     def is_recorded(self, pass_index: int, slab: int) -> bool:
         """Whether a slab has a record, which may be damaged or belong to another run."""
-        return self._folder.read(f"records/{pass_index}/{_slot(slab)}") is not None
+        return self._folder.read(f"records/{_slot(pass_index, slab)}") is not None
 
     def attempts_of(self, pass_index: int) -> dict[int, int]:
         """The number of attempts at each slab."""
-        return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}/")))
+        return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}-")))
 
     def attempts_among(self, pass_index: int, slabs: range) -> dict[int, int]:
         """The number of attempts at slabs of a folder."""
-        found = self._starts(f"starts/{pass_index}/{slabs.start // FOLDER:06d}/")
+        found = self._starts(f"starts/{pass_index}-{slabs.start // FOLDER:06d}/")
         return dict(Counter(slab for slab, _ in found if slab in slabs))
 
     def attempts_at(self, pass_index: int, slab: int) -> int:
         """The number of attempts at a slab."""
-        return len(self._folder.names(f"starts/{pass_index}/{_slot(slab)}-"))
+        return len(self._folder.names(f"starts/{_slot(pass_index, slab)}-"))
 
     def _starts(self, prefix: str) -> list[tuple[int, str]]:
         found = (_START.fullmatch(name) for name in self._folder.names(prefix))
@@ -290,7 +291,7 @@ class Journal(Notes):
         self, pass_index: int, slab: int, launch: str
     ) -> tuple[Record | None, dict[str, Any] | None]:
         """The record of a slab if it is finished, and the failure of the run if it has failed."""
-        key = f"records/{pass_index}/{_slot(slab)}"
+        key = f"records/{_slot(pass_index, slab)}"
         data, failed = self._folder.read_many([key, FAILURE])
         try:
             record = None if data is None else self._decoded(data, True)
@@ -347,7 +348,7 @@ class Tally:
     def update(self, maximum: int | None = None) -> Tally:
         """Count again; ``maximum``: number of incomplete folders to list, in turn."""
         folders = list(self._open)[:maximum]
-        prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
+        prefixes = [f"records/{self._pass}-{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
             slabs = array("i", (slab for slab in _slabs(names) if slab in self._span(f)))
@@ -379,7 +380,7 @@ class Tally:
         starts: list[tuple[int, str]] = []
         for f, slabs in self._open.items():
             finished = set(slabs)
-            some = self._journal._starts(f"starts/{self._pass}/{f:06d}/")
+            some = self._journal._starts(f"starts/{self._pass}-{f:06d}/")
             starts += [(slab, attempt) for slab, attempt in some if slab not in finished]
         return _newest(starts)
 
@@ -409,8 +410,8 @@ def _replaced(place: str, run_id: str, now: str | None) -> str:
     )
 
 
-def _slot(slab: int) -> str:
-    return f"{slab // FOLDER:06d}/{slab:09d}"
+def _slot(pass_index: int, slab: int) -> str:
+    return f"{pass_index}-{slab // FOLDER:06d}/{slab:09d}"
 
 
 def _slabs(names: list[str]) -> list[int]:

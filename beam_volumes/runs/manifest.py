@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from beam_volumes.base.text import parsed_json
+from beam_volumes.base.text import lined_json, parsed_json
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Difference(NamedTuple):
@@ -50,12 +51,13 @@ class Manifest:
     inputs: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+    def to_json(self) -> bytes:
+        return lined_json({f.name: getattr(self, f.name) for f in fields(self)})
 
     @classmethod
+    @lru_cache(maxsize=4)
     def from_json(cls, text: str | bytes, place: str = "manifest") -> Manifest:
-        """Parse JSON; raises ValueError with ``place``."""
+        """Parse JSON; raises ValueError with ``place``. A run parses its manifest several times."""
         try:
             data = parsed_json(text)
             known = {f.name for f in fields(cls)}

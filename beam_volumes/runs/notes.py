@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from beam_volumes.base.text import parsed_json
@@ -73,10 +72,10 @@ class Notes(RunFolder):
 
     def mark(self, name: str) -> None:
         """Mark a step of this run as done, e.g. that the outputs are created."""
-        self._folder.write(f"marks/{name}", self.run_id.encode())
+        self._folder.write(name, self.run_id.encode())
 
     def marked(self, name: str) -> bool:
-        return self._folder.read(f"marks/{name}") == self.run_id.encode()
+        return self._folder.read(name) == self.run_id.encode()
 
     # Progress.
 
@@ -113,8 +112,11 @@ class Notes(RunFolder):
 
     def _noted(self, kind: str) -> list[dict[str, Any]]:
         """The notes of all processes, including dead ones."""
-        found = Path(self.own["path"], kind).glob("*-*[0-9]")  # no partially written files
-        keys = [f"{kind}/{path.name}" for path in found]
+        try:
+            names = os.listdir(os.path.join(self.own["path"], kind))
+        except FileNotFoundError:
+            return []
+        keys = [f"{kind}/{name}" for name in names if name[-1].isdigit()]  # no lock files
         heads = [parsed_json(data) for data in self._folder.read_many(keys) if data is not None]
         return [h for h in heads if h.pop("run") == self.run_id]
 

@@ -155,7 +155,7 @@ class Watch:
         self,
         followed: Journal | Parts,
         passes: Sequence[Work],
-        on_progress: OnProgress,
+        on_progress: OnProgress | None,
         *,
         interval: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -164,7 +164,8 @@ class Watch:
         self._looks: _Looks = (
             _OfParts(followed) if isinstance(followed, Parts) else _OfJournal(followed, passes)
         )
-        self._on_progress = on_progress
+        self._is_shown = on_progress is not None
+        self._on_progress: OnProgress = on_progress or (lambda _: None)
         self._interval = interval or self._looks.interval
         self._remaining = Remaining(_weights(passes))
         self._clock = clock
@@ -200,7 +201,8 @@ class Watch:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        self.poll(now=True)
+        if self._is_shown:
+            self.poll(now=True)
         getattr(self._on_progress, "close", lambda: None)()
 
     def __enter__(self) -> Watch:

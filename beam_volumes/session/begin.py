@@ -76,7 +76,11 @@ def begin(
             plan, run_id, None, options.overwrite, request, replaces=there, inputs=stamps_of(plan)
         )
         return replace(session, max_retries=options.max_retries)
-    journal = Journal(join(place, directory=True), run_id)
+    # A pass of one slab in this process needs no note of the slabs in flight.
+    is_small = (
+        request is not None and not request.beam and all(len(p.grid) < 2 for p in plan.passes)
+    )
+    journal = Journal(join(place, directory=True), run_id, attempts=not is_small)
     there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)
     made_of = about(plan, recipe) if plan.outputs else {}
     plan = with_scratch(plan, scratch_of(journal))

@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from importlib import metadata
 from math import isfinite
 from types import FunctionType
@@ -190,7 +191,9 @@ def _id(token: str) -> str:
     return token[:12]
 
 
+@cache
 def _version(name: str) -> str | None:
+    """The version of an installed package; reading its metadata takes milliseconds."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -68,7 +68,7 @@ def test_the_bar_and_who_stops_a_run_is_told_how_it_goes_on(tmp_path):
     out = tmp_path / "out.zarr"
 
     def held(*command, done):
-        return Terminal(*command, hold=f"{out}.run/runs/*/records/0/*/* {done}")
+        return Terminal(*command, hold=f"{out}.run/runs/*/records/0-*/* {done}")
 
     # A program: a bar without being asked for, and Ctrl-C.
     program = held("-c", PROGRAM, str(tmp_path / "in.zarr"), str(out), done=3)

@@ -58,7 +58,7 @@ def test_a_finished_run_resumed_does_nothing_again(out):
 def test_a_record_missing_from_an_ended_run_is_said(out):
     compute(out)
     (records,) = out.parent.glob("out.zarr.run/runs/*/records")
-    shutil.rmtree(records / "1")
+    shutil.rmtree(records / "1-000000")
     with pytest.raises(ValueError, match="records are missing"):
         compute(out, resume=True)
 

@@ -110,7 +110,7 @@ def server(log: Path, *command: str, port: int, **env: str) -> Iterator[None]:
 def swept_by(output: Path) -> set[str]:
     """Which processes have begun slabs of a run: "host pid" of each."""
     runs = Path(run_folder(str(output))["path"], "runs")
-    return {f.read_text() for f in runs.glob("*/starts/*/*/*-*")}
+    return {f.read_text() for f in runs.glob("*/starts/*/*-*")}
 
 
 # The engines.

@@ -74,7 +74,7 @@ def sweeper(path, done):
         flying = tally.in_flight() if tally.done >= done else []
         if not flying:
             return None
-        starts = Path(run_folder(str(path))["path"]).glob(f"runs/*/starts/*/*/{flying[0]:09d}-*")
+        starts = Path(run_folder(str(path))["path"]).glob(f"runs/*/starts/*/{flying[0]:09d}-*")
         return int(max(starts).read_text().split()[1])
 
     return victim

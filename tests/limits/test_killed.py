@@ -53,12 +53,12 @@ def run(source, out, runner, mode, resume, *what, hold=None) -> subprocess.Popen
 
 
 def records(out: Path) -> int:
-    return sum(1 for p in Path(f"{out}.run").glob("runs/*/records/*/*/*"))
+    return sum(1 for p in Path(f"{out}.run").glob("runs/*/records/*/*"))
 
 
 def started(source, out, runner, mode, count: int, *what) -> subprocess.Popen:
     """A run that goes no further than so many finished slabs, and has them."""
-    process = run(source, out, runner, mode, "new", *what, hold=("*/*/*", count))
+    process = run(source, out, runner, mode, "new", *what, hold=("*/*", count))
     wait_until(lambda: records(out) >= count, f"{count} slabs", lambda: check_runs(process))
     return process
 

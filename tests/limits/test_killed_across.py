@@ -39,7 +39,7 @@ def volume(tmp_path_factory):
 
 
 def finished(out: Path, sweep: int) -> int:
-    return sum(p.name.isdigit() for p in Path(f"{out}.run").glob(f"runs/*/records/{sweep}/*/*"))
+    return sum(p.name.isdigit() for p in Path(f"{out}.run").glob(f"runs/*/records/{sweep}-*/*"))
 
 
 #: Runner, its mode, who is killed, and when: after so many slabs of the first and the second sweep.
@@ -56,7 +56,7 @@ def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
     runner, mode, who, (first, second) = MOMENTS[moment]
     source, undisturbed = volume
     out = tmp_path / "out.zarr"
-    hold = ("1/*/*", max(second, 1)) if second < SLABS else None
+    hold = ("1-*/*", max(second, 1)) if second < SLABS else None
     process = run(source, out, runner, mode, "new", hold=hold)
     wait_until(
         lambda: finished(out, 0) >= first and finished(out, 1) >= second,
@@ -100,7 +100,7 @@ def test_segments_of_a_run_that_was_killed(tmp_path, volume):
     whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
     killed.run(source, whole, "none", "in_memory", "new", "segments").communicate()
     count = int(0.6 * killed.records(whole))
-    process = killed.run(source, out, "none", "in_memory", "new", "segments", hold=("*/*/*", count))
+    process = killed.run(source, out, "none", "in_memory", "new", "segments", hold=("*/*", count))
     wait_until(
         lambda: killed.records(out) >= count, f"{count} slabs", lambda: killed.check_runs(process)
     )
@@ -169,7 +169,7 @@ def test_an_input_that_changes_between_the_sweeps(tmp_path):
     target = bv.label(source > 140).to(tmp_path / "out.zarr", chunks=(4, 16, 16))
     how = {"slab": (4, 32, 32), "progress": False, "runner": None}
     bv.compute(target, **how)
-    for lost in ("records/1/*/*", "marks/*"):
+    for lost in ("records/1-*/*", "prepared", "ended"):
         for file in tmp_path.glob(f"out.zarr.run/runs/*/{lost}"):
             file.unlink()
     chunk = tmp_path / "in.zarr" / "c" / "1" / "1" / "0"

@@ -37,7 +37,7 @@ def journal(tmp_path):
 def fill(journal, pass_index, slabs):
     """Records as empty files: what counting needs, and fast."""
     for slab in slabs:
-        path = journal.own["path"] + f"records/{pass_index}/{slab // 1000:06d}/{slab:09d}"
+        path = journal.own["path"] + f"records/{pass_index}-{slab // 1000:06d}/{slab:09d}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         open(path, "w").close()
 
@@ -90,7 +90,7 @@ def test_a_record_of_another_run_is_none(tmp_path, journal):
     """Not even where somebody has copied it into this run's folder."""
     other = Journal.create(run_folder(tmp_path / "other.zarr"), Manifest("two", {}))
     other.write_record(0, 0, record(0))
-    name = "records/0/000000/000000000"
+    name = "records/0-000000/000000000"
     copied = Path(journal.own["path"], name)
     copied.parent.mkdir(parents=True)
     copied.write_bytes(Path(other.own["path"], name).read_bytes())
@@ -116,7 +116,7 @@ def test_record_comes_back(journal, size):
     assert list(journal.records(2)) == [sent]
     bare = replace(sent, written={}, empty={}, emission=b"")
     assert list(journal.records(2, bodies=False)) == [bare]
-    assert os.path.getsize(journal.own["path"] + "records/2/000000/000000003") <= LIMIT
+    assert os.path.getsize(journal.own["path"] + "records/2-000000/000000003") <= LIMIT
     assert bool(Place.of(journal.own).names("payloads/")) == (size >= LIMIT)
 
 
@@ -125,7 +125,7 @@ def test_units_of_a_tile_stay_small(journal):
     tile = ranges(z * 10**6 + y * 1000 + x for z in range(20) for y in range(1000) for x in (7, 8))
     assert (len(tile), count(tile)) == (20_000, 40_000)
     journal.write_record(0, 0, record(0, written={"a": tile}))
-    assert os.path.getsize(journal.own["path"] + "records/0/000000/000000000") < 5000
+    assert os.path.getsize(journal.own["path"] + "records/0-000000/000000000") < 5000
     assert journal.read_record(0, 0).written == {"a": tile}
     assert ranges(indices(tile)) == tile
 
@@ -167,7 +167,7 @@ def test_records_of_another_run_are_not_read(journal):
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b"\xff\n", b"[]\n", None])
 def test_damaged_record_is_named(journal, damage):
     journal.write_record(0, 1, record(1, emission=b"x" * 100))
-    path = journal.own["path"] + "records/0/000000/000000001"
+    path = journal.own["path"] + "records/0-000000/000000001"
     if damage is None:
         with open(path, "rb") as file:
             damage = file.read()[:-1]
@@ -175,7 +175,7 @@ def test_damaged_record_is_named(journal, damage):
         damage = b'{"run": "one"}\n'
     with open(path, "wb") as file:
         file.write(damage)
-    with pytest.raises(ValueError, match=r"records/0/000000/000000001 is damaged"):
+    with pytest.raises(ValueError, match=r"records/0-000000/000000001 is damaged"):
         journal.read_record(0, 1)
 
 

@@ -247,7 +247,7 @@ def test_costs_are_added_up_while_the_run_goes_on(journal, monkeypatch):
 def test_a_damaged_record_is_told_of_when_costs_are_added_up(journal):
     watch = Watch(journal, [Work("a", 3)], lambda _: None)
     finish(journal, 0, 0, 1, 2)
-    journal._folder.write("records/0/000000/000000001", b"{}")
+    journal._folder.write("records/0-000000/000000001", b"{}")
     watch.poll(now=True)
     with pytest.raises(ValueError, match="000000001 is damaged"):
         watch.summary()

@@ -36,7 +36,7 @@ def disk(tmp_path, monkeypatch):
     def writing(self, key, data):
         before = files()
         write(self, key, data)
-        if key.startswith("records/") or key == "marks/ended":
+        if key.startswith("records/") or key == "ended":
             lacking.append((key, {f for f in before - held if "records" not in f}))
 
     monkeypatch.setattr(single_file, "_sync", syncing)
@@ -61,7 +61,7 @@ def test_a_record_does_not_outlive_its_voxels(tmp_path, monkeypatch, disk, wante
     monkeypatch.setattr(bv.options, "durable", wanted)
     how = {"runner": None, "progress": False, "slab": (20, 24, 28)}
     bv.compute(*targets(v, tmp_path / "outputs"), **how)
-    assert len(disk) > 4 and any(key == "marks/ended" for key, _ in disk)
+    assert len(disk) > 4 and any(key == "ended" for key, _ in disk)
     assert any("payloads" in f for f in map(str, Path(tmp_path).rglob("*")))
     lacks = {key for key, files in disk if files}
     assert lacks == (set() if wanted else {key for key, _ in disk})

@@ -209,7 +209,7 @@ def test_a_manifest_sends_no_environment_variable(name, made, expanded, tmp_path
     manifest = Manifest.from_json(path.read_bytes())
     for output in manifest.outputs:
         output["kvstore"] = STORES[name]
-    path.write_text(manifest.to_json())
+    path.write_bytes(manifest.to_json())
     with pytest.raises(ValueError, match="variable ENTRY, which is not sent"):
         bv.verify(path.parent)
     assert not expanded

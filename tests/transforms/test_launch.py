@@ -275,7 +275,7 @@ def held(path, v):
 
     def work(block):
         limit = time.monotonic() + PATIENCE
-        while hold.exists() and len(glob.glob(f"{path}.run/runs/*/records/0/*/*")) >= HOLD:
+        while hold.exists() and len(glob.glob(f"{path}.run/runs/*/records/0-*/*")) >= HOLD:
             if time.monotonic() > limit:
                 raise TimeoutError("nobody has killed this run")
             time.sleep(0.02)

@@ -8,7 +8,9 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import psutil
 
@@ -61,7 +63,12 @@ def parse_bytes(text: int | float | str, name: str = "memory") -> int:
 
 def machine_memory() -> int:
     """RAM of this machine, or the limit of its control groups if that is lower."""
-    return min([psutil.virtual_memory().total, *(limit for limit, _ in control_groups())])
+    return min([_installed_memory(), *(limit for _, limit in _limits(Path("/")))])
+
+
+@cache
+def _installed_memory() -> int:
+    return int(psutil.virtual_memory().total)
 
 
 def free_memory(root: str | Path = "/") -> int:
@@ -75,43 +82,53 @@ def free_memory(root: str | Path = "/") -> int:
     return own + max(0, min([psutil.virtual_memory().available, *left]))
 
 
-#: For version 2 and 1 of control groups: the folder, and the files with the limit, the use, and the
-#: part of the use that is droppable file cache.
+class _Files(NamedTuple):
+    """The files of a control group."""
+
+    top: str  #: The folder of all groups.
+    limit: str
+    used: str
+    cached: str  #: The part of the use that is droppable file cache, in ``memory.stat``.
+
+
+#: By the name of the controller: control groups of version 2 and 1.
 _GROUPS = {
-    "": ("", "memory.max", "memory.current", "inactive_file"),
-    "memory": (
-        "memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
+    "": _Files("", "memory.max", "memory.current", "inactive_file"),
+    "memory": _Files(
+        "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
     ),
 }
 
 
 def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
     """The memory limit and use, in bytes, of each control group that limits this process."""
-    root = Path(root)
+    for (folder, files), limit in _limits(Path(root)):
+        try:
+            taken = int((folder / files.used).read_text())
+            stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
+        except (OSError, ValueError):
+            continue
+        yield limit, taken - int(stat.get(files.cached, 0))
+
+
+def _limits(root: Path) -> Iterator[tuple[tuple[Path, _Files], int]]:
+    """The folder and files of each control group that limits this process, and its limit."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return
     for line in lines:
         _, kinds, path = line.split(":", 2)
-        for kind in kinds.split(","):
-            if kind not in _GROUPS:
-                continue
-            top, maximum, used, cached = _GROUPS[kind]
+        for files in (_GROUPS[kind] for kind in kinds.split(",") if kind in _GROUPS):
             group = PurePosixPath(path)
             # In a container the path may be the host's, and only the top folder is readable.
             for at in (group, *group.parents):
-                folder = root / "sys/fs/cgroup" / top / str(at).lstrip("/")
+                folder = root / "sys/fs/cgroup" / files.top / str(at).lstrip("/")
                 try:
-                    limit = int((folder / maximum).read_text())
-                    taken = int((folder / used).read_text())
-                    stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
+                    limit = int((folder / files.limit).read_text())
                 except (OSError, ValueError):  # not there, or "max"
                     continue
-                yield limit, taken - int(stat.get(cached, 0))
+                yield (folder, files), limit
 
 
 def resident_memory() -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -45,7 +46,7 @@ def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -
 
 def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     """For each step, the maximum number of rows or columns in any slab."""
-    known = _found.setdefault(program, {})
+    known = _results(program)
     if (axis, grid) not in known:
         maximum = [0] * len(program.steps)
         for slab in _slabs(program, grid, axis):
@@ -145,13 +146,47 @@ def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
 
 #: Results of `_along_z` and `_in_plane`. Weak keys: a program may contain arrays.
 _found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
+#: The same by the geometry of programs, for many volumes that differ in their names only.
+_alike: OrderedDict[Hashable, dict] = OrderedDict()
+_MAX_ALIKE = 64
+
+
+def _results(program: Program) -> dict:
+    """The results known for a program, or for one with the same geometry."""
+    known = _found.get(program)
+    if known is None:
+        geometry = _geometry(program)
+        known = {} if geometry is None else _alike.setdefault(geometry, {})
+        _found[program] = known
+        while len(_alike) > _MAX_ALIKE:
+            _alike.popitem(last=False)
+    return known
+
+
+def _geometry(program: Program) -> Hashable | None:
+    """All that schedules and extents depend on, without voxels; None if a stage has a grid of its own."""
+    if program.regrids:
+        return None
+    steps = tuple(
+        (
+            s.shape,
+            s.source and (s.source.chunk, s.source.chunk_origin, s.source.in_memory),
+            s.stage and (s.stage.grain, s.stage.spans),
+            s.completion and s.completion.upper,
+            s.edges,
+        )
+        for s in program.steps
+    )
+    ends = tuple((e.lattice, e.unit, e.edges) for e in program.ends)
+    surveys = tuple((s.survey.upper, s.edges) for s in program.surveys)
+    return program.shape, steps, program.stacks, ends, len(program.outputs), surveys
 
 
 def _along_z(
     program: Program, slab: Ranges, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
     """The slices, new slices and copies of `Rings` in one slab."""
-    known = _found.setdefault(program, {})
+    known = _results(program)
     key = slab if 0 in program.coupled else slab[0], window, overlap
     if key not in known:
         known[key] = _scheduled(program, slab, window, overlap)

@@ -381,6 +381,8 @@ def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
     earlier passes if that is faster than computing them again. Within a level, passes with such
     outputs come first.
     """
+    if len(cuts) == 1:
+        return [replace(cuts[0], before={})]
     # A rechunked source may also be an output of a later level.
     levels = {n.token: c.level for c in reversed(cuts) for n, _ in c.outputs}
     ordered: list[Cut] = []

@@ -6,13 +6,12 @@ ignore: formats define it. Clearing the output deletes it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from beam_volumes.base.text import parsed_json
+from beam_volumes.base.text import lined_json, parsed_json
 from beam_volumes.storage.formats.format import PROVENANCE
 from beam_volumes.storage.places.ownership import OwnedOutput, home_of
 from beam_volumes.storage.places.place import Place, kvstore_spec
@@ -27,7 +26,7 @@ def write(sink: OwnedOutput, document: Mapping[str, Any]) -> None:
     """Write the document next to the units of an output, atomically."""
     if sink.is_file:
         document = {**document, "file": list(_local(sink.kvstore["path"], None))}
-    Place(sink.home).write(sink.provenance_key, json.dumps(document, indent=1).encode())
+    Place(sink.home).write(sink.provenance_key, lined_json(document))
 
 
 def written(sink: OwnedOutput) -> dict[str, Any] | None:

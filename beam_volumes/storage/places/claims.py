@@ -8,6 +8,7 @@ document names the attempt. When another attempt takes over, the first one stops
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -19,7 +20,7 @@ import tensorstore as ts
 from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import explain
-from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.places.place import Place, Spec, is_local, key_of
 
 #: Seconds for which an attempt waits for one that took over, before it takes over again.
 PATIENCE = 30.0
@@ -74,6 +75,23 @@ class Document:
         now, generation = self.read()
         return generation if now == data else None
 
+    def file(self) -> tuple[int, ...] | None:
+        """The identity of the content of a local document, by which generations differ, too."""
+        if not is_local(self.folder):
+            return None
+        try:
+            # A file that is opened is checked with the server of a network disk.
+            handle = os.open(
+                os.path.join(self.folder["path"], self.key), os.O_RDONLY | os.O_CLOEXEC
+            )
+        except OSError:
+            return None
+        try:
+            found = os.fstat(handle)
+        finally:
+            os.close(handle)
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
     def is_still(self, generation: bytes) -> bool:
         """Whether the document is unchanged; this takes some 20 us on a disk."""
         found = self.answered(self.ask(generation))
@@ -91,26 +109,39 @@ class Watched:
     named: Callable[[bytes | None], str | None]
     store: ts.KvStore
     _generation: bytes | None = None
+    #: The identity of a local file that has this generation
+    _file: tuple[int, ...] | None = None
 
     @classmethod
     def of(
         cls, document: Document, run_id: str, named: Callable[[bytes | None], str | None]
     ) -> Watched:
         """Return the shared instance of this process."""
-        key = f"watched {document.key} {json.dumps(document.folder, sort_keys=True)} {run_id}"
+        key = f"watched {document.key} {key_of(document.folder)} {run_id}"
         return opened(key, lambda: cls(document, run_id, named, document._store))  # type: ignore[no-any-return]
 
     def ask(self) -> Any:
-        return self.store.read(self.document.key, if_not_equal=self._generation)
+        """Start reading; None if a local file is unchanged, which is known without a request."""
+        file = self.document.file()
+        if file is not None and file == self._file:
+            return None
+        return file, self.store.read(self.document.key, if_not_equal=self._generation)
 
     def holds(self, answer: Any) -> bool:
         """Whether the document still names the run, by the result of `ask`."""
-        found = self.document.answered(answer)
+        if answer is None:
+            return True
+        file, request = answer
+        found = self.document.answered(request)
         if found.state == "unspecified":
+            self._file = file
             return True
         value = bytes(found.value) if found.state == "value" else None
         holds = self.named(value) == self.run_id
-        self._generation = bytes(found.stamp.generation) if holds else None
+        # A file that was replaced after it was identified is read again the next time.
+        self._file, self._generation = (
+            (file, bytes(found.stamp.generation)) if holds else (None, None)
+        )
         return holds
 
 

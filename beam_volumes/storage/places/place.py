@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import shutil
 import tempfile
@@ -30,6 +29,8 @@ Spec = dict[str, Any]
 
 #: Objects requested at a time.
 _BATCH = 256
+#: Local files up to this number are read one after the other.
+_FEW = 4
 #: Files or objects that are deleted between two checks of the ownership.
 _AT_A_TIME = 64
 #: TensorStore appends this to the name of a file while writing it.
@@ -156,6 +157,11 @@ def url(spec: Spec) -> str:
     return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"
 
 
+def key_of(spec: Spec) -> str:
+    """Return a text that identifies a place in this process."""
+    return repr(sorted(spec.items()))
+
+
 @dataclass(frozen=True)
 class Place:
     """A file or folder, which may not exist yet, and the objects below it.
@@ -205,8 +211,7 @@ class Place:
     @property
     def store(self) -> ts.KvStore:
         folder = self.directory
-        key = json.dumps(folder, sort_keys=True)
-        return opened(f"folder {key}", lambda: _open(folder))
+        return opened(f"folder {key_of(folder)}", lambda: _open(folder))
 
     def name_of(self, key: str) -> str:
         """Return the name of an object for messages."""
@@ -218,14 +223,14 @@ class Place:
         """Read an object; None if it does not exist."""
         if self.remembered is not None and key in self.remembered:
             return self.remembered[key]
-        if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
-            data = None
+        if self.local is not None:
+            data = self._of_file(key)
         else:
             try:
                 data = next(iter(self.read_many([key])))
             except PermissionError:
                 # Servers that do not list their objects refuse missing ones.
-                if self.remembered is None or self.local is not None:
+                if self.remembered is None:
                     raise
                 data = None
         if self.remembered is not None:
@@ -245,10 +250,28 @@ class Place:
             raise VolumeError(f"{self.text}/{key} is damaged: not a JSON object")
         return value
 
+    def _of_file(self, key: str) -> bytes | None:
+        """Read an object of a local folder: this takes a fifth of the time of a request."""
+        path = os.path.join(str(self.local), key)
+        try:
+            # Opening other kinds of files may wait for ever.
+            if not os.path.isfile(path):
+                return None
+            with open(path, "rb", buffering=0) as file:
+                return file.readall()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explain(error, f"reading {self.name_of(key)}") from error
+
     def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
         """Read objects in the order of their keys, with many requests at a time."""
-        keys, store = iter(keys), self.store
+        keys = iter(keys)
         while batch := list(islice(keys, _BATCH)):
+            if self.local is not None and len(batch) <= _FEW:
+                yield from map(self._of_file, batch)
+                continue
+            store = self.store
             futures = [store.read(key) for key in batch]
             for key, future in zip(batch, futures, strict=True):
                 try:
