@@ -204,7 +204,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(
         (
-            *("butterworth", "spline_filter", "spline_filter1d", "richardson_lucy"),
+            *("butterworth", "richardson_lucy"),
             *("denoise_tv_chambolle", "denoise_tv_bregman", "denoise_wavelet"),
             *("deconvolve", "decimate", "resample"),
         ),

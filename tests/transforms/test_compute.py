@@ -131,6 +131,7 @@ def test_inside_a_pipeline_of_somebody_else(tmp_path):
     chunks = 4 * 2 * 2 * (5 * 12 * 14)
     assert counters == {
         "slabs": 1,
+        "retries": 0,
         "voxels": array.size,
         "bytes_read": chunks,
         "bytes_written": array.size,

@@ -183,7 +183,7 @@ def denoise_bilateral(
     --------
     >>> step = np.array([[10, 12, 10, 12, 90, 92, 90, 92]], "u1")
     >>> np.asarray(bv.denoise_bilateral(step, sigma_color=5, mode="nearest")).round(1)
-    array([[10.6, 11.2, 10.9, 11.3, 90.7, 91.1, 90.8, 91.4]], dtype=float32)
+    array([[10.5, 10.9, 11. , 11.3, 90.7, 91. , 91.1, 91.5]], dtype=float32)
     """
     volume = as_volume(volume)
     name = "denoise_bilateral"
@@ -269,7 +269,7 @@ def denoise_nl_means(
     --------
     >>> stripes = np.array([[10, 90, 12, 92, 10, 90, 12, 92]], "u1")
     >>> np.asarray(bv.denoise_nl_means(stripes, (1, 3), (0, 4), h=5)).round(1)[0, :4]
-    array([10.7, 90.7, 11.3, 91.2], dtype=float32)
+    array([10.8, 90.8, 11.2, 90.8], dtype=float32)
     """
     volume = as_volume(volume)
     name = "denoise_nl_means"
