@@ -26,6 +26,9 @@ from .ops.elementary import sin as sin
 from .ops.elementary import sinh as sinh
 from .ops.elementary import tan as tan
 from .ops.elementary import tanh as tanh
+from .ops.extrema.blobs import blob_dog as blob_dog
+from .ops.extrema.blobs import blob_log as blob_log
+from .ops.extrema.canny import canny as canny
 from .ops.extrema.extrema import local_maxima as local_maxima
 from .ops.extrema.extrema import local_minima as local_minima
 from .ops.extrema.peaks import peak_local_max as peak_local_max

@@ -48,7 +48,7 @@ OF_VOLUME = by_name(
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
     ("scharr farid roberts meijering", ()),
-    ("equalize_adapthist rolling_ball denoise_nl_means estimate_sigma", ()),
+    ("canny blob_log blob_dog equalize_adapthist rolling_ball denoise_nl_means estimate_sigma", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),

@@ -197,11 +197,7 @@ INSTEAD = {
     ),
     "correlate2d": "bv.correlate(v, weights, mode='constant') is that, with mode='same'",
     # beyond neighbourhoods, or not offered
-    "canny": _PARTS.format("bv.gaussian_gradient_magnitude and bv.apply_hysteresis_threshold"),
-    **dict.fromkeys(
-        ("blob_log", "blob_dog", "blob_doh"),
-        _PARTS.format("bv.gaussian_laplace and bv.peak_local_max"),
-    ),
+    "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
         (
             *("butterworth", "richardson_lucy"),

@@ -37,6 +37,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "apply_transforms": ({"transforms": ((0.5, 0.5),) * SHAPE[0]},),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
+    "blob_log": ({"max_sigma": 2, "num_sigma": 2},),
+    "blob_dog": ({"max_sigma": 2},),
     "clip": ({"min": 1, "max": 3},),
     "convolve1d": ({"weights": (1, 2, 1)},),
     "correlate1d": ({"weights": (1, 2, 1)},),

@@ -111,7 +111,7 @@ def peak_local_max(
         image = image.astype(np.uint8)
     axes = image.space.axes
     shape, first = image.shape[-len(axes) :], image.ndim - len(axes)
-    distance = _whole_numbers(min_distance, len(shape), "min_distance", name)
+    distance = whole_numbers_of(min_distance, len(shape), "min_distance", name)
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
         raise ValueError(f"{name}: p_norm={p_norm!r}: a norm is from 1 to inf")
@@ -119,15 +119,15 @@ def peak_local_max(
     if isinstance(exclude_border, bool | np.bool_):
         border = distance if exclude_border else (0,) * len(shape)
     else:
-        border = _whole_numbers(exclude_border, len(shape), "exclude_border", name)
+        border = whole_numbers_of(exclude_border, len(shape), "exclude_border", name)
     if footprint is None:
         footprint = np.ones([2 * d + 1 for d in distance], bool)
     element = par.element(footprint, "footprint", name) != 0
     if not image.size:
         threshold_abs, threshold_rel = 0, None
-    low = _end(Min, image) if threshold_abs is None else threshold_abs
+    low = end_of(Min, image) if threshold_abs is None else threshold_abs
     if threshold_rel is not None:
-        share = apply_ufunc("multiply", _end(Max, image), threshold_rel)
+        share = apply_ufunc("multiply", end_of(Max, image), threshold_rel)
         low = apply_ufunc("fmax", low, share)
     peaks = apply_ufunc("greater", image, low)
     if element.size > 1 and math.prod(shape) > 1:
@@ -152,12 +152,13 @@ def peak_local_max(
     return Table(then(step, [table], name))
 
 
-def _end(kind: type[Min | Max], image: Volume) -> Scalar:
+def end_of(kind: type[Min | Max], image: Volume) -> Scalar:
     """Return the smallest or largest voxel, including infinite ones, ignoring NaN."""
     return fold(replace(kind.of(image.dtype), nan="NaN"), image, None)
 
 
-def _whole_numbers(given: Any, count: int, what: str, name: str) -> tuple[int, ...]:
+def whole_numbers_of(given: Any, count: int, what: str, name: str) -> tuple[int, ...]:
+    """Return one number of voxels for each axis, at least 0."""
     numbers = (given,) * count if np.ndim(given) == 0 else tuple(given)
     if len(numbers) != count:
         raise ValueError(

@@ -467,10 +467,12 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
     low = np.minimum(low, high) if lazy or not par.is_whole(low) else min(low, high)
     element = connectivity_structure(1)
-    above = image > low
-    return _kept(
-        above, "apply_hysteresis_threshold", element, keep=Keep(marked=True), seeds=image > high
-    )
+    return connected_to("apply_hysteresis_threshold", image > low, image > high, element)
+
+
+def connected_to(name: str, mask: Volume, seeds: Volume, element: np.ndarray) -> Volume:
+    """Return the components of a mask that contain a seed; ``element`` are neighbours, 3x3x3."""
+    return _kept(mask, name, element, keep=Keep(marked=True), seeds=seeds)
 
 
 def _kept(

@@ -1,0 +1,40 @@
+"""Trace edges
+
+`canny` reduces edges to thin lines: voxels where the gradient is greatest across the edge. Weak lines
+are kept if they are connected to strong ones anywhere in the volume.
+"""
+
+import numpy as np
+
+import beam_volumes as bv
+
+# %%
+# A bright ellipsoid with a boundary that fades from left to right, and noise.
+rng = np.random.default_rng(6)
+z, y, x = np.indices((16, 96, 160))
+inside = ((z - 8) / 6) ** 2 + ((y - 48) / 34) ** 2 + ((x - 80) / 60) ** 2 < 1
+image = 80 + inside * np.linspace(90, 30, 160) + rng.normal(0, 12, inside.shape)
+stack = bv.open(image.astype("u1"))
+bv.preview(stack)
+
+# %%
+# The gradient alone has wide edges, and noise.
+bv.preview(bv.sobel(bv.gaussian_filter(stack, 2)))
+
+# %%
+# Thresholds are gradients of the Sobel filter. With the high threshold alone, the boundary has gaps.
+strong = bv.canny(stack, 2, 130, 130)
+bv.preview(strong)
+
+# %%
+# The low threshold continues it.
+edges = bv.canny(stack, 2, 40, 130)
+bv.preview(edges)
+
+# %%
+# How much of the true boundary is within two voxels of an edge?
+boundary = inside & ~np.asarray(bv.binary_erosion(inside))
+for name, result in (("strong", strong), ("connected", edges)):
+    near = np.asarray(bv.binary_dilation(result, bv.ball(2)))
+    print(f"{name:10} {near[boundary].mean():.0%}")
+assert near[boundary].mean() > 0.9

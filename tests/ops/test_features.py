@@ -1,0 +1,136 @@
+"""Blobs and edges against scikit-image's feature."""
+
+import importlib
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial import cKDTree
+from skimage import feature
+
+import beam_volumes as bv
+
+
+def speckles(shape, seed, sigma=1.5):
+    """Smooth noise from 0 to 1."""
+    x = ndi.gaussian_filter(np.random.default_rng(seed).random(shape), sigma)
+    return (x - x.min()) / (x.max() - x.min())
+
+
+class SortedPairs(cKDTree):
+    """A tree whose pairs are in the order of points, while scikit-image's order is not defined."""
+
+    def query_pairs(self, *args):
+        return sorted(super().query_pairs(*args))
+
+
+def placed(table):
+    """Positions and sizes, in the order of ranks."""
+    rows = [np.asarray(table[n]) for n in table if n not in ("rank", "intensity")]
+    return np.stack(rows, axis=1)
+
+
+@pytest.mark.parametrize("name", ["blob_log", "blob_dog"])
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_blobs(name, dtype, data):
+    shape = data.draw(st.sampled_from([(40, 50), (14, 18, 20)]))
+    x = speckles(shape, data.draw(st.integers(0, 99)))
+    scale = 200 if dtype == "u1" else 1
+    x = (x * scale).astype(dtype)
+    axes = len(shape)
+    sigmas = data.draw(st.sampled_from([(1, 3), ((2, 1, 1)[-axes:], (3, 2, 2)[-axes:])]))
+    how = {"threshold": 0.05 * scale, "overlap": data.draw(st.sampled_from([0.1, 0.5]))}
+    how["exclude_border"] = data.draw(st.sampled_from([False, 2, (2, 0, 1)[-axes:]]))
+    if name == "blob_log":
+        how |= {"num_sigma": 3, "log_scale": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        how |= {"threshold": None, "threshold_rel": 0.3}
+    slab = tuple(data.draw(st.integers(n // 3, n)) for n in shape)
+    ours = bv.compute(getattr(bv, name)(x, *sigmas, **how), runner=None, slab=slab)
+    module = importlib.import_module("skimage.feature.blob")
+    with mock.patch.object(module, "spatial", SimpleNamespace(cKDTree=SortedPairs)):
+        theirs = getattr(feature, name)(x.astype("f8"), *sigmas, **how)
+    assert len(theirs)
+    if dtype != "f8":  # equal responses of integers may be in another order
+        ours, theirs = (set(map(tuple, np.round(rows, 5))) for rows in (placed(ours), theirs))
+        assert len(ours ^ theirs) <= max(1, 0.1 * len(theirs))
+    else:
+        np.testing.assert_allclose(placed(ours), theirs)
+
+
+def test_blobs_of_lengths_and_of_nothing():
+    x = np.zeros((12, 40, 40), "f4")
+    z, y, x_ = np.indices(x.shape)
+    x[((z - 6) * 3) ** 2 + (y - 20) ** 2 + (x_ - 21) ** 2 < 36] = 1
+    v = bv.open(x, voxel_size=(30, 10, 10), unit="nm")
+    table = bv.blob_log(v, "20 nm", "50 nm", num_sigma=4).compute()
+    assert {n: round(float(table[n][0].as_py()), 3) for n in ("z", "y", "x")} == {
+        "z": 6,
+        "y": 20,
+        "x": 21,
+    }
+    ratio = table["sigma_y"][0].as_py() / table["sigma_z"][0].as_py()
+    assert len(table) == 1 and abs(ratio - 3) < 1e-6
+    assert len(bv.blob_dog(np.zeros((9, 9)), 1, 2).compute()) == 0
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f4", "f8"])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_canny(dtype, data):
+    shape = data.draw(st.sampled_from([(50, 60), (3, 40, 41)]))
+    x = speckles(shape, data.draw(st.integers(0, 99)), (0, 2.5, 2.5)[-len(shape) :])
+    unit = 255 if dtype == "u1" else 1
+    x = (x * unit).astype(dtype)
+    how = {
+        "sigma": data.draw(st.sampled_from([1, 2])),
+        "mode": data.draw(st.sampled_from(["constant", "mirror"])),
+    }
+    kind = data.draw(st.sampled_from(["default", "thresholds", "quantiles"]))
+    if kind == "thresholds":
+        how |= {"low_threshold": 0.2 * unit, "high_threshold": 0.4 * unit}
+    elif kind == "quantiles" and len(shape) == 2:
+        how |= {"low_threshold": 0.7, "high_threshold": 0.9, "use_quantiles": True}
+    slab = tuple(data.draw(st.integers(-(-n // 3), n)) for n in shape)
+    axes = tuple(range(len(shape)))[-2:]
+    ours = bv.compute(bv.canny(x, axes=axes, **how), runner=None, slab=slab)
+    planes = x.reshape(-1, *shape[-2:])
+    theirs = np.stack([feature.canny(plane, **how) for plane in planes]).reshape(shape)
+    assert theirs.sum() > 100
+    assert (ours != theirs).mean() < 2e-3
+
+
+def test_canny_of_a_ball_is_a_thin_closed_surface():
+    at = np.indices((30, 32, 34)) - np.array([15, 16, 17])[:, None, None, None]
+    ball = (np.square(at).sum(axis=0) < 81).astype("f4")
+    edges = bv.canny(ball, 1.5)
+    found = bv.compute(edges, runner=None, slab=(7, 20, 34))
+    assert found.tobytes() == np.asarray(edges).tobytes()
+    radii = np.sqrt(np.square(at).sum(axis=0))[found]
+    assert radii.min() > 7.5 and radii.max() < 10
+    assert ndi.label(~found)[1] == 2  # inside and outside
+    assert found.sum() < 1.6 * 4 * np.pi * 81
+
+
+def test_refusals():
+    v = bv.open(np.ones((4, 5, 6), "u1"))
+    for call, message in (
+        (lambda: bv.blob_log(v, 0, 3), "min_sigma=0"),
+        (lambda: bv.blob_log(v, 4, 3), "min_sigma=4 is above"),
+        (lambda: bv.blob_log(v, num_sigma=1000), "num_sigma=1000"),
+        (lambda: bv.blob_dog(v, sigma_ratio=1), "sigma_ratio=1"),
+        (lambda: bv.blob_dog(v, sigma_ratio=1.01), "scales"),
+        (lambda: bv.blob_log(v, overlap=2), "overlap=2"),
+        (lambda: bv.blob_log(v, exclude_border=True), "exclude_border=True"),
+        (lambda: bv.canny(v, low_threshold=9, high_threshold=3), "is above high_threshold=3"),
+        (lambda: bv.canny(v, axes=1), "1 axis"),
+        (lambda: bv.canny(v, low_threshold=9, use_quantiles=True), "fraction"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
