@@ -1,5 +1,6 @@
 """Geometry against numpy, scipy and tensorstore on the whole volume."""
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.ops.geometry.stages import Along, Between
 from beam_volumes.sweep.rings import ring_shapes
 from beam_volumes.sweep.schedule import Overlap, schedule
 from tests import catalogue as cat
@@ -39,6 +41,32 @@ def test_twin(family, dtypes, data):
     slab = tuple(data.draw(st.integers(1, n)) for n in result.shape)
     window = data.draw(st.sampled_from([None, 1, 3]))
     op.check(bv.compute(result, runner=None, slab=slab, window=window), x)
+
+
+def _axes():
+    """Axes of all kinds: padded, flipped, repeated, thinned and interpolated, with few voxels."""
+    for n, mode in itertools.product((1, 2, 3, 6), ("reflect", "mirror", "nearest", "constant")):
+        yield from (Along(n, before, mode) for before in (0, 1, 5))
+        for shift, scale, order in itertools.product((0.3, -4.0), (0.0, 0.4, 1.0, 2.5), (0, 1, 3)):
+            yield Between(n, mode=mode, shift=shift, scale=scale, order=order)
+    yield from (Along(6, flipped=True), Along(6, repeat=3), Along(6, step=2))
+
+
+def test_needed_voxels_of_an_axis_contain_all_that_are_used():
+    """For each range of positions, also far outside of the volume."""
+    for along in _axes():
+        for start, length in itertools.product(range(9), (1, 2, 3, 8)):
+            if (along.flipped or along.step > 1) and start + length > along.n // along.step:
+                continue
+            low, high = along.needs(start, start + length, 24)
+            index, _ = along.taps(start, start + length)
+            used = index[index >= 0]
+            assert 0 <= low < high <= along.n, along
+            assert not used.size or (low <= used.min() and used.max() < high), (
+                along,
+                start,
+                length,
+            )
 
 
 def test_downsampling_decides_ties_as_it_says():

@@ -16,6 +16,8 @@ from beam_volumes.kernels.geometry import splines
 from beam_volumes.kernels.geometry.resample import MODES
 from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
+#: More positions than any axis has.
+_ALL = 1 << 62
 #: Boundary modes that mirror the volume.
 MIRRORED = ("reflect", "mirror", "grid-mirror")
 
@@ -49,9 +51,10 @@ class Along:
         """The voxel at position v, which may be outside."""
         return self.n - 1 - v if self.flipped else v // self.repeat * self.step - self.before
 
-    def turns(self, start: int, stop: int) -> int:
+    @property
+    def turns(self) -> int:
         """How many positions outside of `inner` use voxels that are not in order, on each side."""
-        return stop - start if self.mode in MIRRORED else 0
+        return _ALL if self.mode in MIRRORED else 0
 
     def inner(self, count: int) -> Range:
         """The range of positions below ``count`` that are certainly inside."""
@@ -61,7 +64,7 @@ class Along:
     def needs(self, start: int, stop: int, count: int) -> Range:
         """The range of voxels for positions of a result of ``count``."""
         parts = [(start, start + 1), (stop - 1, stop)]
-        if turns := self.turns(start, stop):
+        if turns := self.turns:
             # Elsewhere voxels are in order, so the outer positions suffice.
             a, b = self.inner(count)
             parts += [(max(start, a - turns), min(stop, a)), (max(start, a), max(start, a) + 1)]
@@ -116,12 +119,12 @@ class Between(Along):
     def near(self, v: int) -> int:
         return math.floor((v + self.shift + self.half) * self.scale - self.half + self.lead)
 
-    def turns(self, start: int, stop: int) -> int:
-        if self.reach and self.mode not in MIRRORED:
+    @property
+    def turns(self) -> int:
+        if self.reach and self.scale and self.mode not in MIRRORED:
             # Splines are mirrored at the edges also where coordinates are not.
-            around = 2 * self.reach + 2
-            return stop - start if not self.scale else math.ceil(around / self.scale) + 2
-        return super().turns(start, stop)
+            return math.ceil((2 * self.reach + 2) / self.scale) + 2
+        return super().turns
 
     def inner(self, count: int) -> Range:
         if not self.scale:
