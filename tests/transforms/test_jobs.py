@@ -10,6 +10,7 @@ import beam_volumes as bv
 from beam_volumes.drive import flink, launch
 from beam_volumes.drive.launch import run_pipeline
 from beam_volumes.session.begin import begin
+from tests.ops.test_segmentation import chain, likely
 from tests.transforms.trees import stored
 
 
@@ -48,5 +49,24 @@ def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
     assert [(s.start, s.stop) for s in flink.jobs(5, lambda some: some)] == [(0, 2), (2, 4), (4, 5)]
     assert [len(s) for s in flink.jobs(0, lambda some: some)] == [0]
     monkeypatch.setattr(flink, "_MAX_PATHS", 10)
+    assert [len(s) for s in flink.jobs(2, lambda some: some)] == [1, 1]  # a pass may have more
+    monkeypatch.setattr(flink, "_MAX_PATHS_OF_PASS", 100)
     with pytest.raises(ValueError, match=r"the job of pass 1: .* 1e\+03 paths"):
         next(flink.jobs(5, lambda some: some))
+
+
+def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch):
+    """Each of its passes has few enough paths."""
+    of = bv.compute(bv.open(likely((8, 24, 28))).to(tmp_path / "in.zarr"), runner=None)
+    merges, segments = chain(of)
+    planned = bv.plan(
+        merges.to(tmp_path / "merges.parquet"),
+        segments.to(tmp_path / "segments.zarr", chunks=(2, 24, 28)),
+        slab=(2, 24, 28),
+        workers=2,
+    )
+    sent = []
+    monkeypatch.setattr(launch, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(launch, "run_to_end", lambda pipeline, *rest: sent.append(pipeline))
+    run_pipeline(begin(planned), FnApiRunner(), PipelineOptions([]))
+    assert 1 < len(sent) <= len(planned.passes)
