@@ -277,8 +277,9 @@ def _check_places(planned: Plan, options: RunOptions) -> str | None:
 
 
 def _check_device(planned: Plan, options: RunOptions) -> None:
-    """Refuse a plan with stages on a device if it would run on a machine without one: this one."""
-    if planned.uses_device and (options.runner is None or is_local(options.runner)):
+    """Refuse a plan that needs a device if it would run on a machine without one: this one."""
+    here = options.runner is None or is_local(options.runner)
+    if here and planned.uses_device and planned.device == "cuda":
         listed()
 
 

@@ -170,8 +170,8 @@ accelerator : str, optional
         """\
 device : {"cpu", "cuda", "auto"}, optional
     Where stages run: "cuda" runs each stage with device code on the GPU of its worker, and "auto" only
-    those for which this is worth the copies, if there is a GPU. The results have the same bits. By
-    default "cpu".""",
+    those for which this is worth the copies, if there is a GPU; slabs that a GPU fails to compute are
+    then computed on the CPU. The results have the same bits. By default "cpu".""",
     )
     device_memory: int | float | str | None = _option(
         None,

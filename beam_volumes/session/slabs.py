@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,9 @@ from typing import Any
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.cost import machine
+from beam_volumes.plan.cost.memory import left_for_slab
+from beam_volumes.plan.fit.fitting import without_device
+from beam_volumes.plan.fit.partitioning import Partitioning, smallest_partitions
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
@@ -25,11 +29,13 @@ from beam_volumes.session.points.compute import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
-from beam_volumes.sweep.activity import error_context
-from beam_volumes.sweep.device import Device, OutOfDeviceMemory, opened
+from beam_volumes.sweep.activity import Meter, error_context
+from beam_volumes.sweep.device import Device, DeviceLost, OutOfDeviceMemory, opened
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
+
+_LOG = logging.getLogger(__name__)
 
 #: `session.local.run_local`, which sweeps slabs itself.
 RunSession = Callable[..., dict[str, Any]]
@@ -183,10 +189,42 @@ def _one_sweep(
 ) -> SlabResult:
     near = resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
+
+    def swept(p: Pass, meter: Meter | None) -> SlabResult:
+        return _sweep_of(session, p, index, values, answers, sinks, on_progress, meter)
+
+    try:
+        return swept(p, session.meters[p.index] if session.meters else None)
+    except (DeviceLost, OutOfDeviceMemory) as error:
+        host = _on_host(session.plan, p)
+        if host is None:
+            raise
+        _LOG.warning("slab %d is computed on the host: %s", index, error)
+        return swept(host, None)
+
+
+def _on_host(plan: Plan, p: Pass) -> Pass | None:
+    """The pass for a slab that the device cannot compute, if this was requested and fits the memory."""
+    if plan.device != "auto":
+        return None
+    budget = left_for_slab(plan.memory, plan.base, plan.concurrency)
+    return without_device(p, max(budget, p.slab_memory), plan.concurrency)
+
+
+def _sweep_of(
+    session: Session,
+    p: Pass,
+    index: int,
+    values: dict[str, Any],
+    answers: Mapping[str, Any] | None,
+    sinks: Sequence[Any],
+    on_progress: OnPart,
+    meter: Meter | None,
+) -> SlabResult:
     # A runner may start more sweeps in a process than the memory of host and device allows.
     with (
         gate.admitted(session.sweeps or session.plan.sweeps_per_process) as arena,
-        _device(p) as device,
+        _device(session.plan, p) as device,
     ):
         return sweep(
             p.program,
@@ -201,13 +239,13 @@ def _one_sweep(
             limit_bytes=p.limit_bytes,
             check_ownership=RateLimited(lambda: session.check(sinks)),
             on_progress=on_progress,
-            meter=session.meters[p.index] if session.meters else None,
+            meter=meter,
             device=device,
         )
 
 
 @contextmanager
-def _device(p: Pass) -> Iterator[Device | None]:
+def _device(plan: Plan, p: Pass) -> Iterator[Device | None]:
     """The device for a slab, if its pass runs stages on one."""
     if not p.program.uses_device:
         yield None
@@ -216,14 +254,19 @@ def _device(p: Pass) -> Iterator[Device | None]:
         with opened() as device:
             yield device
     except OutOfDeviceMemory as error:
-        part = p.partition
-        slab = " x ".join(map(str, part.grid.step))
+        (smallest,) = smallest_partitions([p.program], plan.concurrency)
         raise OutOfDeviceMemory(
-            f"the memory of the device does not suffice: a slab of {slab} in windows of "
-            f"{counted(part.window, 'slice')} takes {format_bytes(part.device_memory)} "
-            f"({error}). Give a smaller device_memory=, or fewer workers; the plan refuses what no "
-            "slab fits, and names the smallest. device='cpu' needs none"
+            f"the memory of the device does not suffice: {_needs(p.partition)} ({error}). Give a "
+            f"smaller device_memory=, or fewer workers: {_needs(smallest)}, and is the smallest. "
+            "device='auto' computes such slabs on the host, and device='cpu' needs no device"
         ) from error
+
+
+def _needs(part: Partitioning) -> str:
+    """The memory of a slab on the device."""
+    slab = " x ".join(map(str, part.grid.step))
+    windows = counted(part.window, "slice")
+    return f"a slab of {slab} in windows of {windows} takes {format_bytes(part.device_memory)}"
 
 
 class RateLimited:

@@ -136,11 +136,11 @@ def listed() -> list[DeviceInfo]:
 
 @contextmanager
 def opened() -> Iterator[Device]:
-    """Use the device of this process for a sweep. Raises OSError if there is none."""
+    """Use the device of this process for a sweep. Raises DeviceLost if there is none."""
     try:
         listed()
     except NoDevice as error:
-        raise OSError(f"the plan runs stages on a device: {error}") from None
+        raise DeviceLost(f"the plan runs stages on a device: {error}") from None
     device: Device = _cuda().open_device()
     try:
         yield device

@@ -30,8 +30,8 @@ class Hidden:
 class FakeCuda:
     """Takes the place of `beam_volumes.sweep.cuda`; counts what sweeps allocate and copy."""
 
-    def __init__(self, memory=1 << 40, count=1, fails=None):
-        self.memory, self.count, self.fails = memory, count, fails
+    def __init__(self, memory=1 << 40, count=1, fails=None, opens=True):
+        self.memory, self.count, self.fails, self.opens = memory, count, fails, opens
         self.held = self.peak = self.to = self.back = 0
         self.launched = []
         self.lock = threading.Lock()
@@ -40,6 +40,8 @@ class FakeCuda:
         return [device.DeviceInfo("fake", self.memory, self.memory, "13.0")] * self.count
 
     def open_device(self):
+        if not self.opens:
+            raise device.DeviceLost("the CUDA device has failed while opening the device")
         return Fake(self)
 
 

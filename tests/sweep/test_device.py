@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.plan.fit.fitting import without_device
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.runs.failure import may_pass
 from beam_volumes.session.resume import for_this_machine
 from beam_volumes.sweep import device
 from tests import catalogue as cat
@@ -180,15 +182,50 @@ def test_device_memory_that_another_process_takes_is_an_error_with_the_slab():
     ):
         bv.compute(chain(), device="cuda", device_memory="1GiB", runner=None, slab=(24, 40, 50))
     assert "smaller device_memory=" in str(error.value)
+    smallest = r"or fewer workers: a slab of .* in windows of 1 slice takes .* is the smallest"
+    assert re.search(smallest, str(error.value))
+
+
+LOST = device.DeviceLost("the CUDA device has failed while copying: lost")
 
 
 def test_a_lost_device_is_a_failure_of_the_machine():
-    lost = device.DeviceLost("the CUDA device has failed while copying: lost")
     with (
-        pretended(FakeCuda(fails=lost)),
-        pytest.raises(OSError, match=r"slab 0 .*slices 0 to 23: the CUDA device has failed"),
+        pretended(FakeCuda(fails=LOST)),
+        pytest.raises(
+            OSError, match=r"slab 0 .*slices 0 to 23: the CUDA device has failed"
+        ) as error,
     ):
         bv.compute(chain(), device="cuda", runner=None)
+    assert may_pass(error.value)  # so a runner tries again, on any worker
+
+
+@pytest.mark.parametrize("how", [{"fails": LOST}, {"memory": 5000}, {"opens": False}])
+def test_auto_computes_on_the_host_what_a_device_cannot(how, tmp_path, caplog):
+    ranked = bv.median_filter(byte_volume(), 9)
+    target = ranked.to(tmp_path / "o.zarr", chunks=(6, 40, 50))
+    cut = {"slab": (6, 40, 50), "threads": 2}
+    with pretended(FakeCuda(**how)):
+        found = bv.compute(
+            target, bv.mean(ranked), bv.label(ranked > 128), runner=None, device="auto",
+            device_memory="1GiB", **cut,
+        )  # fmt: skip
+    assert caplog.text.count("is computed on the host: ") >= 4
+    expected = bv.compute(ranked, bv.mean(ranked), bv.label(ranked > 128), runner=None, **cut)
+    for a, b in zip(found, expected, strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_a_pass_on_the_host_keeps_the_memory_or_there_is_none():
+    with pretended():
+        plan = bv.plan(bv.median_filter(byte_volume((64, 128, 128)), 9), device="auto", window=32)
+    (p,) = plan.passes
+    on_host = bv.plan(bv.median_filter(byte_volume((64, 128, 128)), 9), window=32).slab_memory
+    made = without_device(p, on_host, plan.concurrency)
+    assert made.partition.memory == on_host and not made.program.uses_device
+    narrow = without_device(p, on_host - 1, plan.concurrency)
+    assert narrow.partition.window < 32 and narrow.partition.memory < on_host
+    assert without_device(p, on_host // 50, plan.concurrency) is None
 
 
 def test_a_run_goes_on_when_the_device_works_again(tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost
+from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost, is_transfer
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 
 #: Rough nanoseconds of the host to copy a byte over the bus, with the copy to or from pinned memory.
@@ -37,6 +37,11 @@ def on_device(program: Program, device: str, threads: int) -> Program:
         for i in segment
     }
     return _Placing(program, chosen).placed() if chosen else program
+
+
+def on_host(program: Program) -> Program:
+    """The same program with all stages on the host: the inverse of `on_device`."""
+    return _Placing(program, set()).placed()
 
 
 def _segments(program: Program) -> list[set[int]]:
@@ -76,6 +81,9 @@ class _Placing:
     def placed(self) -> Program:
         for i, step in enumerate(self.program.steps):
             place = self.places[i]
+            if is_transfer(step):  # of a program that was placed before
+                self.made[i, HOST] = self.made[step.edges[0].step, HOST]
+                continue
             edges = tuple(self._edge(e, place) for e in step.edges)
             self.made[i, place] = self._add(replace(step, edges=edges, place=place))
         outputs = tuple(replace(o, edge=self._edge(o.edge)) for o in self.program.outputs)

@@ -22,7 +22,7 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import chunks_read, units_written
 from beam_volumes.plan.cut.passes import Choice, Cut, describe_cuts, in_order
-from beam_volumes.plan.cut.segments import on_device
+from beam_volumes.plan.cut.segments import on_device, on_host
 from beam_volumes.plan.fit.alternatives import suited
 from beam_volumes.plan.fit.partitioning import (
     Partitioning,
@@ -342,6 +342,22 @@ def costed(
         limit_bytes=part.limit_bytes(budget),
         merge_limit_bytes=part.merge_limit_bytes(budget),
     )
+
+
+def without_device(p: Pass, budget: int, concurrency: Concurrency) -> Pass | None:
+    """A pass with the same slabs and all stages on the host; None if ``budget`` bytes do not suffice.
+
+    Its windows are smaller if necessary, except with surveys and completions, which share windows.
+    """
+    program, window = on_host(p.program), p.partition.window
+    while True:
+        (part,) = fit([program], p.grid.step, window, concurrency, budget)
+        if part.memory <= budget:
+            limit = part.limit_bytes(budget)
+            return replace(p, program=program, partition=part, limit_bytes=limit)
+        if window == 1 or program.surveys or program.barriers:
+            return None
+        window //= 2
 
 
 def refuse_device(passes: Sequence[Pass], concurrency: Concurrency) -> None:
