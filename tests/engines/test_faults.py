@@ -111,21 +111,13 @@ def test_flink_a_taskmanager_killed_in_a_sweep(cluster, tmp_path):
 
 
 def test_flink_a_taskmanager_killed_in_a_merge(cluster, tmp_path):
-    """It costs no slab at all: the merge begins again from the records."""
+    """As the merge begins: it costs no slab at all, because the merge begins again from the records."""
     em = stored(tmp_path, membranes((24, 48, 56)))
     path = tmp_path / "labels.zarr"
     target = bv.label(em > 150).to(path, chunks=(8, 16, 16))
     tm = cluster.taskmanager(1)
     slabs = 12
-
-    def merging(journal):
-        if len(journal.finished(0)) < slabs:
-            return None
-        rounds = [v for v in cluster.job("merge")["vertices"] if "Pass 1/Survey 1/" in v["name"]]
-        ended = [v["status"] == "FINISHED" for v in rounds]
-        return tm if any(ended) and not all(ended) else None
-
-    with killing(path, merging) as told:
+    with killing(path, lambda journal: tm if len(journal.finished(0)) == slabs else None) as told:
         bv.compute(target, slab=(8, 32, 32), **flink(cluster, "merge"))
     labels, _ = ndimage.label(np.asarray(em) > 150)
     np.testing.assert_array_equal(bv.open(str(path)), labels)
@@ -155,14 +147,8 @@ def test_flink_a_taskmanager_killed_between_tables(cluster, tmp_path):
     last = f"segments-pass-{index + 1}"
 
     def merging(journal):
-        """The rounds that lead to the table of merges are under way."""
-        if len(journal.finished(index)) < 4:
-            return None
-        rounds = cluster.job(last)["vertices"]
-        ended = [
-            v["status"] == "FINISHED" for v in rounds if f"Pass {index + 1}/Survey" in v["name"]
-        ]
-        return tm if any(ended) and not all(ended) else None
+        """All slabs are recorded, so the rounds that lead to the table of merges are next."""
+        return tm if len(journal.finished(index)) == len(passes.passes[index].grid) else None
 
     with killing(tmp_path / "merges.parquet", merging):
         bv.compute(*targets, slab=SLAB, **flink(cluster, "segments"))
