@@ -56,13 +56,15 @@ def begin(
     if options.overwrite:
         check_hidden_inputs(plan.inputs, plan.outputs)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
+    places = list({repr(sink.extents): sink for sink in plan.outputs}.values())
+    clears = options.overwrite and any(sink.has_many_objects() for sink in places)
     for sink in plan.outputs:
         if not options.overwrite and sink.exists():
             raise OutputExistsError(
                 f"the output {sink.name} exists: pass overwrite=True to replace it, resume=True to "
                 "continue the run that began it, or choose another path"
             )
-    for sink in {repr(sink.extents): sink for sink in plan.outputs}.values():
+    for sink in places:
         if (
             is_local(sink.kvstore) and sink.exists()
         ):  # before the journal of the old run is replaced
@@ -75,7 +77,7 @@ def begin(
         session = Session(
             plan, run_id, None, options.overwrite, request, replaces=there, inputs=stamps_of(plan)
         )
-        return replace(session, max_retries=options.max_retries)
+        return replace(session, max_retries=options.max_retries, clears=clears)
     # A pass of one slab in this process needs no note of the slabs in flight.
     is_small = (
         request is not None and not request.beam and all(len(p.grid) < 2 for p in plan.passes)
@@ -93,6 +95,7 @@ def begin(
         about=made_of,
         max_retries=options.max_retries,
         replaces=there,
+        clears=clears,
     )
 
 

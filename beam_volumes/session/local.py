@@ -11,7 +11,7 @@ from typing import Any
 from beam_volumes.across.rounds.flow import Key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watching, unwatched
-from beam_volumes.session import merging, slabs
+from beam_volumes.session import clearing, merging, slabs
 from beam_volumes.session.heartbeat import reported_compilations
 from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
@@ -41,6 +41,8 @@ def run_local(
     ``count`` is called with the result of each slab.
     """
     session.prepare()
+    if session.clears:
+        clearing.by_threads(session)
     followed: Journal | Parts = Parts() if session.journal is None else session.journal
     if isinstance(followed, Parts) and watching is not unwatched:
         session = replace(session, parts=followed)

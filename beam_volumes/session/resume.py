@@ -159,7 +159,9 @@ def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request 
     check_outputs_are_there(plan, journal)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
     there[journal.url] = journal.run_id
-    return Session(plan, journal.run_id, journal, request=request, replaces=there, inputs=now)
+    clears = any(sink.is_clearing(journal.run_id) for sink in plan.outputs)
+    session = Session(plan, journal.run_id, journal, request=request, replaces=there, inputs=now)
+    return replace(session, clears=clears)
 
 
 def _tables_of(plan: Plan) -> Iterator[Extent]:

@@ -70,6 +70,8 @@ class Session(OncePerProcess):
     unfinished: Mapping[str, Any] | None = None
     #: Stamps of the inputs by name, for a run without a journal; otherwise in its manifest.
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Whether replaced outputs are deleted in parts.
+    clears: bool = False
     #: Marks errors of this run in a runner's messages; "" if they are not parsed.
     secret: str = field(default="", repr=False)
 
@@ -105,7 +107,7 @@ class Session(OncePerProcess):
             how = self._how_to_continue(journal, closed)
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
-            sink.create(self.run_id, self.overwrite, before, how)
+            sink.create(self.run_id, self.overwrite, before, how, in_parts=self.clears)
         self.make_scratch()
         if journal is None or not journal.marked(ENDED):
             for sink in self.plan.intermediates:

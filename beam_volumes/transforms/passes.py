@@ -7,8 +7,9 @@ takes the known numbers as a side input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -21,7 +22,7 @@ from apache_beam.typehints import Dict, Tuple
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import errors_as_data
-from beam_volumes.session import merging, slabs
+from beam_volumes.session import clearing, merging, slabs
 from beam_volumes.session.local import run_local
 from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session
@@ -123,6 +124,8 @@ def build(
     some = range(len(passes)) if some is None else some
     prepare = beam.Map(_prepare, session, some.start, **wait).with_output_types(_Known)
     known = [pipeline | "Begin" >> beam.Impulse() | "Prepare" >> prepare]
+    if session.clears and not some.start:
+        known[0] = known[0] | "Delete replaced outputs" >> _Delete(session)
     answers: Collections = {}
     found: Collections = {}
     wanted = frozenset(rows)
@@ -150,6 +153,32 @@ def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
             program = session.plan.passes[k].program
             if program.folds or program.surveys:
                 known = by_name(known, known | numbers_of(session.journal, k), k)
+    return known
+
+
+class _Delete(beam.PTransform):
+    """Deletes replaced outputs in parts; the numbers known are as before."""
+
+    def __init__(self, session: Session):
+        super().__init__()
+        self.session = session
+
+    def expand(self, known: beam.PCollection) -> beam.PCollection:
+        step = beam.FlatMap(_delete, self.session).with_output_types(None)
+        deleted = spread(known, partial(clearing.count, self.session)) | "Delete" >> step
+        end = beam.Map(_deleted, self.session, AsIter(deleted)).with_output_types(_Known)
+        return known | "End" >> end
+
+
+def _delete(part: tuple[tuple[int], Any], session: Session) -> Iterable[None]:
+    with errors_as_data(session.secret):
+        clearing.delete(session, part[0][0])
+    return ()
+
+
+def _deleted(known: States, session: Session, deleted: Any) -> States:
+    with errors_as_data(session.secret):
+        clearing.end(session)
     return known
 
 
@@ -269,8 +298,8 @@ class _Pass(beam.PTransform):
         return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
 
 
-def spread(known: beam.PCollection, count: int) -> beam.PCollection:
-    """Distribute slabs without answers over the workers."""
+def spread(known: beam.PCollection, count: int | Callable[[], int]) -> beam.PCollection:
+    """Distribute slabs without answers over the workers, or other things that have numbers."""
     begun = known.pipeline | "Begin" >> beam.Impulse()
     wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
     parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
@@ -293,7 +322,8 @@ _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 _ITSELF = (-1, b"")
 
 
-def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
+def _parts(_: Any, slabs: int | Callable[[], int], known: States) -> Iterable[tuple[int, int]]:
+    slabs = slabs if isinstance(slabs, int) else slabs()
     width = max(1, -(-slabs // _SPREAD))
     return ((a, min(a + width, slabs)) for a in range(0, slabs, width))
 

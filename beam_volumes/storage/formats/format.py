@@ -23,7 +23,8 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.places.ownership import home_of
+from beam_volumes.storage.places.names import NameGrid
+from beam_volumes.storage.places.ownership import Documents, home_of
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.sources.description import Description
@@ -323,6 +324,14 @@ class DescribedFormat(Format):
         Other files are never deleted with it. None if all files are part of it.
         """
         return None
+
+    def name_grids(self, json: Documents) -> list[NameGrid] | None:
+        """Return the names of chunks by the documents of an output; None if they are unknown."""
+        return None
+
+    def replaces_units(self, d: Description) -> bool:
+        """Whether writing a unit replaces or deletes the object that has its name."""
+        return True
 
     def other_than(self, d: Description, path: str) -> str | None:
         """Name foreign content in the file of an existing output."""

@@ -23,7 +23,8 @@ from beam_volumes.storage.formats.format import Content, OutputRequest, Writable
 from beam_volumes.storage.places.claims import Document, changed, replaced
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.credentials import refuse_variables
-from beam_volumes.storage.places.ownership import UNFINISHED, OwnedOutput
+from beam_volumes.storage.places.names import NameGrid
+from beam_volumes.storage.places.ownership import UNFINISHED, Documents, OwnedOutput
 from beam_volumes.storage.places.place import Place, output_spec, url
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import (
@@ -161,6 +162,13 @@ class OwnedArray(PartedOutput, OwnedOutput):
     def _other(self) -> str | None:
         path = str(self.kvstore["path"])
         return self.writer.other_than(self, path) if self.is_file and os.path.isfile(path) else None
+
+    def _grids(self, json: Documents) -> list[NameGrid] | None:
+        # Other writes may leave chunks of a replaced output as they were.
+        return self.writer.name_grids(json) if self.writer.replaces_units(self) else None
+
+    def _own_document(self, name: str) -> Any:
+        return self._documents.get(name)
 
     def _is_in_bucket(self) -> bool:
         return self.writer.is_there(Place(self.kvstore))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from beam_volumes.base.text import parsed_json, printable
@@ -21,11 +21,21 @@ from beam_volumes.storage.places.claims import (
 from beam_volumes.storage.places.context import forget_opened
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.names import NameGrid, Parts, noted_grids
 from beam_volumes.storage.places.place import Place, Spec, join
 from beam_volumes.storage.places.single_file import flush
 
 #: The key of a note that exists until its run has ended.
 UNFINISHED = "unfinished"
+#: The key of the names of a replaced output, until its objects are deleted.
+REPLACED = "replaced_names"
+#: Existing outputs of up to this number of objects are deleted in one step.
+MAX_AT_ONCE = 100_000
+#: Metadata that name more objects are not believed: objects are listed.
+_MAX_NAMES = 10**11
+
+#: Returns a document of JSON by its name, or None.
+Documents = Callable[[str], Any]
 
 
 class OutputExistsError(FileExistsError, ValueError):
@@ -110,6 +120,14 @@ class OutputState:
         """Return the name of foreign content in the existing file, or None."""
         return None
 
+    def _grids(self, json: Documents) -> list[NameGrid] | None:
+        """Return the names of chunks by the JSON documents of an output; None if they are unknown."""
+        return None
+
+    def _own_document(self, name: str) -> Any:
+        """Return a document of this output by its name, or None."""
+        return None
+
     def _is_in_bucket(self) -> bool:
         """Whether the output exists, for places that are not local."""
         raise NotImplementedError
@@ -192,6 +210,62 @@ class OutputState:
 class OwnedOutput(OutputState):
     """An output of a run, which is created once and finished once."""
 
+    def _grids_there(self) -> list[NameGrid] | None:
+        """Return the names of chunks of the existing output; None if they are unknown.
+
+        They include chunks that an interrupted run has not deleted.
+        """
+        try:
+            noted = noted_grids(self.state().get(REPLACED, ()))
+            found = self._grids(Place(self.home).json)
+        except (OSError, ValueError, TypeError, AttributeError):  # damaged metadata
+            return None
+        return None if found is None else noted + found
+
+    def _large_grids_there(self) -> list[NameGrid]:
+        """The names of chunks of the existing output, if they are too many for one step."""
+        grids = self._grids_there() or []
+        return grids if MAX_AT_ONCE < sum(grid.count for grid in grids) < _MAX_NAMES else []
+
+    def has_many_objects(self) -> bool:
+        """Whether the existing output has too many objects to delete them in one step."""
+        return bool(self._large_grids_there())
+
+    def is_clearing(self, run_id: str) -> bool:
+        """Whether a run has begun to delete a replaced output in parts, and not ended that."""
+        noted = self.state()
+        return noted.get("run") == run_id and REPLACED in noted
+
+    def _replaced_parts(self, noted: Mapping[str, Any], run_id: str) -> Parts:
+        if noted.get("run") != run_id or "preparing" in noted:
+            return Parts((), ())
+        return Parts.of(noted_grids(noted.get(REPLACED, ())), self._grids(self._own_document) or ())
+
+    def parts_left(self, run_id: str) -> int:
+        """The number of parts of a replaced output that the run has to delete."""
+        return len(self._replaced_parts(self.state(), run_id))
+
+    def delete_part(self, run_id: str, k: int) -> None:
+        """Delete a part of a replaced output: objects that are not replaced by this output's.
+
+        It can be repeated. A late attempt deletes nothing that the run has written.
+        """
+        data, generation = self.document.read()
+        parts = self._replaced_parts(self._note(data), run_id)
+        if k < len(parts):
+            is_ours = partial(self.document.is_still, generation)
+            Place(self.home).delete_while(parts.names(k), is_ours)
+
+    def note_deleted(self, run_id: str) -> None:
+        """Note that all parts are deleted. It can be repeated."""
+        while True:
+            data, generation = self.document.read()
+            noted = dict(self._note(data))
+            if noted.get("run") != run_id or noted.pop(REPLACED, None) is None:
+                return
+            if self.document.replace(self._document_of(noted), generation) is not None:
+                return
+
     def check_replaceable(self) -> None:
         """Refuse to overwrite an output of another kind, or one that contains foreign files."""
         if not self._is_replaceable():
@@ -200,7 +274,8 @@ class OwnedOutput(OutputState):
                 "delete it; remove it yourself or choose another path"
             )
         owned = self._owned()
-        other = self._other() if owned is None else Place(self.home).other_than(owned)
+        spans = [grid.span for grid in self._large_grids_there()]
+        other = self._other() if owned is None else Place(self.home).other_than(owned, spans)
         if other is not None:
             raise OutputExistsError(
                 f"the output {self.name} exists and contains {printable(other)}, which is not part of it, "
@@ -213,6 +288,7 @@ class OwnedOutput(OutputState):
         overwrite: bool = False,
         replaces: str | None = ANY,
         unfinished: Mapping[str, Any] | None = None,
+        in_parts: bool = False,
     ) -> None:
         """Create the output, once per run.
 
@@ -221,6 +297,8 @@ class OwnedOutput(OutputState):
 
         - ``replaces``: the run, or None, that owned the place when this run was requested.
         - ``unfinished``: how to resume the run, kept in the note until `note_ended`.
+        - ``in_parts``: chunks of an existing output with many objects stay. The caller deletes those
+          that it does not replace, by `delete_part`, and then calls `note_deleted`.
         """
 
         def refuse(run: str | None) -> None:
@@ -251,12 +329,13 @@ class OwnedOutput(OutputState):
         def make(is_ours: Callable[[], bool]) -> bool:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
                 os.remove(self.kvstore["path"])
-            cleared = Place(self.home).clear(self._key, is_ours, owned)
+            cleared = Place(self.home).clear(self._key, is_ours, owned, [g.span for g in grids])
             forget_opened()
             return cleared and self._make_rest(run_id, is_ours)
 
-        owned = self._owned()
-
+        owned, grids = self._owned(), self._large_grids_there() if in_parts else []
+        if grids:
+            noted[REPLACED] = [grid.to_dict() for grid in grids]
         prepare(self.document, run_id, begun=self._begun, written=written, refuse=refuse, make=make)
 
     def _replaces_something(self, run_id: str) -> bool:

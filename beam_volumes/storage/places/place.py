@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.places.context import context, opened
 from beam_volumes.storage.places.credentials import check_no_secrets, with_secrets, without_secrets
 from beam_volumes.storage.places.errors import VolumeError, explain
+from beam_volumes.storage.places.names import Span, in_spans
 
 Spec = dict[str, Any]
 
@@ -33,6 +34,8 @@ _BATCH = 256
 _FEW = 4
 #: Files or objects that are deleted between two checks of the ownership.
 _AT_A_TIME = 64
+#: Errors of a path where no file is.
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 #: TensorStore appends this to the name of a file while writing it.
 _LOCK = ".__lock"
 
@@ -346,35 +349,73 @@ class Place:
                     folder.rmdir()
 
     def clear(
-        self, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None = None
+        self,
+        keep: str,
+        may: Callable[[], bool],
+        owned: Callable[[str], bool] | None = None,
+        spans: Sequence[Span] = (),
     ) -> bool:
         """Delete everything below except one object, while ``may`` returns True.
 
-        With ``owned``, only objects with names for which it is true. Returns whether all are
-        deleted.
+        With ``owned``, only objects with names for which it is true; nothing in ``spans`` of names
+        is listed or deleted. Returns whether all are deleted.
         """
         if self.local is not None:
-            return _clear_local(self.local, keep, may, owned)
-        keys = [k for k in self.names() if k != keep and (owned is None or owned(k))]
-        for at in range(0, len(keys), _AT_A_TIME):
+            return _clear_local(self.local, keep, may, owned, spans)
+        names = self._names_outside(spans)
+        return self.delete_while(
+            (k for k in names if k != keep and (owned is None or owned(k))), may
+        )
+
+    def delete_while(self, names: Iterable[str], may: Callable[[], bool]) -> bool:
+        """Delete objects, which may be missing, while ``may`` returns True.
+
+        Returns whether all are deleted. Local folders that become empty are deleted, too.
+        """
+        names, folders = iter(names), set[str]()
+        while some := list(islice(names, _AT_A_TIME)):
             if not may():
                 return False
-            deleting = [self.store.write(key, None) for key in keys[at : at + _AT_A_TIME]]
-            for key, one in zip(keys[at:], deleting, strict=False):
+            if self.local is not None:
+                folders.update(os.path.dirname(name) for name in some)
+                for file in (os.path.join(self.local, name) for name in some):
+                    for path in (file, file + _LOCK):
+                        with contextlib.suppress(*_NO_FILE):
+                            os.remove(path)
+                continue
+            deleting = [self.store.write(key, None) for key in some]
+            for key, one in zip(some, deleting, strict=True):
                 try:
                     one.result()
                 except ValueError as error:
                     raise explain(error, f"clearing {self.name_of(key)}") from None
+        for folder in folders:
+            with contextlib.suppress(OSError):  # not empty
+                while folder:
+                    os.rmdir(os.path.join(str(self.local), folder))
+                    folder = os.path.dirname(folder)
         return may()
 
-    def other_than(self, owned: Callable[[str], bool]) -> str | None:
-        """Return the first name below the place that is not ``owned``."""
+    def other_than(self, owned: Callable[[str], bool], spans: Sequence[Span] = ()) -> str | None:
+        """Return the first name below the place, outside of ``spans``, that is not ``owned``."""
         if self.local is None:
-            names: Iterable[str] = self.names()
+            names: Iterable[str] = self._names_outside(spans)
         else:
-            files = _files(self.local, [])
+            files = _files(self.local, [], spans)
             names = (_bare(os.path.relpath(file, self.local)) for file in files)
         return next((name for name in names if not owned(name)), None)
+
+    def _names_outside(self, spans: Sequence[Span]) -> list[str]:
+        """List the names of a bucket outside of spans of names, sorted."""
+        begin, asked = "", []
+        for first, end in [*sorted(spans), ("", "")]:
+            if begin < first or not first:
+                asked.append(self.store.list(ts.KvStore.KeyRange(begin, first)))
+            begin = max(begin, end)
+        try:
+            return [key.decode() for one in asked for key in sorted(one.result())]
+        except Exception as error:
+            raise explain(error, f"listing {self.text}") from error
 
     def check_writable(self) -> None:
         """Raise OSError if the place cannot be written to; leave nothing behind.
@@ -416,11 +457,15 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
 
 
 def _clear_local(
-    path: str, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None
+    path: str,
+    keep: str,
+    may: Callable[[], bool],
+    owned: Callable[[str], bool] | None,
+    spans: Sequence[Span],
 ) -> bool:
     kept = {os.path.join(path, keep), os.path.join(path, keep + _LOCK)}
     folders: list[str] = []
-    for k, file in enumerate(_files(path, folders)):
+    for k, file in enumerate(_files(path, folders, spans)):
         if k % _AT_A_TIME == 0 and not may():
             return False
         is_owned = owned is None or owned(_bare(os.path.relpath(file, path)))
@@ -440,9 +485,17 @@ def _bare(name: str) -> str:
     return name.removesuffix(_LOCK)
 
 
-def _files(path: str, folders: list[str]) -> Iterator[str]:
-    """Yield all files below a folder, and append its folders to ``folders``, outer ones first."""
+def _files(path: str, folders: list[str], spans: Sequence[Span]) -> Iterator[str]:
+    """Yield all files below a folder, and append its folders to ``folders``, outer ones first.
+
+    Files and folders with names in ``spans`` are skipped.
+    """
     for root, inside, files in os.walk(path):
+        if spans:
+            here = os.path.relpath(root, path)
+            for found in (inside, files):
+                names = {name: os.path.normpath(os.path.join(here, name)) for name in found}
+                found[:] = [name for name in found if not in_spans(names[name], spans)]
         below = [os.path.join(root, name) for name in inside]
         links = [name for name in below if os.path.islink(name)]
         folders += [name for name in below if name not in links]

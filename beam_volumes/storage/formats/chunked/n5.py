@@ -44,6 +44,8 @@ from beam_volumes.storage.formats.format import (
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign
+from beam_volumes.storage.places.names import NameGrid
+from beam_volumes.storage.places.ownership import Documents
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.places.positioned import first_bytes
 from beam_volumes.storage.sources.axes import AFFINE, letters_of_axes
@@ -176,6 +178,16 @@ class N5(WritableFormat):
 
     def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
         return owned_names(r"\d+(?:/\d+)*", (ATTRIBUTES,), ("",))
+
+    def name_grids(self, json: Documents) -> list[NameGrid] | None:
+        found = json(ATTRIBUTES) or {}
+        if "dimensions" not in found:
+            return []
+        try:
+            axes = zip(found["dimensions"], found["blockSize"], strict=True)
+            return [NameGrid("", tuple(-(-int(n) // int(block)) for n, block in axes), "/")]
+        except (ValueError, KeyError, TypeError, ZeroDivisionError):
+            return None
 
     def key(self, d: Description, cell: Triple) -> str:
         return "/".join(str(c) for c in reversed(d.stored(cell, d.at or ())))

@@ -133,7 +133,7 @@ class OmeZarr(Zarr):
         """List the levels of an image, or the arrays and images of another group."""
         at = place if dataset is None else place.below(dataset)
         if dataset is not None and (whole := find(place)) is not None:
-            images = images_in(whole)
+            images = images_in(whole.attributes)
             if len(images) > 1 and dataset in (names := _names(images)):
                 return Listing(levels=tuple(paths_of(images[names.index(dataset)])))
         node = find(at)
@@ -142,7 +142,7 @@ class OmeZarr(Zarr):
         levels = _levels(node)
         if levels:
             return Listing(levels=tuple(levels))
-        if names := _names(images_in(node)):
+        if names := _names(images_in(node.attributes)):
             return Listing(tuple(names), is_volume=False, what="a zarr group of several images")
         try:
             return None if self.open_place(at) is not None else _inside(at)
@@ -320,7 +320,7 @@ def _image_of(
 
 def _levels(node: Node) -> list[str]:
     """Return the paths of the levels of a group's only image; empty without one."""
-    images = images_in(node)
+    images = images_in(node.attributes)
     return paths_of(images[0]) if len(images) == 1 else []
 
 
@@ -329,7 +329,7 @@ def _inside(place: Place) -> Listing:
 
     def look(below: Place) -> bool | None:
         inside = find(below)
-        return None if inside is None else inside.is_array or bool(images_in(inside))
+        return None if inside is None else inside.is_array or bool(images_in(inside.attributes))
 
     found, is_all = found_below(place, look, _DEEP, _LOOKED_AT)
     return Listing(tuple(found), is_volume=False, is_all=is_all, what=_GROUP)

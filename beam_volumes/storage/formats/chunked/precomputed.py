@@ -38,7 +38,9 @@ from beam_volumes.storage.formats.format import (
     owned_names,
 )
 from beam_volumes.storage.formats.metadata import Foreign
+from beam_volumes.storage.places.names import NameGrid, noted_grids
 from beam_volumes.storage.places.outside import check_key
+from beam_volumes.storage.places.ownership import REPLACED, Documents
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.chunking import no_larger
 from beam_volumes.storage.sources.description import Description
@@ -257,16 +259,30 @@ class Precomputed(WritableFormat):
 
     def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
         try:
-            scales = (home.json(INFO) or {}).get("scales")
+            info = home.json(INFO) or {}
         except OSError:
-            scales = None
-        keys = [
-            s["key"] for s in scales or () if isinstance(s, dict) and isinstance(s.get("key"), str)
-        ]
+            info = {}
+        keys = [scale["key"] for scale in _scales(info)]
+        noted = (info.get(OURS) or {}).get(REPLACED, ())
+        keys += [grid.prefix.strip("/") for grid in noted_grids(noted)]
         # A run that was interrupted while clearing may have left chunks of any scale. An added
         # level is a volume in the folder of its scale.
         folders = [re.escape(key) for key in keys] or [r"[\d.e+-]+_[\d.e+-]+_[\d.e+-]+"]
         return owned_names(_CHUNK, (INFO,), ["", *(f"(?:{f}/){{1,2}}" for f in folders)])
+
+    def name_grids(self, json: Documents) -> list[NameGrid] | None:
+        found = _name_grids(json(INFO) or {})
+        for scale in _scales(json(INFO) or {}):
+            # An added level is a volume in the folder of its scale.
+            folder = f"{scale['key']}/"
+            check_key("a scale", folder)
+            added = _name_grids(json(folder + INFO) or {}, folder)
+            found = None if found is None or added is None else found + added
+        return found
+
+    def replaces_units(self, d: Description) -> bool:
+        """Whether writing a unit replaces its object: a shard of zeros is not written or deleted."""
+        return d.shard is None
 
     # units
 
@@ -336,6 +352,34 @@ FORMATS = (Precomputed(),)
 
 
 # reading
+
+
+def _scales(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the scales of an existing output that have a key."""
+    found = info.get("scales")
+    scales = [s for s in found if isinstance(s, dict)] if isinstance(found, list) else []
+    return [s for s in scales if isinstance(s.get("key"), str)]
+
+
+def _name_grids(info: Mapping[str, Any], folder: str = "") -> list[NameGrid] | None:
+    """Return the names of chunks of all scales; None if they are unknown."""
+    found = []
+    try:
+        for scale in _scales(info):
+            prefix, sharding = f"{folder}{scale['key']}/", scale.get("sharding")
+            if sharding is not None:
+                found.append(NameGrid(prefix, (1 << int(sharding["shard_bits"]),), "x"))
+                continue
+            start = tuple(map(int, scale.get("voxel_offset", (0, 0, 0))))
+            size = tuple(map(int, scale["size"]))
+            for chunk in scale["chunk_sizes"]:
+                step = tuple(map(int, chunk))
+                counts = tuple(-(-n // c) for n, c in zip(size, step, strict=True))
+                stop = tuple(a + n for a, n in zip(start, size, strict=True))
+                found.append(NameGrid(prefix, counts, "-", step, start, stop))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+    return found
 
 
 def _info(place: Place) -> Mapping[str, Any] | None:

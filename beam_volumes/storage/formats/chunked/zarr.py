@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -34,6 +34,9 @@ from beam_volumes.storage.formats.format import (
     owned_names,
 )
 from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.names import NameGrid, noted_grids
+from beam_volumes.storage.places.outside import check_key
+from beam_volumes.storage.places.ownership import REPLACED, Documents
 from beam_volumes.storage.places.place import Place, join
 from beam_volumes.storage.sources.axes import AFFINE
 from beam_volumes.storage.sources.chunking import whole_chunks
@@ -194,9 +197,9 @@ def _as_option(found: Mapping[str, Any], version: int) -> Any:
     return name
 
 
-def images_in(node: Node) -> list[Mapping[str, Any]]:
-    """Return the images of a group; empty if it is damaged."""
-    ome = node.attributes.get("ome", node.attributes)
+def images_in(attributes: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the images of a group by its attributes; empty if they are damaged."""
+    ome = attributes.get("ome", attributes)
     images = ome.get("multiscales") if isinstance(ome, dict) else None
     found = images if isinstance(images, list) else []
     return [image for image in found if isinstance(image, dict)]
@@ -207,6 +210,37 @@ def paths_of(image: Mapping[str, Any]) -> list[str]:
     datasets = image.get("datasets")
     found = datasets if isinstance(datasets, list) else []
     return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
+
+
+def _name_grids(json: Documents, folders: Iterable[str]) -> list[NameGrid] | None:
+    """Return the names of chunks of arrays in some folders; None if they are unknown."""
+    found = []
+    for folder in folders:
+        check_key("an image", folder)
+        document = json(f"{folder}zarr.json")
+        version = 2 if document is None else 3
+        document = document or json(f"{folder}.zarray")
+        if document is None:
+            continue
+        try:
+            start, separator = "", document.get("dimension_separator")
+            chunk = document.get("chunks")
+            if version == 3:
+                encoding = document["chunk_key_encoding"]
+                is_default = encoding["name"] == "default"
+                usual = "/" if is_default else "."
+                separator = encoding.get("configuration", {}).get("separator", usual)
+                start = f"c{separator}" if is_default else ""
+                chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
+            counts = tuple(
+                -(-int(n) // int(c)) for n, c in zip(document["shape"], chunk, strict=True)
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
+            return None
+        # Old releases of zarr-python did not declare nested folders.
+        for form in "./" if separator is None else separator:
+            found.append(NameGrid(folder + start, counts, form))
+    return found
 
 
 def is_mask(attributes: Mapping[str, Any]) -> bool:
@@ -366,13 +400,28 @@ class Zarr(WritableFormat):
         folders = [""]
         if node is not None and not node.is_array:
             # A run that was interrupted while clearing may have left chunks of any level.
-            is_ours = "preparing" in (node.attributes.get(OURS) or ())
-            folders += (
-                [r"\d+/"]
-                if is_ours
-                else [f"{re.escape(p)}/" for image in images_in(node) for p in paths_of(image)]
-            )
+            note = node.attributes.get(OURS) or {}
+            is_ours = "preparing" in note or REPLACED in note
+            images = images_in(node.attributes)
+            folders += [f"{re.escape(path)}/" for image in images for path in paths_of(image)]
+            if is_ours:
+                left = (grid.prefix for grid in noted_grids(note.get(REPLACED, ())))
+                folders = [
+                    "",
+                    r"\d+/",
+                    *(re.escape(re.sub(r"c[/.]$", "", prefix)) for prefix in left),
+                ]
         return owned_names(_CHUNK, _DOCUMENTS, folders)
+
+    def name_grids(self, json: Documents) -> list[NameGrid] | None:
+        document = json("zarr.json")
+        attributes = json(".zattrs") if document is None else document.get("attributes")
+        if (document or {}).get("node_type") == "array" or json(".zarray") is not None:
+            folders = [""]
+        else:
+            paths = (path for image in images_in(attributes or {}) for path in paths_of(image))
+            folders = [f"{path}/" for path in paths]
+        return _name_grids(json, folders)
 
     # units
 
