@@ -116,6 +116,9 @@ class Agglomeration(TableStep):
     def no_rows(self) -> Columns:
         return MERGES.columns(MERGES.empty())
 
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        return rows[0] * self.edge_bytes
+
     def most_rows(self, rows: Sequence[int]) -> int:
         # Each merge needs a boundary, and removes a region.
         return min(rows)

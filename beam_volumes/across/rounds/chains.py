@@ -43,6 +43,10 @@ class TableStep(PlainData):
         """Bytes of a round that needs all rows; 0 if rounds only need a part of them."""
         return 0
 
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        """Maximum bytes of a round, for any rows."""
+        return self.gathered_bytes(rows)
+
     def empty_numbers(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {"shards": 1}

@@ -65,6 +65,9 @@ class Cutting(TableStep):
         tree = _tree(given, (), self, limit_bytes)
         return Flow((*tree, _Segments("down-0", first.to, first), *rest), table.ports)
 
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * rows[0]
+
     def no_rows(self) -> Columns:
         return SEGMENTS.columns(SEGMENTS.empty())
 
@@ -116,6 +119,9 @@ class Marking(TableStep):
 
     def most_rows(self, rows: Sequence[int]) -> int:
         return rows[1]
+
+    def most_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * sum(rows)
 
 
 def _leaf_size(leaf: int, limit_bytes: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Steps for extrema: peaks that are far enough apart, and the heights of floods in basins."""
+"""Peaks that are far enough apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 
 from beam_volumes.across.rounds.gathered import GatheredStep, Given
 from beam_volumes.across.rounds.records import RecordRows, Records
-from beam_volumes.kernels.labels.saddles import lowest_floods
 
 #: Bytes for a peak.
 PEAK_BYTES = 300
@@ -92,48 +91,3 @@ def without_near(
         if len(kept) >= maximum:
             break
     return np.array(kept[:maximum], np.int64)
-
-
-#: Bytes for a basin, and for a pass.
-BASIN_BYTES, PASS_BYTES = 150, 100
-
-
-@dataclass(frozen=True, eq=False)
-class Floods(GatheredStep):
-    """For each basin the lowest level of a flood that comes from the level of any basin.
-
-    The first input is a table of pairs of basins and the passes between them (``label_a``,
-    ``label_b``, ``boundary_min``), the second one of all basins and their levels.
-    """
-
-    dtype: np.dtype  #: Dtype of levels.
-    levels: tuple[str, str]  #: Columns of basins and levels.
-    #: The sign of zero in results: rows arrive in any order, so no row can determine it.
-    zero: float
-
-    gathered = "basins and passes between them"
-    remedy = ", or smooth the volume first"
-
-    @property
-    def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        passes = ("label_a", "label_b", "boundary_min")
-        return {"passes": (passes, PASS_BYTES), "levels": (self.levels, BASIN_BYTES)}
-
-    @property
-    def rows(self) -> RecordRows:
-        return RecordRows((("label", "<u8"), ("level", self.dtype.str)))
-
-    def made(self, given: Given) -> Records:
-        labels, own = given["levels"]
-        order = np.argsort(labels)
-        labels, own = labels[order], own[order]
-        a, b, height = given["passes"]
-        order = np.argsort(height, kind="stable")
-        ends = [np.searchsorted(labels, side[order].astype(labels.dtype)) for side in (a, b)]
-        floods = lowest_floods(
-            ends[0].astype(np.int64),
-            ends[1].astype(np.int64),
-            np.where(height == 0, self.zero, height)[order],
-            np.where(own == 0, self.zero, own.astype(np.float64)),
-        )
-        return self.rows.of(label=labels, level=floods.astype(self.dtype))

@@ -1,4 +1,9 @@
-"""Tables computed in one step from all rows of other tables."""
+"""Tables computed in one step from all rows of other tables.
+
+A stronger peak or blob nearby may remove another one, unless it is removed itself. Such a chain may
+cross any number of slabs, and the rounds of a flow have a fixed number. So all peaks are combined in
+one step. The plan shows its bytes in the worst case, and a census the bytes to expect.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +43,9 @@ class GatheredStep(TableStep):
     def rows(self) -> RecordRows:
         """The type of the resulting rows."""
         raise NotImplementedError
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return sum(n * each for n, (_, each) in zip(rows, self.used.values(), strict=True))
 
     def taken(self, entry: str, shard: Columns) -> Sequence[np.ndarray]:
         """The used columns of a shard."""

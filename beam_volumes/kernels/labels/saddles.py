@@ -101,3 +101,38 @@ def lowest_floods(a, b, height, level):
         if parent[i] >= 0:
             at[i] = min(at[i], at[parent[i]])
     return at[:n]
+
+
+@kernel
+def forest(a, b, kept):
+    """A forest of some regions with the lowest way from each to each.
+
+    ``a`` and ``b``, int64 (passes,), are the regions of each pass, ordered by ascending height. ``kept``,
+    bool (regions,), are the regions of the forest. Returns ``pairs``, int64 (edges, 2), and the pass of each.
+    """
+    n = kept.size
+    root = np.arange(n)
+    # A kept region of each connected part, or -1.
+    inside = np.empty(n, np.int64)
+    for i in range(n):
+        inside[i] = i if kept[i] else -1
+    pairs, at = np.empty((n, 2), np.int64), np.empty(n, np.int64)
+    count = 0
+    for e in range(a.size):
+        u, v = a[e], b[e]
+        while root[u] != u:
+            root[u] = root[root[u]]
+            u = root[u]
+        while root[v] != v:
+            root[v] = root[root[v]]
+            v = root[v]
+        if u == v:
+            continue
+        root[u] = v
+        if inside[u] >= 0 and inside[v] >= 0:
+            pairs[count, 0], pairs[count, 1] = inside[u], inside[v]
+            at[count] = e
+            count += 1
+        elif inside[v] < 0:
+            inside[v] = inside[u]
+    return pairs[:count], at[:count]

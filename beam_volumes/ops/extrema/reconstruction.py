@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.rounds.extrema import Floods
+from beam_volumes.across.rounds.floods import Floods
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import Barrier, StageNode
 from beam_volumes.graph.spaces import shared_space

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,10 +113,12 @@ class ChainSurvey(Survey):
 
     def merge_bytes(self, grid: Grid) -> int:
         # The memory for a step of the merge is known for existing tables.
-        return max(self._gathered(self._most_rows(0)), *(s.merge_bytes(grid) for s in self.sources))
+        known = (step.gathered_bytes(rows) for step, rows in self._rows(self._most_rows(0)))
+        return max(*known, *(s.merge_bytes(grid) for s in self.sources))
 
     def most_load(self, grid: Grid) -> int:
-        return self._gathered(self._most_rows(math.prod(grid.shape)))
+        rows = self._rows(self._most_rows(math.prod(grid.shape)))
+        return max(step.most_bytes(own) for step, own in rows)
 
     def expected(
         self, grid: Grid, part: Grid, whole: Sequence[Any], summaries: Sequence[Any]
@@ -126,19 +128,19 @@ class ChainSurvey(Survey):
         ]
         rows = [round(e.count) for e in found]
         steps = (e.step_bytes for e in found)
-        return Expected(sum(rows), "rows", max(self._gathered(rows), *steps))
+        gathered = (step.gathered_bytes(own) for step, own in self._rows(rows))
+        return Expected(sum(rows), "rows", max(*gathered, *steps))
 
     def _most_rows(self, voxels: int) -> list[int]:
         return [s.most_rows(voxels) for s in self.sources]
 
-    def _gathered(self, rows: list[int]) -> int:
-        """Return the bytes of steps that take all rows of an input at once, from the rows of sources."""
-        rows, gathered = list(rows), 0
+    def _rows(self, rows: list[int]) -> Iterator[tuple[TableStep, list[int]]]:
+        """Return the steps with the maximum rows of their inputs, from the rows of sources."""
+        rows = list(rows)
         for step, inputs in zip(self.steps, self.inputs, strict=True):
             own = [rows[i] for i in inputs]
-            gathered = max(gathered, step.gathered_bytes(own))
+            yield step, own
             rows.append(step.most_rows(own))
-        return gathered
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         own = tuple(s.begin(grid, index, (), limit_bytes) for s in self.sources)
