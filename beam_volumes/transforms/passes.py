@@ -125,7 +125,8 @@ def build(
     prepare = beam.Map(_prepare, session, some.start, **wait).with_output_types(_Known)
     known = [pipeline | "Begin" >> beam.Impulse() | "Prepare" >> prepare]
     if session.clears and not some.start:
-        known[0] = known[0] | "Delete replaced outputs" >> _Delete(session)
+        delete = _Delete(session, clearing.count, clearing.delete, clearing.end)
+        known[0] = known[0] | "Delete replaced outputs" >> delete
     answers: Collections = {}
     found: Collections = {}
     wanted = frozenset(rows)
@@ -141,6 +142,9 @@ def build(
         known.append(then)
         answers |= more
         found |= tables
+    if some.stop == len(passes) and clearing.scratch_count(session):
+        delete = _Delete(session, clearing.scratch_count, clearing.delete_scratch)
+        known[-1] = known[-1] | "Delete intermediate results" >> delete
     return known, found
 
 
@@ -157,28 +161,42 @@ def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
 
 
 class _Delete(beam.PTransform):
-    """Deletes replaced outputs in parts; the numbers known are as before."""
+    """Deletes objects in parts; the numbers known are as before.
 
-    def __init__(self, session: Session):
+    ``count``, ``delete``, ``end``: functions of `session.clearing`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        count: Callable[[Session], int],
+        delete: Callable[[Session, int], None],
+        end: Callable[[Session], None] | None = None,
+    ):
         super().__init__()
-        self.session = session
+        self.session, self.count, self.delete, self.end = session, count, delete, end
 
     def expand(self, known: beam.PCollection) -> beam.PCollection:
-        step = beam.FlatMap(_delete, self.session).with_output_types(None)
-        deleted = spread(known, partial(clearing.count, self.session)) | "Delete" >> step
-        end = beam.Map(_deleted, self.session, AsIter(deleted)).with_output_types(_Known)
-        return known | "End" >> end
+        step = beam.FlatMap(_delete, self.session, self.delete).with_output_types(None)
+        deleted = spread(known, partial(self.count, self.session)) | "Delete" >> step
+        end = beam.Map(_deleted, self.session, self.end, AsIter(deleted))
+        return known | "End" >> end.with_output_types(_Known)
 
 
-def _delete(part: tuple[tuple[int], Any], session: Session) -> Iterable[None]:
+def _delete(
+    part: tuple[tuple[int], Any], session: Session, delete: Callable[[Session, int], None]
+) -> Iterable[None]:
     with errors_as_data(session.secret):
-        clearing.delete(session, part[0][0])
+        delete(session, part[0][0])
     return ()
 
 
-def _deleted(known: States, session: Session, deleted: Any) -> States:
+def _deleted(
+    known: States, session: Session, end: Callable[[Session], None] | None, deleted: Any
+) -> States:
     with errors_as_data(session.secret):
-        clearing.end(session)
+        if end is not None:
+            end(session)
     return known
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -28,6 +29,7 @@ NEW[:2], NEW[:, :8] = 0, 0  # chunks that are not stored
 @pytest.fixture(autouse=True)
 def few_objects_are_many(monkeypatch):
     monkeypatch.setattr("beam_volumes.storage.places.ownership.MAX_AT_ONCE", 0)
+    monkeypatch.setattr("beam_volumes.session.clearing.MAX_AT_ONCE", 0)
     monkeypatch.setattr("beam_volumes.storage.places.names.PART", 3)
 
 
@@ -288,3 +290,27 @@ def test_the_job_does_not_grow_with_the_names_of_the_output(tmp_path):
 
     (steps, small), (same, large) = size((12, 40, 36)), size(CHUNKS)
     assert steps == same and abs(large - small) < 2000
+
+
+def test_intermediate_results_are_deleted_in_parts(tmp_path, monkeypatch):
+    v = bv.compute(bv.open(OLD).to(tmp_path / "in.zarr", chunks=CHUNKS), runner=None)
+    kept = bv.map_overlap(double, v, name="double", version="1", dtype="u2", deterministic=False)
+    target = (kept + bv.max(kept)).to(tmp_path / "out.zarr", chunks=CHUNKS)
+    left, remove = [], Place.remove
+
+    def spy(place):
+        if place.local and place.local.rstrip("/").endswith("intermediate"):
+            left.append(sorted(p.name for p in Path(place.local).rglob("*") if p.is_file()))
+        remove(place)
+
+    monkeypatch.setattr(Place, "remove", spy)
+    with beam.Pipeline("FnApiRunner") as p:
+        step = bv.Compute(target, slab=CHUNKS)
+        assert len(step.session.plan.intermediates) == 1
+        _ = p | step
+    assert left and all(names in ([], ["zarr.json"]) for names in left)
+    np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), 2 * OLD + (2 * OLD).max())
+
+
+def double(block):
+    return 2 * block

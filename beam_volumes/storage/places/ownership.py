@@ -231,6 +231,10 @@ class OwnedOutput(OutputState):
         """Whether the existing output has too many objects to delete them in one step."""
         return bool(self._large_grids_there())
 
+    def own_parts(self) -> Parts:
+        """All parts of the objects of this output, if their names are known."""
+        return Parts.of(self._grids(self._own_document) or (), ())
+
     def is_clearing(self, run_id: str) -> bool:
         """Whether a run has begun to delete a replaced output in parts, and not ended that."""
         noted = self.state()
