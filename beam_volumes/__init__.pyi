@@ -54,12 +54,12 @@ from .ops.filters.linear import convolve as convolve
 from .ops.filters.linear import correlate as correlate
 from .ops.filters.linear import gaussian_filter as gaussian_filter
 from .ops.filters.linear import uniform_filter as uniform_filter
+from .ops.filters.local_thresholds import denoise_wiener as denoise_wiener
 from .ops.filters.local_thresholds import difference_of_gaussians as difference_of_gaussians
 from .ops.filters.local_thresholds import threshold_local as threshold_local
 from .ops.filters.local_thresholds import threshold_niblack as threshold_niblack
 from .ops.filters.local_thresholds import threshold_sauvola as threshold_sauvola
 from .ops.filters.local_thresholds import unsharp_mask as unsharp_mask
-from .ops.filters.local_thresholds import wiener as wiener
 from .ops.filters.one_axis import convolve1d as convolve1d
 from .ops.filters.one_axis import correlate1d as correlate1d
 from .ops.filters.one_axis import gaussian_filter1d as gaussian_filter1d
@@ -81,6 +81,10 @@ from .ops.filters.tensors import meijering as meijering
 from .ops.filters.tensors import sato as sato
 from .ops.filters.tensors import structure_tensor as structure_tensor
 from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tensor_eigenvalues
+from .ops.fourier.convolution import fftconvolve as fftconvolve
+from .ops.fourier.deconvolution import gaussian_psf as gaussian_psf
+from .ops.fourier.deconvolution import richardson_lucy as richardson_lucy
+from .ops.fourier.deconvolution import wiener as wiener
 from .ops.geometry.alignment import apply_transforms as apply_transforms
 from .ops.geometry.channels import channels as channels
 from .ops.geometry.channels import stack as stack

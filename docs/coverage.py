@@ -64,13 +64,15 @@ FUNCTIONS = [
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
     ("scharr farid roberts", "scikit-image on float64", "neighbourhood", "1"),
-    ("wiener", "scipy.signal on float64", "neighbourhood", "1; 2 without `noise=`"),
+    ("denoise_wiener", "scipy.signal's `wiener` on float64", "neighbourhood", "1; 2 without `noise=`"),
     ("structure_tensor structure_tensor_eigenvalues hessian_matrix hessian_matrix_eigvals sato",
      "scikit-image on float64", "neighbourhood", "1"),
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
     ("meijering", "scikit-image on float64", "neighbourhood", "2"),
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
+    ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
+    ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
     ("predict", "one pass of ONNX Runtime over the whole, bit for bit; blended: numpy, within 1 ulp", "patches", "1"),
     ("pad", "numpy, bit for bit", "regrid", "1"),
     ("flip transpose", "numpy", "regrid", "1; 2 to reverse z or reorder axes of an expression"),
@@ -130,13 +132,14 @@ FUNCTIONS = [
     ("contingency segment_iou", "counts of all pairs in numpy", "table", "1"),
     ("variation_of_information adapted_rand_error", "scikit-image", "number", "1"),
     ("ball cube cross", "scikit-image's footprints", "array", "none"),
+    ("gaussian_psf", "scipy's `gaussian_filter` of one voxel", "array", "none"),
 ]  # fmt: skip
 
 #: Kinds of functions, by the word that begins the third column of `FUNCTIONS`.
 KINDS = {
     "pointwise": "uses one voxel; fused with any sweep",
     "neighbourhood": "needs a halo; fused with any sweep",
-    "patches": "runs a network on patches with a margin; fused with any sweep",
+    "patches": "works on patches with a margin, such as a network; fused with any sweep",
     "regrid": "returns another shape; fused with any sweep",
     "number": "a lazy number; operations that use it need a later sweep",
     "across": "depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes",
@@ -157,6 +160,7 @@ FAMILIES = {
     "measure": ("number", "1"),
     "labels": ("across", "2"),
     "networks": ("patches", "1"),
+    "fourier": ("patches", "1"),
 }
 #: In place of the reference of such a function, which no test names here.
 NO_TWIN = "no reference"
@@ -248,8 +252,11 @@ PARAMETERS = {
         ("threshold_li", "tolerance initial_guess iter_callback", "computed from counts, until convergence"),
         ("threshold_minimum", "max_num_iter", "scikit-image's default"),
         ("unsharp_mask", "preserve_range", "always True"),
-        ("wiener", "K filter_params impulse_response predefined_filter psf balance reg is_real clip",
-         "it denoises, as `scipy.signal.wiener`; scikit-image's deconvolves by a Fourier transform of the whole"),
+        ("wiener", "K filter_params impulse_response predefined_filter", "`skimage.filters.wiener` is another function"),
+        ("wiener", "reg is_real", "always the Laplacian, of real images"),
+        ("richardson_lucy", "num_iter", "here `iterations=`"),
+        ("richardson_lucy", "filter_epsilon", "divisors below 1e-12 become 1e-12"),
+        ("richardson_lucy wiener", "clip", "voxels keep their scale"),
         ("equalize_adapthist match_histograms", "channel_axis", "the axis c of a volume always contains channels"),
         ("rolling_ball", "nansafe workers num_threads", "a result is NaN exactly where the ball contains NaN; `workers=` is an option of a run"),
         ("canny", "mask", "multiply the result by an eroded mask"),

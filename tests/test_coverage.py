@@ -60,7 +60,7 @@ OF_VOLUME = by_name(
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat", (3,)),
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
-    ("convolve correlate", (np.ones((3, 3, 3)),)),
+    ("convolve correlate fftconvolve richardson_lucy", (np.ones((3, 3, 3)),)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
     ("spline_filter spline_filter1d", (3,)),
     ("generic_gradient_magnitude", ("sobel",)),
@@ -95,6 +95,7 @@ OTHERS = {
     "correlation": lambda: bv.correlation(V, V),
     "covariance": lambda: bv.covariance(V, V),
     "cut": lambda: bv.cut(bv.agglomerate(EDGES, "mean", threshold=1), 2),
+    "denoise_wiener": lambda: bv.denoise_wiener(V, noise=3.0),
     "denoise_bilateral": lambda: bv.denoise_bilateral(V, sigma_color=9),
     "expand_labels": lambda: bv.expand_labels(LABELS, 2),
     "find_objects": lambda: bv.find_objects(LABELS),
@@ -138,11 +139,11 @@ OTHERS = {
     "variation_of_information": lambda: first(bv.variation_of_information(LABELS, LABELS)),
     "watershed": lambda: bv.watershed(V),
     "watershed_affinities": lambda: bv.watershed_affinities(AFFINITIES, low=1),
+    "wiener": lambda: bv.wiener(V, np.ones((3, 3, 3)), 0.1),
     "where": lambda: bv.where(M, V, 0),
-    "wiener": lambda: bv.wiener(V, noise=3.0),
 }
 #: Functions that return an array at once.
-UNPLANNED = ["ball", "cube", "cross"]
+UNPLANNED = ["ball", "cube", "cross", "gaussian_psf"]
 
 
 def made(name):

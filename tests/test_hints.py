@@ -97,7 +97,7 @@ THEIRS = {
     "append": lambda: np.append(V, W, axis=0),
     **{
         n: lambda n=n: (getattr(signal, n)(V[3], WEIGHTS, mode="same"), PLANE)
-        for n in ("convolve2d", "correlate2d", "fftconvolve", "oaconvolve")
+        for n in ("convolve2d", "correlate2d", "oaconvolve")
     },
 }
 #: Voxels without a hint.

@@ -192,17 +192,20 @@ INSTEAD = {
     },
     # convolutions of scipy.signal
     **dict.fromkeys(
-        ("convolve2d", "fftconvolve", "oaconvolve"),
+        ("convolve2d", "oaconvolve"),
         "bv.convolve(v, weights, mode='constant') is that, with mode='same'",
     ),
     "correlate2d": "bv.correlate(v, weights, mode='constant') is that, with mode='same'",
+    **dict.fromkeys(
+        ("deconvolve", "unsupervised_wiener"), "bv.richardson_lucy and bv.wiener deconvolve"
+    ),
     # beyond neighbourhoods, or not offered
     "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
         (
-            *("butterworth", "richardson_lucy"),
+            "butterworth",
             *("denoise_tv_chambolle", "denoise_tv_bregman", "denoise_wavelet"),
-            *("deconvolve", "decimate", "resample"),
+            *("decimate", "resample"),
         ),
         _OF_ALL,
     ),

@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "selem": ("footprint", "structure"),
     "structuring_element": ("footprint", "structure"),
     "kernel_size": ("size",),
+    "num_iter": ("iterations",),
     "ksize": ("size",),
     "radius": ("size",),
     "voxel_size": ("spacing",),

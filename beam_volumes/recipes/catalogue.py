@@ -55,6 +55,7 @@ _FOOTPRINTS = "beam_volumes.ops.morphology.footprints"
 #: Titles of families of operations, by folder in `ops`.
 FAMILIES = {
     "filters": "filters",
+    "fourier": "deconvolution and Fourier transforms",
     "morphology": "morphology and distances",
     "extrema": "extrema, peaks and reconstruction",
     "intensity": "intensity",

@@ -19,6 +19,7 @@ PARTS = {
         "docs/how-to/own-function.md",
         "docs/how-to/tiles.md",
         "docs/how-to/align.md",
+        "docs/how-to/deconvolve.md",
         "docs/how-to/slides.md",
     ],
     "How to find objects": [

@@ -147,7 +147,7 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "scharr": of_smooth("scharr"),
     "farid": of_smooth("farid"),
     "roberts": of_smooth("roberts"),
-    "wiener": of_em("wiener", 7),
+    "denoise_wiener": of_em("denoise_wiener", 7),
     "structure_tensor": lambda s: (
         s.smooth,
         first(bv.structure_tensor(s.smooth, 2, mode="nearest")),

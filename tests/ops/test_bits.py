@@ -43,8 +43,16 @@ def ridges(draw, ndim, dtype):
 
 def contrasts(draw, ndim, dtype):
     windows = ["threshold_niblack", "threshold_sauvola"]
-    name = draw(st.sampled_from([*windows, "unsharp_mask", "scharr", "farid", "roberts", "wiener"]))
-    how = {"window_size": 3} if name in windows else {"noise": 0.5} if name == "wiener" else {}
+    name = draw(
+        st.sampled_from([*windows, "unsharp_mask", "scharr", "farid", "roberts", "denoise_wiener"])
+    )
+    how = (
+        {"window_size": 3}
+        if name in windows
+        else {"noise": 0.5}
+        if name == "denoise_wiener"
+        else {}
+    )
     return lambda v: getattr(bv, name)(v, **how)
 
 

@@ -163,7 +163,7 @@ def test_local_thresholds(dtype, data):
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i4", "f4", "f8"])
 @settings(max_examples=8)
 @given(data=st.data())
-def test_edges_and_wiener(dtype, data):
+def test_edges_and_denoise_wiener(dtype, data):
     ndim = data.draw(st.sampled_from([2, 3]))
     x, slab = drawn(data, dtype, ndim)
     wide, v = x.astype("f8"), bv.open(x)
@@ -179,7 +179,7 @@ def test_edges_and_wiener(dtype, data):
         bv.scharr(v, axis, **how),
         bv.farid(v, axis, **how),
         bv.roberts(v),
-        bv.wiener(v, size, noise),
+        bv.denoise_wiener(v, size, noise),
         runner=None,
         slab=slab,
     )
@@ -228,6 +228,6 @@ def test_refusals():
     with pytest.raises(ValueError, match="axis is empty"):
         bv.scharr(v, ())
     with pytest.raises(ValueError, match="mysize=2 is not odd"):
-        bv.wiener(v, 2)
+        bv.denoise_wiener(v, 2)
     with pytest.raises(ValueError, match="noise=-1"):
-        bv.wiener(v, noise=-1)
+        bv.denoise_wiener(v, noise=-1)

@@ -51,6 +51,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
     "fuse": ({"transforms": ((0, 0, 0), (0, 0, 30.5))},),
+    "fftconvolve": ({"weights": np.ones((3, 3, 3))},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
@@ -65,6 +66,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
     "rolling_ball": ({"radius": 2},),
+    "richardson_lucy": ({"psf": np.ones((3, 3, 3)), "iterations": 1},),
     "rotate": ({"angle": 5}, {"angle": 5, "order": 0}),
     "sato": ({"sigmas": (1,)},),
     "sel": ({"c": 0},),
@@ -72,6 +74,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "stack": ({"names": None},),
     "upsample": ({"factors": 2}, {"factors": 2, "order": 1}),
     "watershed_affinities": ({"low": 1, "high": 3},),
+    "wiener": ({"psf": np.ones((3, 3, 3)), "balance": 0.1},),
     "with_space": ({"origin": 8},),
     "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }

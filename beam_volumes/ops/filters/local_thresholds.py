@@ -346,7 +346,7 @@ def difference_of_gaussians(
 
 
 @documented_like(unsharp_mask)
-def wiener(
+def denoise_wiener(
     volume: Volume,
     mysize: int | Sequence[int] = 3,
     noise: float | None = None,
@@ -387,13 +387,13 @@ def wiener(
     Examples
     --------
     >>> v = bv.open(np.array([[50, 52, 50, 90, 92, 90]], "u1"))
-    >>> np.asarray(bv.wiener(v, (1, 3), noise=10)).round(1)[0, 1:-1]
+    >>> np.asarray(bv.denoise_wiener(v, (1, 3), noise=10)).round(1)[0, 1:-1]
     array([50.7, 50.4, 89.7, 90.7], dtype=float32)
     """
     volume = as_volume(volume)
     if noise is not None and not (par.is_number(noise) and 0 <= noise < np.inf):
-        raise ValueError(f"wiener: noise={noise!r} is not a finite number from 0")
-    sizes = _odd(volume, mysize, "mysize", "wiener")
+        raise ValueError(f"denoise_wiener: noise={noise!r} is not a finite number from 0")
+    sizes = _odd(volume, mysize, "mysize", "denoise_wiener")
     mean, variance, wide = _mean_and_variance(volume, sizes, "constant")
     power: Any = noise
     if noise is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,9 @@ class Model:
     fixed: tuple[int | None, ...] = field(default=(), kw_only=True)
     #: Metadata of its file, by the names of `beam_volumes.predict`'s parameters.
     declared: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    #: Dtype of its inputs.
+    takes: ClassVar[np.dtype] = np.dtype(np.float32)
 
     @property
     def extents(self) -> tuple[Extent, ...]:

@@ -138,7 +138,8 @@ class Predict(Regrid):
         for n in self.patches.made:
             out *= n
         # The batch, its result, the mean over turns, and a patch in float64 with its weights.
-        given = 4 * self.channels * voxels * (1 + bool(self.turns) + 2 * self.standardized)
+        copies = 1 + bool(self.turns) + 2 * self.standardized
+        given = self.model.takes.itemsize * self.channels * voxels * copies
         mean = 12 * self.made * voxels * bool(self.turns)
         return self.network_bytes + given + mean + (24 if self.blend else 0) * out
 
@@ -149,7 +150,7 @@ class _Runs:
     def __init__(self, stage: Predict):
         self.stage = stage
         shape = (stage.batch, stage.channels, *stage.patches.patch)
-        self._given = np.zeros(shape, np.float32)
+        self._given = np.zeros(shape, stage.model.takes)
 
     def results(
         self, inputs: Sequence[Block], cells: Iterator[Triple], threads: int

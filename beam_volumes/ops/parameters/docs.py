@@ -15,6 +15,11 @@ _EDGES = """\
     does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d d),
     ``"constant"`` and ``"grid-constant"`` use ``cval``, ``"wrap"`` and ``"grid-wrap"`` repeat the
     volume (b c d | a b c d | a b c)."""
+_UNWRAPPED = """\
+    How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
+    for each. ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b),
+    ``"mirror"`` does not (d c b | a b c d | c b a); ``"nearest"`` extends it (a a a | a b c d | d d
+    d), ``"constant"`` and ``"grid-constant"`` use ``cval``."""
 _MODES = f"""\
     How to extend the volume beyond its edges, as in `scipy.ndimage`; one mode for all axes, or one
     for each. {_EDGES.lstrip()}"""
@@ -73,11 +78,22 @@ sigma : float, str or sequence of them
     needs a volume with a voxel size. One for all axes, or one for each.""",
         "mode": f'mode : str or sequence of str, default: "reflect"\n{_MODES}',
         "mode_constant": f'mode : str or sequence of str, default: "constant"\n{_MODES}',
+        "mode_unwrapped": f'mode : str or sequence of str, default: "reflect"\n{_UNWRAPPED}',
         "mode_nearest": f'mode : str or sequence of str, default: "nearest"\n{_MODES}',
         "mode_1d": f'mode : str, default: "reflect"\n{_MODE}',
         "cval": """\
 cval : float, default: 0.0
     The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.""",
+        # Blocks
+        "psf": """\
+psf : array_like of float, or str
+    The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
+    ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
+    slice. It is divided by its sum.""",
+        "patch_of_block": """\
+patch : int or sequence of int, optional
+    Extent of a block, with the discarded voxels; by default about two million voxels, of which at
+    least half are kept along each axis.""",
         "truncate": """\
 truncate : float, default: 4.0
     Where the Gaussian is cut off, in standard deviations.""",

@@ -1,0 +1,1 @@
+"""Operations by Fourier transforms: deconvolution and convolution in blocks."""

@@ -1,0 +1,376 @@
+"""Deconvolution in blocks, named as in scikit-image's restoration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.graph.keywords import named_checked
+from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.elementary.exp_log import gaussian_weights
+from beam_volumes.ops.fourier.blocks import (
+    BlockFunction,
+    Transforms,
+    in_blocks,
+    kernel_of,
+    reach,
+)
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import triple
+from beam_volumes.ops.parameters.docs import documented, documented_like
+
+#: The smallest divisor, as in scikit-image.
+_EPSILON = 1e-12
+#: The largest weight of the total variation: divisors stay above 0.
+MAX_TV = 0.1
+#: The share of a sum of weights that is not counted for their reach.
+_LEFT_OUT = 1e-4
+#: The multiple of a point spread function's reach that blocks of `richardson_lucy` discard.
+_REACHES = 4
+#: Maximum voxels for the weights of a Wiener filter.
+_RESPONSE_VOXELS = 1 << 21
+
+
+@dataclass(frozen=True, eq=False)
+class RichardsonLucy(BlockFunction):
+    """Richardson-Lucy iterations."""
+
+    iterations: int
+    tv: float
+
+    @property
+    def arrays(self) -> int:  # type: ignore[override]
+        return 12 if self.tv else 7
+
+    @property
+    def transforms(self) -> int:
+        return (4 + 2 * bool(self.tv)) * self.iterations
+
+    def made(self, over: Transforms) -> Callable[[np.ndarray], np.ndarray]:
+        spectrum = over.of_kernel(self.kernel)
+
+        def deconvolved(voxels: np.ndarray) -> np.ndarray:
+            image = np.maximum(voxels, 0.0)
+            estimate = np.full(voxels.shape, 0.5)
+            for _ in range(self.iterations):
+                blurred = over.filtered(estimate, spectrum)
+                np.maximum(blurred, _EPSILON, out=blurred)
+                np.divide(image, blurred, out=blurred)
+                if self.tv:
+                    estimate /= 1.0 - self.tv * _curvature(estimate, over.axes)
+                correction = over.filtered(blurred, spectrum, -1)
+                estimate *= np.maximum(correction, 0.0, out=correction)  # rounding may be below 0
+            return estimate + 0.0  # no zero is negative
+
+        return deconvolved
+
+
+def _curvature(estimate: np.ndarray, axes: Sequence[int]) -> np.ndarray:
+    """Return the divergence of the normalized gradient."""
+    steps = [np.roll(estimate, -1, a) - estimate for a in axes]
+    length = np.full(estimate.shape, _EPSILON)
+    for step in steps:
+        length += step * step
+    np.sqrt(length, out=length)
+    total = np.zeros(estimate.shape)
+    for step, a in zip(steps, axes, strict=True):
+        step /= length
+        total += step
+        total -= np.roll(step, 1, a)
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Wiener(BlockFunction):
+    """A Wiener filter."""
+
+    balance: float
+
+    def made(self, over: Transforms) -> Callable[[np.ndarray], np.ndarray]:
+        spectrum = over.of_kernel(self.kernel)
+        rough = over.of_kernel(_laplacian(over.axes))
+        power = spectrum.real * spectrum.real + spectrum.imag * spectrum.imag
+        power += self.balance * (rough.real * rough.real)
+        np.maximum(power, np.finfo(np.float64).tiny, out=power)
+        spectrum.real /= power
+        spectrum.imag /= power
+
+        return partial(over.filtered, spectrum=spectrum, sign=-1)
+
+    def reaches(self) -> list[int]:
+        """Return the distances along z, y and x beyond which the filter's weights are negligible."""
+        room = int(_RESPONSE_VOXELS ** (1 / len(self.axes)))
+        shape = triple([min(room, max(64, 8 * n)) if n > 1 else 1 for n in self.kernel.shape])
+        shape = triple(map(max, shape, self.kernel.shape))
+        centre = tuple(n // 2 for n in shape)
+        point = np.zeros(shape)
+        point[centre] = 1
+        weights = replace(self, patch=shape).made(Transforms(shape, self.axes, 1))(point)
+        return [reach(weights, a, _LEFT_OUT) for a in range(3)]
+
+
+def _laplacian(axes: Sequence[int]) -> np.ndarray:
+    kernel = np.zeros([3 if a in axes else 1 for a in range(3)])
+    centre = [n // 2 for n in kernel.shape]
+    kernel[tuple(centre)] = 2 * len(axes)
+    for a in axes:
+        for step in (-1, 1):
+            kernel[tuple(c + step * (b == a) for b, c in enumerate(centre))] = -1
+    return kernel
+
+
+@documented
+def richardson_lucy(
+    volume: Volume,
+    psf: ArrayLike | str,
+    iterations: int = 50,
+    *,
+    tv: float = 0.0,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    context: int | Sequence[int] | None = None,
+    patch: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Volume:
+    """Remove the blur of an instrument by Richardson-Lucy deconvolution, in overlapping blocks.
+
+    Use it for images with noise of photons, such as light microscopy, and a known point spread
+    function.
+
+    Parameters
+    ----------
+    %(intensities)s
+        Negative voxels count as 0.
+    %(psf)s
+        No number may be negative.
+    iterations : int, default: 50
+        More iterations restore finer detail, and amplify noise.
+    tv : float, default: 0.0
+        Weight of the total variation, which limits noise; up to 0.1; 0.002 is common. 0 is the plain method.
+    %(mode_unwrapped)s
+    %(cval)s
+    context : int or sequence of int, optional
+        Voxels that each block discards at each face: one number for all axes, or one for each. By
+        default four times the distance that contains all but 1e-4 of ``psf``.
+    %(patch_of_block)s
+    %(dtype)s
+
+    Returns
+    -------
+    Volume
+        A volume that is not negative: float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for others. ``dtype`` overrides this.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis; on computation, if a
+        voxel is NaN or infinite.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or ``dtype`` is not offered.
+
+    See Also
+    --------
+    wiener : deconvolves in one step.
+    gaussian_psf : makes a point spread function.
+
+    Notes
+    -----
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
+    on ``patch`` and ``context``: with the default context, two grids of blocks differed by less than
+    1e-4 of the largest voxel after 30 iterations, in tests with Gaussians. The volume is extended by
+    ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were data.
+    scikit-image uses zeros there, which makes the estimate brighter at the edges; in the inside, the
+    results agree. Computed in float64. The first estimate is constant.
+
+    One sweep. A slab needs whole blocks, and memory for eight arrays of float64 of a block's shape,
+    thirteen with ``tv``. The time is that of four Fourier transforms of each block for each iteration.
+
+    References
+    ----------
+    `skimage.restoration.richardson_lucy`; W. H. Richardson, "Bayesian-based iterative method of image
+    restoration", J. Opt. Soc. Am. 62 (1972); N. Dey et al., "Richardson-Lucy algorithm with total
+    variation regularization for 3D confocal microscope deconvolution", Microsc. Res. Tech. 69 (2006).
+
+    Examples
+    --------
+    >>> blurred = bv.open(np.array([[0, 0, 1, 2, 1, 0, 0]], "f4"))
+    >>> np.asarray(bv.richardson_lucy(blurred, [[1, 2, 1]], 100)).round(1)
+    array([[0., 0., 0., 4., 0., 0., 0.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    name = "richardson_lucy"
+    count = par.whole_number(iterations, "iterations", name)
+    if not (par.is_number(tv) and 0 <= tv <= MAX_TV):
+        raise ValueError(f"{name}: tv={tv!r} is not a number from 0 to {MAX_TV}")
+    kernel = _psf(volume, psf, name)
+    if kernel.min() < 0:
+        raise ValueError(f"{name}: psf has negative numbers; subtract its background and clip it")
+
+    def model(block: Triple) -> RichardsonLucy:
+        return RichardsonLucy(name, "", kernel, block, count, float(tv))
+
+    def reaches() -> list[int]:
+        return [_REACHES * reach(kernel, a, _LEFT_OUT) for a in range(3)]
+
+    around = _context(volume, context, reaches, name)
+    return in_blocks(volume, name, model, triple(kernel.shape), around, patch, mode, cval, dtype)
+
+
+@documented_like(richardson_lucy)
+def wiener(
+    volume: Volume,
+    psf: ArrayLike | str,
+    balance: float,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    context: int | Sequence[int] | None = None,
+    patch: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+) -> Volume:
+    """Remove the blur of an instrument by a Wiener filter, in overlapping blocks.
+
+    It is much faster than `richardson_lucy`. The result has negative voxels where it overshoots.
+
+    Parameters
+    ----------
+    %(intensities)s
+    %(psf)s
+    balance : float
+        Weight of the Laplacian, above 0: larger numbers give smoother results with less noise.
+    %(mode_unwrapped)s
+    %(cval)s
+    context : int or sequence of int, optional
+        Voxels that each block discards at each face: one number for all axes, or one for each. By
+        default the distance that contains all but 1e-4 of the filter's weights.
+    %(patch_of_block)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    See Also
+    --------
+    richardson_lucy : deconvolves by iterations, with results that are not negative.
+    denoise_wiener : the filter of `scipy.signal.wiener`, which only denoises.
+    gaussian_psf : makes a point spread function.
+
+    Notes
+    -----
+    Blocks start at the first voxel of the volume, so the result does not depend on slabs. It depends
+    on ``patch`` and ``context``. scikit-image's result is the same in the inside, as if the volume
+    repeated beyond its edges, and it is clipped from -1 to 1. Computed in float64.
+
+    One sweep. A slab needs whole blocks, and memory for six arrays of float64 of a block's shape.
+
+    References
+    ----------
+    `skimage.restoration.wiener`; B. R. Hunt, "A matrix theory proof of the discrete convolution
+    theorem", IEEE Trans. Audio and Electroacoustics 19 (1971).
+
+    Examples
+    --------
+    >>> blurred = bv.open(np.array([[0, 0, 1, 2, 1, 0, 0]], "f4"))
+    >>> np.asarray(bv.wiener(blurred, [[1, 2, 1]], 1e-6)).round(1) + 0.0
+    array([[0., 0., 0., 4., 0., 0., 0.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    name = "wiener"
+    if not (par.is_number(balance) and 0 < balance < math.inf):
+        raise ValueError(f"{name}: balance={balance!r} is not a finite number above 0")
+    kernel = _psf(volume, psf, name)
+
+    def model(block: Triple) -> Wiener:
+        return Wiener(name, "", kernel, block, float(balance))
+
+    around = _context(volume, context, model(triple(kernel.shape)).reaches, name)
+    return in_blocks(volume, name, model, triple(kernel.shape), around, patch, mode, cval, dtype)
+
+
+def _psf(volume: Volume, given: Any, name: str) -> np.ndarray:
+    """Return a point spread function with sum 1."""
+    if isinstance(given, str):
+        found = open_volume(given)
+        space = volume.space
+        placed = replace(found.space, origin=space.origin, sliced_from=space.sliced_from)
+        shared_space(name, volume, Volume(found.nodes, placed))
+        given = np.asarray(found)
+    kernel = kernel_of(volume, given, "psf", name)
+    total = math.fsum(kernel.ravel().tolist())
+    if not 0 < total < math.inf:
+        raise ValueError(f"{name}: psf has the sum {total:g}; it must be above 0")
+    return kernel / total
+
+
+def _context(
+    volume: Volume, given: Any, default: Callable[[], list[int]], name: str
+) -> tuple[Triple, Triple]:
+    """Return the voxels that blocks discard before and after along each axis."""
+    if given is None:
+        sizes = default()
+    else:
+        sizes = par.whole_numbers(given, volume.space.visible, 0, "context", 0, name)
+    for n in sizes:
+        par.not_too_long(2 * n, f"{name}: context={given!r}")
+    return triple(sizes), triple(sizes)
+
+
+@named_checked
+def gaussian_psf(
+    sigma: float | Sequence[float], ndim: int = 3, *, truncate: float = 4.0
+) -> np.ndarray:
+    """Make a Gaussian point spread function, for `richardson_lucy` and `wiener`.
+
+    Parameters
+    ----------
+    sigma : float or sequence of float
+        Standard deviation in voxels; one number for all axes, or one for each.
+    ndim : int, default: 3
+        Number of axes for a single ``sigma``.
+    truncate : float, default: 4.0
+        Where the Gaussian is cut off, in standard deviations.
+
+    Returns
+    -------
+    numpy.ndarray
+        An array of float64 with sum 1 and an odd number of voxels along each axis.
+
+    Raises
+    ------
+    ValueError
+        If a number is negative or not finite, there are not 1 to 3 axes, or the result would have more
+        than 2**24 voxels.
+
+    See Also
+    --------
+    richardson_lucy : deconvolves.
+
+    Examples
+    --------
+    >>> bv.gaussian_psf((0, 0.5)).round(3)
+    array([[0.   , 0.106, 0.787, 0.106, 0.   ]])
+    """
+    name = "gaussian_psf"
+    sigmas = list(sigma) if isinstance(sigma, Sequence | np.ndarray) else [sigma] * int(ndim)
+    if not 1 <= len(sigmas) <= 3:
+        raise ValueError(f"{name}: sigma={sigma!r}, ndim={ndim!r}: give 1 to 3 axes")
+    for value, what in ((truncate, "truncate"), *((s, "sigma") for s in sigmas)):
+        if not (par.is_number(value) and 0 <= value < math.inf):
+            raise ValueError(f"{name}: {what}={value!r} is not a finite number from 0")
+    radii = [par.not_too_long(truncate * s + 0.5, f"{name}: sigma={sigma!r}") for s in sigmas]
+    par.not_too_large([2 * r + 1 for r in radii], f"{name}: sigma={sigma!r}")
+    result = np.ones(())
+    for s, r in zip(sigmas, radii, strict=True):
+        result = np.multiply.outer(result, gaussian_weights(s, r) if r else np.ones(1))
+    return result

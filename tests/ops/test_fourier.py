@@ -1,0 +1,164 @@
+"""Convolution and deconvolution in blocks, against scipy and scikit-image on the whole volume."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import signal
+from skimage import restoration
+
+import beam_volumes as bv
+from beam_volumes.ops.fourier.blocks import Transforms
+from beam_volumes.ops.fourier.convolution import Convolved
+from beam_volumes.ops.fourier.deconvolution import RichardsonLucy, Wiener
+from tests.catalogue import MODES, assert_linear_close, largest, padded, shapes, voxels
+
+RNG = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f4", "f8"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_fftconvolve(dtype, data):
+    ndim = data.draw(st.sampled_from([2, 3]))
+    shape = data.draw(shapes(ndim, most=30, voxels=3000), "shape")
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=True)
+    extent = tuple(data.draw(st.sampled_from([1, 2, 3, 5, 8])) for _ in shape)
+    weights = np.random.default_rng(1).normal(size=extent)
+    modes = [data.draw(st.sampled_from(MODES)) for _ in shape]
+    patch = tuple(data.draw(st.integers(e, e + 9)) for e in extent)
+    ours = bv.fftconvolve(x, weights, mode=modes, cval=3, patch=patch)
+    slab = tuple(data.draw(st.integers(-(-n // 3), n)) for n in shape)
+    whole = bv.compute(ours, runner=None)
+    assert bv.compute(ours, runner=None, slab=slab, window=2).tobytes() == whole.tobytes()
+    twin = padded(lambda a: ndi.convolve(a, weights), x.astype("f8"), extent, modes, 3)
+    assert_linear_close(whole, twin, np.abs(weights).sum(), largest(x, 3))
+
+
+def test_fftconvolve_is_scipys_same():
+    x, weights = RNG.random((20, 30)), RNG.random((7, 9))
+    ours = np.asarray(bv.fftconvolve(x, weights, mode="constant"))
+    np.testing.assert_allclose(ours, signal.fftconvolve(x, weights, "same"), atol=1e-12)
+
+
+PSF = bv.gaussian_psf((0.9, 0.7, 0.7), truncate=3.5)
+#: Photons of points on a background.
+POINTS = RNG.poisson(ndi.convolve(5 + 500.0 * (RNG.random((50, 54, 58)) < 0.02), PSF)).astype("u2")
+#: Voxels that the edges do not reach.
+INSIDE = (slice(20, -20),) * 3
+
+
+def cuts(volume, whole):
+    for cut in ({"slab": (17, 54, 58), "window": 5}, {"slab": (50, 30, 31), "workers": 2}):
+        assert bv.compute(volume, runner=None, **cut).tobytes() == whole.tobytes()
+
+
+def test_richardson_lucy_is_scikit_images_in_the_inside_for_every_cut():
+    theirs = restoration.richardson_lucy(POINTS.astype("f8"), PSF, 10, clip=False)[INSIDE]
+    whole = np.asarray(bv.richardson_lucy(POINTS, PSF, 10))
+    assert whole.dtype == np.float32
+    np.testing.assert_allclose(whole[INSIDE], theirs, rtol=1e-4)
+    blocks = bv.richardson_lucy(POINTS, PSF, 10, patch=(40, 48, 48))
+    found = np.asarray(blocks)
+    np.testing.assert_allclose(found, whole, rtol=1e-4, atol=1e-5 * whole.max())
+    cuts(blocks, found)
+
+
+@pytest.mark.parametrize("balance", [0.01, 1])
+def test_wiener_is_scikit_images_in_the_inside_for_every_cut(balance):
+    image = POINTS.astype("f8")
+    psf = np.einsum("i,j,k->ijk", [0.2, 0.7, 0.1], [0.1, 0.2, 0.6, 0.1], [0.2, 0.8])
+    theirs = restoration.wiener(image, psf, balance, clip=False)[INSIDE]
+    blocks = bv.wiener(image, psf, balance, patch=44)
+    found = np.asarray(blocks)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found[INSIDE], theirs, atol=1e-4 * theirs.max())
+    cuts(blocks, found)
+
+
+def test_slices_channels_and_stored_functions(tmp_path):
+    planes = POINTS[:3, :40, :40]
+    flat = PSF[len(PSF) // 2] / PSF[len(PSF) // 2].sum()
+    bv.compute(bv.open(flat[None]).to(f"{tmp_path}/psf.tif"))
+    ours = np.asarray(bv.richardson_lucy(planes, f"{tmp_path}/psf.tif", 5))
+    bv.compute(bv.open(flat[None], voxel_size=3, unit="nm").to(f"{tmp_path}/psf.zarr"))
+    with pytest.raises(ValueError, match="voxel size"):
+        sized = bv.open(planes, voxel_size=4, unit="nm")
+        bv.richardson_lucy(sized, f"{tmp_path}/psf.zarr", 5)
+    one = np.asarray(bv.richardson_lucy(planes[1], flat, 5))
+    np.testing.assert_allclose(ours[1], one, rtol=1e-6)
+    both = bv.open(np.stack([planes, planes[::-1]]), axes="czyx")
+    np.testing.assert_array_equal(
+        np.asarray(bv.richardson_lucy(both, flat[None], 5))[1, ::-1], ours
+    )
+    assert np.asarray(bv.wiener(np.zeros((0, 4, 4)), flat[None], 1)).shape == (0, 4, 4)
+
+
+def test_total_variation_is_the_published_step():
+    image, spread = POINTS[0].astype("f8") + 1, np.array([[1.0, 2, 1]])
+    spread /= spread.sum()
+    stage = RichardsonLucy("r", "", spread[None], (1, *image.shape), 4, 0.01)
+    ours = stage.made(Transforms(stage.patch, (2,), 1))(image[None])[0]
+    estimate = np.full(image.shape, 0.5)
+    for _ in range(4):
+        step = np.roll(estimate, -1, 1) - estimate
+        step /= np.sqrt(step**2 + 1e-12)
+        ratio = image / ndi.convolve(estimate, spread, mode="wrap")
+        estimate /= 1 - 0.01 * (step - np.roll(step, 1, 1))
+        estimate *= ndi.correlate(ratio, spread, mode="wrap")
+    np.testing.assert_allclose(ours, estimate, rtol=1e-9)
+    flat = [np.asarray(bv.richardson_lucy(POINTS[:9], PSF, 10, tv=t)) for t in (0, 0.05)]
+    rough = [np.abs(np.diff(a)).mean() for a in flat]
+    assert rough[1] < 0.99 * rough[0]
+
+
+@pytest.mark.parametrize(
+    "model", [(Convolved,), (Wiener, 0.1), (RichardsonLucy, 3, 0.0), (RichardsonLucy, 3, 0.01)]
+)
+def test_memory_of_a_block_is_declared(model):
+    kind, *how = model
+    block = kind("f", "", PSF, (48, 60, 64), *how)
+    image = np.full((1, 1, *block.patch), 7.0)
+    tracemalloc.start()
+    block._load(1)(image)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.6 * block.arrays < peak / image.nbytes <= block.arrays
+
+
+def test_refusals():
+    v = bv.open(np.ones((8, 9, 10)))
+    for psf, message in (
+        (np.zeros((3, 3, 3)), "psf has the sum 0"),
+        (PSF - 0.001, "psf has negative numbers"),
+        (PSF[0], "psf of shape .* for 3 axes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bv.richardson_lucy(v, psf)
+    with pytest.raises(ValueError, match="tv=1"):
+        bv.richardson_lucy(v, PSF, tv=1)
+    with pytest.raises(ValueError, match="balance=0"):
+        bv.wiener(v, PSF, 0)
+    with pytest.raises(ValueError, match=r"patch=9 is too small; it must have at least \["):
+        bv.wiener(v, PSF, 1, patch=9)
+    with pytest.raises(ValueError, match="'wrap' is not offered"):
+        bv.fftconvolve(v, PSF, mode="wrap")
+    with pytest.raises(TypeError, match="iterations="):
+        bv.richardson_lucy(v, PSF, num_iter=3)
+    hole = np.ones((8, 9, 10))
+    hole[4, 4, 4] = np.nan
+    with pytest.raises(ValueError, match=r"NaN or infinite.*isfinite"):
+        np.asarray(bv.fftconvolve(hole, PSF))
+
+
+def test_gaussian_psf():
+    point = np.zeros((9, 7, 5))
+    point[4, 3, 2] = 1
+    expected = ndi.gaussian_filter(point, (1, 0.7, 0.4))
+    np.testing.assert_allclose(bv.gaussian_psf((1, 0.7, 0.4)), expected, atol=1e-15)
+    assert bv.gaussian_psf(1, 2).shape == (9, 9)
+    with pytest.raises(ValueError, match="sigma=-1"):
+        bv.gaussian_psf(-1)
