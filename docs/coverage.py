@@ -73,6 +73,10 @@ FUNCTIONS = [
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
     ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
+    ("fftn ifftn", "numpy", "lines", "3; 1 without z"),
+    ("fftshift ifftshift", "numpy, bit for bit", "regrid", "1"),
+    ("fourier_gaussian fourier_uniform fourier_shift", "scipy on float64", "pointwise", "1"),
+    ("fourier_filter", "numpy's `fftn` and `ifftn`", "lines", "3; 1 without z"),
     ("predict", "one pass of ONNX Runtime over the whole, bit for bit; blended: numpy, within 1 ulp", "patches", "1"),
     ("pad", "numpy, bit for bit", "regrid", "1"),
     ("flip transpose", "numpy", "regrid", "1; 2 to reverse z or reorder axes of an expression"),
@@ -140,6 +144,7 @@ KINDS = {
     "pointwise": "uses one voxel; fused with any sweep",
     "neighbourhood": "needs a halo; fused with any sweep",
     "patches": "works on patches with a margin, such as a network; fused with any sweep",
+    "lines": "transforms whole lines; spectra of slices are stored, and read again along z",
     "regrid": "returns another shape; fused with any sweep",
     "number": "a lazy number; operations that use it need a later sweep",
     "across": "depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes",
@@ -171,16 +176,12 @@ AROUND = (
     "fit_transform"
 )
 
-_FOURIER = "a Fourier transform needs the whole volume at once"
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"
 
 #: Functions of scipy.ndimage with another name here, or none, and the reason.
 SCIPY = {
     "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
-    "fourier_ellipsoid": ("", _FOURIER),
-    "fourier_gaussian": ("gaussian_filter", f"in space: {_FOURIER}"),
-    "fourier_shift": ("shift", f"in space, linear between voxels: {_FOURIER}"),
-    "fourier_uniform": ("uniform_filter", f"in space: {_FOURIER}"),
+    "fourier_ellipsoid": ("fourier_filter", "with its formula as a function of frequencies"),
     "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
     "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function gets whole lines, while a sweep along z "
                          "only holds the slices that it needs"),
@@ -228,6 +229,7 @@ PARAMETERS = {
          "for values of each label, use `labeled_comprehension`; for one region, use `mask=`"),
         ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "only distances are returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
+        ("fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete, and are filtered along all axes"),
         ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called with keywords: `extra_keywords=`"),
         ("histogram", "min max", "as in numpy: `range=`"),

@@ -20,6 +20,7 @@ M = V > 90
 LABELS = bv.open(np.arange(480, dtype="u4").reshape(6, 8, 10) // 40)
 RGB = bv.open(np.zeros((3, 8, 10), "u1"), axes="cyx")
 AFFINITIES = bv.open(np.full((3, 6, 8, 10), 99, "u1"), axes="czyx")
+SPECTRUM = bv.stack([F, F], ["real", "imag"])
 EDGES = bv.region_adjacency(LABELS, affinities=AFFINITIES)
 
 
@@ -60,6 +61,7 @@ OF_VOLUME = by_name(
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat", (3,)),
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
+    ("fftn ifftn fftshift ifftshift", ()),
     ("convolve correlate fftconvolve richardson_lucy", (np.ones((3, 3, 3)),)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
     ("spline_filter spline_filter1d", (3,)),
@@ -101,6 +103,10 @@ OTHERS = {
     "find_objects": lambda: bv.find_objects(LABELS),
     "find_boundaries": lambda: bv.find_boundaries(LABELS),
     "for_each_label": lambda: bv.for_each_label(LABELS, lambda r: {"n": 1}, {"n": "i8"}),
+    "fourier_filter": lambda: bv.fourier_filter(V, lambda *f: 1.0, name="n", version=1),
+    "fourier_gaussian": lambda: bv.fourier_gaussian(SPECTRUM, 1),
+    "fourier_shift": lambda: bv.fourier_shift(SPECTRUM, 1),
+    "fourier_uniform": lambda: bv.fourier_uniform(SPECTRUM, 1),
     "frangi": lambda: bv.frangi(V, gamma=1.0),
     "fuse": lambda: bv.fuse([V, V], [(0, 0, 0), (0, 0, 5)]),
     "hed2rgb": lambda: bv.hed2rgb(RGB),
@@ -159,7 +165,7 @@ def test_kind_and_sweeps_are_those_of_a_plan(name, tmp_path):
     result = made(name)
     is_volume = isinstance(result, bv.Volume)
     assert is_volume == kind.startswith(
-        ("number, then", "point", "neigh", "patch", "regrid", "across")
+        ("number, then", "point", "neigh", "patch", "lines", "regrid", "across")
     ), kind
     if isinstance(result, bv.Scalar):
         assert kind.startswith(("number", "table"))

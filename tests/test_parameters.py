@@ -41,6 +41,7 @@ class Unread:
 
 V, M, L = (bv.open(Unread(dtype)) for dtype in ("f4", "?", "i4"))
 COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
+SPECTRUM = bv.stack([V, V], ["real", "imag"])
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
@@ -57,7 +58,8 @@ GIVEN = {
     **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V]},
     **{"affinities": COLOURS, "edges": EDGES, "merges": MERGES, "mapping": {1: 2}, "derivative": "sobel"},
     **{f"{name}.weights": np.ones((3, 3, 3)) for name in ("convolve", "correlate", "fftconvolve")},
-    **{"psf": np.ones((3, 3, 3)), "balance": 0.1},
+    **{"psf": np.ones((3, 3, 3)), "balance": 0.1, "fourier_filter.func": lambda *f: 1.0},
+    **{f"fourier_{name}.volume": SPECTRUM for name in ("gaussian", "uniform", "shift")},
     **{f"{name}.volume": COLOURS for name in ("rgb2gray", "rgb2hed", "rgb2hsv", "hed2rgb", "channels")},
     **{f"{name}.volume": COLOURS for name in ("separate_stains", "combine_stains")},
     **{"derivative2": lambda volume, axis, **options: bv.correlate1d(volume, [1, -2, 1], axis)},
@@ -141,6 +143,7 @@ READABLE = {
     id(V): bv.open(VOXELS.astype("f4")),
     id(M): bv.open(VOXELS > 120),
     id(L): bv.open(LABELS),
+    id(SPECTRUM): bv.stack([bv.open(VOXELS.astype("f4"))] * 2, ["real", "imag"]),
     id(COLOURS): bv.open(np.stack([VOXELS.astype("u1")] * 3), axes="czyx"),
     id(TRANSFORMS): ((0, 0),) * len(VOXELS),
 }

@@ -133,6 +133,8 @@ SAID = {
         "::test_recipes_and_resumed_runs_know_the_file",
     },
     "how-to/networks-in-beam.md": {"A halo that is too small": "tests/transforms/test_slabs.py"},
+    "how-to/frequencies.md": {"A line of NaN": "tests/ops/test_fourier.py"},
+    "how-to/deconvolve.md": {"NaN and infinite voxels": "tests/ops/test_fourier.py"},
     "how-to/pyramids.md": {
         "A volume that already has levels": "tests/storage/test_added_levels.py"
     },

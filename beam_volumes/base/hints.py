@@ -199,11 +199,11 @@ INSTEAD = {
     **dict.fromkeys(
         ("deconvolve", "unsupervised_wiener"), "bv.richardson_lucy and bv.wiener deconvolve"
     ),
+    "order_filter": "bv.rank_filter selects a voxel of a footprint by its rank",
     # beyond neighbourhoods, or not offered
     "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
         (
-            "butterworth",
             *("denoise_tv_chambolle", "denoise_tv_bregman", "denoise_wavelet"),
             *("decimate", "resample"),
         ),
@@ -223,8 +223,12 @@ INSTEAD = {
         "it is not offered; bv.generic_filter takes a compiled function of neighbourhoods",
     ),
     **dict.fromkeys(
-        ("fourier_gaussian", "fourier_uniform", "fourier_shift", "fourier_ellipsoid", "fftn"),
-        "Fourier transforms of a whole volume are not offered; bv.convolve takes weights",
+        ("fourier_ellipsoid", "butterworth"),
+        "bv.fourier_filter multiplies frequencies by any function of them",
+    ),
+    **dict.fromkeys(
+        ("rfftn", "irfftn", "fft", "ifft", "fft2", "ifft2", "rfft", "irfft"),
+        "bv.fftn and bv.ifftn transform along any axes",
     ),
     **dict.fromkeys(
         ("random_walker", "slic", "felzenszwalb", "active_contour", "chan_vese", "quickshift"),

@@ -20,6 +20,7 @@ PARTS = {
         "docs/how-to/tiles.md",
         "docs/how-to/align.md",
         "docs/how-to/deconvolve.md",
+        "docs/how-to/frequencies.md",
         "docs/how-to/slides.md",
     ],
     "How to find objects": [

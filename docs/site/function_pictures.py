@@ -147,6 +147,8 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
     "scharr": of_smooth("scharr"),
     "farid": of_smooth("farid"),
     "roberts": of_smooth("roberts"),
+    "richardson_lucy": of_smooth("richardson_lucy", bv.gaussian_psf((0, 1.5, 1.5)), 10),
+    "wiener": of_smooth("wiener", bv.gaussian_psf((0, 1.5, 1.5)), 0.01),
     "denoise_wiener": of_em("denoise_wiener", 7),
     "structure_tensor": lambda s: (
         s.smooth,

@@ -17,6 +17,7 @@ from beam_volumes.cli import main as command
 AROUND = ["open", "plan", "compute", "verify", "options"]
 FAMILIES = {
     "filters": "Filters",
+    "fourier": "Deconvolution and Fourier transforms",
     "morphology": "Morphology and distances",
     "extrema": "Extrema, peaks and reconstruction",
     "intensity": "Intensity",

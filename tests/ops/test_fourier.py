@@ -1,4 +1,4 @@
-"""Convolution and deconvolution in blocks, against scipy and scikit-image on the whole volume."""
+"""Deconvolution in blocks and Fourier transforms, against scipy and scikit-image on the whole volume."""
 
 import tracemalloc
 
@@ -7,7 +7,7 @@ import pytest
 import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import signal
+from scipy import fft, signal
 from skimage import restoration
 
 import beam_volumes as bv
@@ -162,3 +162,96 @@ def test_gaussian_psf():
     assert bv.gaussian_psf(1, 2).shape == (9, 9)
     with pytest.raises(ValueError, match="sigma=-1"):
         bv.gaussian_psf(-1)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_batches_of_lines_do_not_change_bits(dtype):
+    for n in (1, 7, 64, 101, 1009):
+        lines = RNG.normal(size=(19, n)).astype(dtype)
+        for x in (lines, lines + 1j * lines[::-1]):
+            whole = fft.fft(x, axis=1)
+            for a, b in ((0, 1), (3, 8), (18, 19), (1, 17)):
+                assert fft.fft(x[a:b], axis=1).tobytes() == whole[a:b].tobytes()
+                across = fft.fft(np.ascontiguousarray(x[a:b].T), axis=0)
+                assert np.ascontiguousarray(across.T).tobytes() == whole[a:b].tobytes()
+
+
+def of_complex(volume):
+    real, imag = np.asarray(volume)
+    return real + 1j * imag
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f4", "f8"])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_fftn_and_ifftn(dtype, data):
+    ndim = data.draw(st.sampled_from([2, 3]))
+    shape = data.draw(shapes(ndim, most=20, voxels=1500), "shape")
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=True)
+    axes = data.draw(st.sampled_from([None, (-1,), (-2, -1), (-ndim,)]), "axes")
+    norm = data.draw(st.sampled_from(["backward", "ortho", "forward"]), "norm")
+    spectrum = bv.fftn(x, axes, norm)
+    theirs = np.fft.fftn(x.astype("f8"), axes=axes, norm=norm)
+    eps = 8 * np.finfo(spectrum.dtype).eps * np.abs(theirs).max(initial=1.0)
+    np.testing.assert_allclose(of_complex(spectrum), theirs, atol=eps)
+    back = bv.ifftn(spectrum, axes, norm)
+    found = np.asarray(back)
+    eps = 16 * np.finfo(spectrum.dtype).eps * largest(x)
+    np.testing.assert_allclose(found[0], x, atol=eps)
+    np.testing.assert_allclose(found[1], np.zeros(shape), atol=eps)
+    slab = tuple(data.draw(st.integers(-(-n // 2), n)) for n in shape)
+    assert bv.compute(back, runner=None, slab=slab, window=2).tobytes() == found.tobytes()
+    for ours, function in ((bv.fftshift, np.fft.fftshift), (bv.ifftshift, np.fft.ifftshift)):
+        np.testing.assert_array_equal(np.asarray(ours(x, axes)), function(x, axes))
+
+
+def test_fourier_filters_of_spectra():
+    x = RNG.random((6, 11, 14))
+    spectrum, theirs = bv.fftn(x), np.fft.fftn(x)
+    for name, number in (
+        ("fourier_gaussian", (1, 0.5, 0)),
+        ("fourier_uniform", (3, 2.5, 1)),
+        ("fourier_shift", (1.5, -2, 0.25)),
+    ):
+        ours = of_complex(getattr(bv, name)(spectrum, number))
+        expected = getattr(ndi, name)(theirs, number)
+        np.testing.assert_allclose(ours, expected, atol=1e-12 * np.abs(theirs).max())
+        with pytest.raises(ValueError, match="channels real and imag"):
+            getattr(bv, name)(bv.open(x), number)
+
+
+def low(*frequencies):
+    return 1 / (1 + sum((20 + k) * f**2 for k, f in enumerate(frequencies))) + 0.5j * frequencies[0]
+
+
+@pytest.mark.parametrize("axes", [None, (1, 2), (0, 2), (0,), (1,)])
+def test_fourier_filter(axes):
+    x = RNG.random((6, 11, 14))
+    ours = bv.fourier_filter(x, low, axes=axes, name="low", version=1)
+    chosen = range(3) if axes is None else axes
+    sparse = [
+        np.fft.fftfreq(x.shape[a]).reshape([-1 if b == a else 1 for b in range(3)]) for a in chosen
+    ]
+    expected = np.fft.ifftn(np.fft.fftn(x, axes=chosen) * low(*sparse), axes=chosen).real
+    found = np.asarray(ours)
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+    assert bv.compute(ours, runner=None, slab=(2, 5, 14)).tobytes() == found.tobytes()
+
+
+def test_planes_that_do_not_fit_are_stored(tmp_path):
+    large = bv.open(np.broadcast_to(np.uint8(0), (30, 9000, 9000)))
+    target = bv.fftn(large).to(f"{tmp_path}/large.zarr")
+    assert [len(bv.plan(target, memory=m).passes) for m in ("24GiB", "1200MiB")] == [3, 5]
+
+
+def test_refusals_of_transforms():
+    hole = np.ones((4, 5, 6))
+    hole[1, 2, 3] = np.inf
+    with pytest.raises(ValueError, match=r"NaN or infinite.*isfinite"):
+        np.asarray(bv.fftn(hole))
+    with pytest.raises(ValueError, match="norm='x'"):
+        bv.fftn(hole, norm="x")
+    with pytest.raises(ValueError, match="select one channel"):
+        bv.fftn(bv.open(np.ones((3, 4, 5)), axes="cyx"))
+    with pytest.raises(ValueError, match="func returned shape"):
+        np.asarray(bv.fourier_filter(np.ones((4, 5, 6)), lambda *f: np.ones(7)))

@@ -82,7 +82,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
 COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
 #: Operations that compile no kernels.
-OTHERS = ("meshes", "predict")
+FOURIER = ("fourier_gaussian", "fourier_shift", "fourier_uniform")
+OTHERS = ("meshes", "predict", *FOURIER)
 CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 

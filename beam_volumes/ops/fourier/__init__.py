@@ -1,1 +1,1 @@
-"""Operations by Fourier transforms: deconvolution and convolution in blocks."""
+"""Fourier transforms, and deconvolution and convolution in blocks."""

@@ -166,7 +166,7 @@ def in_blocks(
 
 
 def _block(shape: Triple, extent: Triple, around: Triple) -> Triple:
-    """Return the default shape of a block, of which at least half is kept along each axis."""
+    """Return the default shape of a block: at most half of its extent is discarded."""
     sides = max(1, sum(n > 1 for n in shape))
     room = math.floor(_BLOCK_VOXELS ** (1 / sides) + 1e-9)
     block = []

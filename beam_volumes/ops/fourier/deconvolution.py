@@ -30,6 +30,8 @@ from beam_volumes.ops.parameters.docs import documented, documented_like
 
 #: The smallest divisor, as in scikit-image.
 _EPSILON = 1e-12
+#: The largest number of iterations, far more than noise allows.
+MAX_ITERATIONS = 10_000
 #: The largest weight of the total variation: divisors stay above 0.
 MAX_TV = 0.1
 #: The share of a sum of weights that is not counted for their reach.
@@ -49,7 +51,7 @@ class RichardsonLucy(BlockFunction):
 
     @property
     def arrays(self) -> int:  # type: ignore[override]
-        return 12 if self.tv else 7
+        return 12 if self.tv else 8
 
     @property
     def transforms(self) -> int:
@@ -109,8 +111,8 @@ class Wiener(BlockFunction):
     def reaches(self) -> list[int]:
         """Return the distances along z, y and x beyond which the filter's weights are negligible."""
         room = int(_RESPONSE_VOXELS ** (1 / len(self.axes)))
-        shape = triple([min(room, max(64, 8 * n)) if n > 1 else 1 for n in self.kernel.shape])
-        shape = triple(map(max, shape, self.kernel.shape))
+        wanted = [min(room, max(64, 8 * n)) if n > 1 else 1 for n in self.kernel.shape]
+        shape = triple([max(n, m) for n, m in zip(wanted, self.kernel.shape, strict=True)])
         centre = tuple(n // 2 for n in shape)
         point = np.zeros(shape)
         point[centre] = 1
@@ -192,8 +194,8 @@ def richardson_lucy(
     scikit-image uses zeros there, which makes the estimate brighter at the edges; in the inside, the
     results agree. Computed in float64. The first estimate is constant.
 
-    One sweep. A slab needs whole blocks, and memory for eight arrays of float64 of a block's shape,
-    thirteen with ``tv``. The time is that of four Fourier transforms of each block for each iteration.
+    One sweep. A slab needs whole blocks, and memory for nine arrays of float64 of a block's shape,
+    thirteen with ``tv``. Each iteration takes four Fourier transforms of each block.
 
     References
     ----------
@@ -210,6 +212,8 @@ def richardson_lucy(
     volume = as_volume(volume)
     name = "richardson_lucy"
     count = par.whole_number(iterations, "iterations", name)
+    if count > MAX_ITERATIONS:
+        raise ValueError(f"{name}: iterations={count}: there may be {MAX_ITERATIONS:,} at most")
     if not (par.is_number(tv) and 0 <= tv <= MAX_TV):
         raise ValueError(f"{name}: tv={tv!r} is not a number from 0 to {MAX_TV}")
     kernel = _psf(volume, psf, name)
@@ -356,20 +360,28 @@ def gaussian_psf(
     --------
     richardson_lucy : deconvolves.
 
+    References
+    ----------
+    B. Zhang et al., "Gaussian approximations of fluorescence microscope point-spread function models",
+    Applied Optics 46 (2007).
+
     Examples
     --------
     >>> bv.gaussian_psf((0, 0.5)).round(3)
     array([[0.   , 0.106, 0.787, 0.106, 0.   ]])
     """
     name = "gaussian_psf"
-    sigmas = list(sigma) if isinstance(sigma, Sequence | np.ndarray) else [sigma] * int(ndim)
+    if not par.is_whole(ndim) or not 1 <= ndim <= 3:
+        raise ValueError(f"{name}: ndim={ndim!r}; volumes have 1 to 3 dimensions")
+    sigmas = list(sigma) if isinstance(sigma, Sequence | np.ndarray) else [sigma] * ndim
     if not 1 <= len(sigmas) <= 3:
-        raise ValueError(f"{name}: sigma={sigma!r}, ndim={ndim!r}: give 1 to 3 axes")
+        raise ValueError(f"{name}: sigma={sigma!r}; volumes have 1 to 3 dimensions")
     for value, what in ((truncate, "truncate"), *((s, "sigma") for s in sigmas)):
-        if not (par.is_number(value) and 0 <= value < math.inf):
-            raise ValueError(f"{name}: {what}={value!r} is not a finite number from 0")
-    radii = [par.not_too_long(truncate * s + 0.5, f"{name}: sigma={sigma!r}") for s in sigmas]
-    par.not_too_large([2 * r + 1 for r in radii], f"{name}: sigma={sigma!r}")
+        if not (par.is_number(value) and 0 <= value < 1e6):
+            raise ValueError(f"{name}: {what}={value!r} is not a number from 0 to 1e6")
+    given = f"{name}: sigma={sigma!r} with truncate={truncate!r}"
+    radii = [par.not_too_long(truncate * s + 0.5, given) for s in sigmas]
+    par.not_too_large([2 * r + 1 for r in radii], given)
     result = np.ones(())
     for s, r in zip(sigmas, radii, strict=True):
         result = np.multiply.outer(result, gaussian_weights(s, r) if r else np.ones(1))
