@@ -158,6 +158,7 @@ from .ops.labels.sequential import join_segmentations as join_segmentations
 from .ops.labels.sequential import relabel_sequential as relabel_sequential
 from .ops.labels.tables import region_adjacency as region_adjacency
 from .ops.labels.tables import regionprops_table as regionprops_table
+from .ops.labels.tracking import track as track
 from .ops.labels.watershed import watershed as watershed
 from .ops.labels.watershed import watershed_affinities as watershed_affinities
 from .ops.measure.by_label.numbers import center_of_mass as center_of_mass

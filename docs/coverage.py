@@ -173,7 +173,7 @@ NO_TWIN = "no reference"
 #: Functions that are not operations.
 AROUND = (
     "open plan compute verify probe_model register_slices register_frames register_tiles register "
-    "fit_transform"
+    "fit_transform track"
 )
 
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"

@@ -80,7 +80,7 @@ EAGER = {
     "predict",
 }
 EAGER |= {"fit_transform", "register", "register_frames", "register_slices", "register_tiles"}
-EAGER |= {"preview", "probe_model", "verify", "view", "estimate", "plan", "generic_filter"}
+EAGER |= {"track", "preview", "probe_model", "verify", "view", "estimate", "plan", "generic_filter"}
 FUNCTIONS = {
     name: getattr(bv, name)
     for name in bv.__all__

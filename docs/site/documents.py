@@ -26,6 +26,7 @@ PARTS = {
     "How to find objects": [
         "docs/how-to/split-objects.md",
         "docs/how-to/measure.md",
+        "docs/how-to/track.md",
         "docs/how-to/networks.md",
         "docs/how-to/find-objects.md",
         "docs/how-to/segment-neurons.md",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping as AnyMapping
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,22 +15,30 @@ from numpy.typing import DTypeLike
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.lookup import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.graph.keywords import named_checked
-from beam_volumes.graph.nodes import AcrossNode, Barrier
+from beam_volumes.graph.nodes import AcrossNode, Barrier, SourceNode, StageNode
+from beam_volumes.graph.stages import Repeated
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.traversal import voxels_per_label
-from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.stored_tables import column_values
-from beam_volumes.ops.labels.surveys.chain_survey import Chain, then
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.stored_tables import as_table, column_values
+from beam_volumes.ops.labels.surveys.chain_survey import Chain, StoredSurvey, then
 from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
+    LookupAtPoint,
     LookupCompletion,
     LookupSurvey,
     TallySurvey,
     UniqueSurvey,
 )
-from beam_volumes.ops.labels.surveys.mappings import ParquetMapping, check_labels, check_missing
+from beam_volumes.ops.labels.surveys.mappings import (
+    ParquetMapping,
+    check_labels,
+    check_missing,
+    mapping_arrays,
+)
 from beam_volumes.ops.parameters.building import stage_of
+from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.places.extent import Extent
 
 #: Maximum rows of a mapping that every worker keeps in memory.
@@ -42,7 +52,7 @@ def relabel(
     *,
     missing: Any = "error",
     dtype: DTypeLike | None = None,
-    columns: tuple[str, str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Volume:
     """Replace labels by the values of a mapping.
 
@@ -59,8 +69,10 @@ def relabel(
         this number. 0 stays 0 unless it is mapped.
     dtype : dtype, optional
         Dtype of the result; the dtype of the mapping's values by default.
-    columns : pair of str, optional
-        For a table, the columns of labels and of new values; the first two by default.
+    columns : sequence of str, optional
+        For a table, the columns of labels and of new values; the first two by default. Three names,
+        such as ``("t", "label", "track")``, are columns of points in time, labels and new values:
+        each point then has its own mapping, as `track` returns it.
 
     Returns
     -------
@@ -80,12 +92,14 @@ def relabel(
     --------
     regionprops_table : measures regions, to select values.
     cut : returns lazy tables of labels and segments.
+    track : returns tables of labels and tracks for each point in time.
 
     Notes
     -----
-    One sweep. A mapping in files with more than a million rows is looked up by key, in one more
-    sweep: no worker holds all of it. The same is true of lazy tables. If a lazy table depends on
-    volumes, they must have the labels' shape, and are processed in the first of the two sweeps.
+    One sweep. Mappings of points in time are kept in memory by every worker. Another mapping in files
+    with more than a million rows is looked up by key, in one more sweep: no worker holds all of it.
+    The same is true of lazy tables. If a lazy table depends on volumes, they must have the labels'
+    shape, and are processed in the first of the two sweeps.
 
     References
     ----------
@@ -99,6 +113,8 @@ def relabel(
            [  1,   1,   0]], dtype=uint8)
     """
     labels = as_volume(labels)
+    if columns is not None and len(columns) == 3 and not isinstance(columns, str):
+        return _by_point(labels, mapping, columns, missing=missing, dtype=dtype)
     if isinstance(mapping, Table):
         return by_table(labels, mapping, columns, missing=missing, dtype=dtype)
     origin: tuple[Extent, ...] = ()
@@ -155,6 +171,39 @@ def by_table(
     barrier = then(step, [tallies, mapping], name)
     made = AcrossNode.of(barrier, LookupCompletion(name, to, each), (labels.node,))
     return labels.derive(made)
+
+
+def _by_point(
+    labels: Volume, mapping: Any, columns: Sequence[str], *, missing: Any, dtype: DTypeLike | None
+) -> Volume:
+    """Apply `relabel` with a mapping for each point in time."""
+    name, labels = "relabel", one_channel(labels)
+    times = labels.space.times
+    if not times:
+        raise ValueError(
+            f"{name}: columns={tuple(columns)!r} has a column of points in time, and the labels have "
+            f"none; give columns={tuple(columns[1:])!r}"
+        )
+    table = as_table(mapping, columns, name, "mapping", whole=columns[:2])
+    if not isinstance(table.barrier.survey, StoredSurvey):
+        raise TypeError(f"{name}: {mapping!r} is not computed; give mapping.compute()")
+    stored = table.barrier.survey.table
+    parts = [stored.read(part) for part in stored.parts()]
+    points, *pair = (np.concatenate([part[c] for part in parts]) for c in columns)
+    check_labels(labels.dtype, name)
+    old, new = mapping_arrays(pair, name)
+    order = np.argsort(points, kind="stable")
+    ends = np.searchsorted(points[order], np.arange(times + 1))
+    each = tuple(
+        Lookup.of(labels.dtype, (old[rows], new[rows]), missing, dtype, origin=stored.extents)
+        for rows in (order[a:b] for a, b in pairwise(ends))
+    )
+    numbers = open_source(np.arange(times).reshape(-1, 1, 1, 1), axes="tzyx")
+    repeated = Repeated("broadcast", numbers.dtype, (1, 1, 1), labels.node.shape)
+    point = StageNode.of(repeated, (SourceNode.of(numbers),))
+    return labels.derive(
+        StageNode.of(LookupAtPoint(name, each[0].dtype, each), (labels.node, point))
+    )
 
 
 def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:

@@ -116,7 +116,9 @@ def distance_transform_edt(
     name = "distance_transform_edt"
     mask = _foreground(mask)
     steps = par.voxel_sizes(mask, sampling, "sampling", name)
-    maximum = None if max_distance is None else _max_distance(mask, max_distance, sampling, name)
+    maximum = None
+    if max_distance is not None:
+        maximum = par.max_distance(mask, max_distance, "max_distance", sampling, "sampling", name)
     distances = _distances(mask, steps, maximum, not squared, name)
     if not return_indices:
         return distances
@@ -379,7 +381,7 @@ def expand_labels(
     if labels.dtype.kind not in "bui":
         raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
     steps = par.voxel_sizes(labels, spacing, "spacing", name)
-    maximum = _max_distance(labels, distance, spacing, name, "distance")
+    maximum = par.max_distance(labels, distance, "distance", spacing, "spacing", name)
     return stage_of(labels, _nearest_label(labels, steps, maximum, name))
 
 
@@ -453,24 +455,3 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
 def _foreground(mask: Volume) -> Volume:
     mask = as_volume(mask)
     return mask if mask.dtype == bool else mask != 0
-
-
-def _max_distance(
-    volume: Volume, maximum: Any, sampling: Any, name: str, what: str = "max_distance"
-) -> float:
-    spacing = "sampling" if what == "max_distance" else "spacing"
-    if isinstance(maximum, str):
-        if not isinstance(sampling, str):
-            raise ValueError(
-                f'{name}: {what}={maximum!r} needs {spacing}="voxel_size"; '
-                "otherwise distances have no unit"
-            )
-        maximum = par.in_unit(volume, maximum, what)
-    if not par.is_number(maximum):
-        raise TypeError(f"{name}: {what}={maximum!r} is not a length")
-    if not 0 < maximum <= float(np.finfo(np.float32).max):
-        no_limit = ", or leave max_distance out for no limit" if what == "max_distance" else ""
-        raise ValueError(
-            f"{name}: {what}={maximum!r}: give a length above 0 in the range of float32{no_limit}"
-        )
-    return float(maximum)

@@ -162,6 +162,27 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
     return z, y, x
 
 
+def max_distance(
+    volume: Volume, given: Any, what: str, spacing: Any, spacing_name: str, name: str
+) -> float:
+    """A length above 0, in the unit of ``spacing``; a text such as "5 um" needs the volume's own spacing."""
+    if isinstance(given, str):
+        if not isinstance(spacing, str):
+            raise ValueError(
+                f'{name}: {what}={given!r} needs {spacing_name}="voxel_size"; '
+                "otherwise distances have no unit"
+            )
+        given = in_unit(volume, given, what)
+    if not is_number(given):
+        raise TypeError(f"{name}: {what}={given!r} is not a length")
+    if not 0 < given <= float(np.finfo(np.float32).max):
+        no_limit = ", or leave max_distance out for no limit" if spacing_name == "sampling" else ""
+        raise ValueError(
+            f"{name}: {what}={given!r}: give a length above 0 in the range of float32{no_limit}"
+        )
+    return float(given)
+
+
 def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
     """A number of voxels, from a number or from a volume with a unit such as ``"0.001 um^3"``.
 

@@ -305,3 +305,33 @@ class Lookup(Stage):
             unknown = kernels.look_up(labels, out.slice(k, y0, y1), *self._table)
             if unknown:
                 raise ValueError(f"{self.name}: {missing_message(int(unknown))}")
+
+
+@dataclass(frozen=True, eq=False)
+class LookupAtPoint(Stage):
+    """New values for labels, from a mapping for each point in time; the second input is its number."""
+
+    points: tuple[Lookup, ...]
+
+    cost = 3.0
+    compiled = True
+
+    def token(self) -> str:
+        return digest(type(self).__name__, [p.token() for p in self.points])
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.points[0].extents
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return sum(p.scratch(rows, cols, depth) for p in self.points)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        labels, point = inputs
+        t = int(point.slice(0, y0, y1)[0, 0]) if out.depth and out.cols and y1 > y0 else 0
+        try:
+            self.points[t].run((labels,), out, y0, y1, values)
+        except ValueError as error:
+            raise ValueError(f"{error} (at t={t})") from None
