@@ -134,6 +134,8 @@ from .ops.labels.boundaries import find_boundaries as find_boundaries
 from .ops.labels.boundaries import label2rgb as label2rgb
 from .ops.labels.boundaries import mark_boundaries as mark_boundaries
 from .ops.labels.components import apply_hysteresis_threshold as apply_hysteresis_threshold
+from .ops.labels.components import area_closing as area_closing
+from .ops.labels.components import area_opening as area_opening
 from .ops.labels.components import binary_fill_holes as binary_fill_holes
 from .ops.labels.components import binary_propagation as binary_propagation
 from .ops.labels.components import clear_border as clear_border
@@ -143,11 +145,14 @@ from .ops.labels.components import remove_small_holes as remove_small_holes
 from .ops.labels.components import remove_small_objects as remove_small_objects
 from .ops.labels.comprehension import find_objects as find_objects
 from .ops.labels.comprehension import labeled_comprehension as labeled_comprehension
+from .ops.labels.flood import flood as flood
+from .ops.labels.flood import flood_fill as flood_fill
 from .ops.labels.instances import map_instances as map_instances
 from .ops.labels.instances import stitch as stitch
 from .ops.labels.meshes import meshes as meshes
 from .ops.labels.objects import for_each_label as for_each_label
 from .ops.labels.outlines import outlines as outlines
+from .ops.labels.painting import map_labels as map_labels
 from .ops.labels.relabel import relabel as relabel
 from .ops.labels.scores import adapted_rand_error as adapted_rand_error
 from .ops.labels.scores import boundary_scores as boundary_scores

@@ -103,6 +103,8 @@ FUNCTIONS = [
     ("label", "scipy, `array_equal`; `by_value` scikit-image", "across", "2"),
     ("remove_small_objects remove_small_holes clear_border apply_hysteresis_threshold",
      "scikit-image", "across", "2"),
+    ("area_opening area_closing", "scikit-image", "across", "2"),
+    ("flood flood_fill", "scikit-image", "across", "3"),
     ("keep_largest", "sizes of scipy's labels", "across", "2"),
     ("binary_fill_holes binary_propagation", "scipy", "across", "2"),
     ("distance_transform_edt signed_distance", "scipy",
@@ -120,6 +122,7 @@ FUNCTIONS = [
     ("region_adjacency", "a count of all faces in numpy", "table", "1; for `label`, its second"),
     ("watershed", "the forest of edges in order, in Python; scikit-image except where floods meet", "across",
      "2; 3 with `markers=`"),
+    ("map_labels", "a loop over all objects, in Python", "across", "2"),
     ("map_instances", "a loop over all tiles, in Python", "across", "2"),
     ("stitch", "a loop over all blocks, in Python", "across", "2"),
     ("watershed_affinities", "the forest of edges in order, in Python", "across", "2; 3 with `min_size=`"),
@@ -235,7 +238,9 @@ PARAMETERS = {
         ("histogram", "min max", "as in numpy: `range=`"),
     ],
     "skimage": [
-        ("watershed", "compactness offset watershed_line", "these act on a queue, and basins of a total order have none"),
+        ("watershed", "compactness offset", "these act on a queue, and basins of a total order have none"),
+        ("area_opening area_closing", "parent tree_traverser", "there is no tree: only bool is offered"),
+        ("flood_fill", "in_place", "results are new, and nothing is changed in place"),
         ("local_maxima local_minima", "indices", "`peak_local_max` returns positions"),
         ("peak_local_max", "labels num_peaks_per_label", "for peaks of each label, use `for_each_label`"),
         ("reconstruction", "offset", "always the centre of the footprint"),
@@ -338,7 +343,8 @@ have found. A label volume (integers) is filtered by value, and a mask by compon
 
 SKELETONS = """\
 There is no `skeletonize`. Thinning proceeds from all sides until nothing changes, and each step depends on all previous
-steps, so slabs cannot be processed independently. `for_each_label` can call scikit-image's function for each object.
+steps, so slabs cannot be processed independently. `map_labels` calls scikit-image's function for each object, and puts
+the results together in a volume.
 """
 
 

@@ -70,6 +70,8 @@ OF_VOLUME = by_name(
     ("apply_hysteresis_threshold", (50, 90)),
     ("affine_transform", (np.eye(3),)),
     ("clip", (0, 90)),
+    ("flood", ((0, 0, 0),)),
+    ("flood_fill", ((0, 0, 0), 7)),
     ("coordinates", (0,)),
     ("flip", (2,)),
     ("generic_filter", (np.max, 3)),
@@ -79,7 +81,7 @@ OF_VOLUME = by_name(
 OF_MASK = by_name(
     ("binary_erosion binary_dilation binary_opening binary_closing binary_fill_holes", ()),
     ("binary_hit_or_miss all any count_nonzero label remove_small_objects", ()),
-    ("remove_small_holes clear_border keep_largest signed_distance", ()),
+    ("remove_small_holes clear_border keep_largest signed_distance area_opening area_closing", ()),
     ("distance_transform_cdt distance_transform_edt", ()),
     ("binary_propagation", (None, M)),
 )
@@ -118,6 +120,7 @@ OTHERS = {
     "label2rgb": lambda: bv.label2rgb(LABELS, V),
     "labeled_comprehension": lambda: bv.labeled_comprehension(V, LABELS, [1], np.max, float, 0),
     "match_histograms": lambda: bv.match_histograms(V, V),
+    "map_labels": lambda: bv.map_labels(LABELS, lambda r: r.mask, name="n", version=1),
     "map_instances": lambda: bv.map_instances(V, tiles, (6, 8, 8), (2, 2, 2), name="n", version=1),
     "map_overlap": lambda: bv.map_overlap(np.abs, V, name="n", version=1),
     "mark_boundaries": lambda: bv.mark_boundaries(V, LABELS),

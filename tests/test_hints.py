@@ -85,8 +85,6 @@ THEIRS = {
         f"isotropic_{n}": lambda n=n: getattr(morphology, f"isotropic_{n}")(MASK, 1)
         for n in ("dilation", "erosion", "opening", "closing")
     },
-    "area_opening": lambda: morphology.area_opening(MASK, 3),
-    "area_closing": lambda: morphology.area_closing(MASK, 3),
     "distance_transform_bf": lambda: ndi.distance_transform_bf(MASK),
     "invert": lambda: skimage.util.invert(MASK),
     "downscale_local_mean": lambda: skimage.transform.downscale_local_mean(V, (3, 2, 2)),

@@ -65,7 +65,10 @@ GIVEN = {
     **{"derivative2": lambda volume, axis, **options: bv.correlate1d(volume, [1, -2, 1], axis)},
     **{"map_instances.function": lambda a: a.astype("i4"), "map_overlap.volumes": V, "folder": "meshes"},
     **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
+    **{"map_labels.function": lambda region: region.mask},
     **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6, "map_instances.tile": 4, "overlap": 1},
+    **{"seed_point": (0, 0, 0), "new_value": 1},
+    **{f"{name}.image": M for name in ("area_opening", "area_closing")},
     **{"tiles": [V, V], "transforms": [(0, 0, 0), (0, 0, 5)]},
     **{"apply_transforms.transforms": TRANSFORMS},
 }  # fmt: skip

@@ -21,7 +21,7 @@ _NOT_OFFERED = "it is not offered"
 _OF_ALL = "it is not offered: each voxel depends on the whole image"
 _THINNED = (
     "it is not offered: thinning goes on from all sides until nothing changes, in no order that sweeps have; "
-    "bv.for_each_label gives each object to a function such as skimage.morphology.skeletonize"
+    "bv.map_labels gives each object to a function such as skimage.morphology.skeletonize"
 )
 _PARTS = "it is not offered; {} do its parts"
 _COUNTS = (
@@ -113,8 +113,13 @@ INSTEAD = {
         n: f"bv.grey_{n}(v, footprint=bv.cross(1, v.ndim)) is that; bv.binary_{n} is for masks"
         for n in ("dilation", "erosion", "opening", "closing")
     },
-    "area_opening": "bv.remove_small_objects(mask, min_size=n) is that, of a mask alone",
-    "area_closing": "bv.remove_small_holes(mask, max_size=n - 1) is that, of a mask alone",
+    **dict.fromkeys(
+        ("convex_hull_image", "convex_hull_object"),
+        "bv.map_labels gives each object to a function such as skimage.morphology.convex_hull_image",
+    ),
+    "match_segments": "bv.segment_iou is a table of the best partners, with their IoU and dice",
+    "montage": "np.concatenate(np.asarray(v), axis=1) puts the slices of a small volume side by side",
+    "profile_line": "it is not offered; scikit-image's takes a slice, np.asarray(v[z])",
     **dict.fromkeys(("skeletonize", "thin", "medial_axis"), _THINNED),
     "isotropic_erosion": f"{_ERODED} is that",
     "isotropic_dilation": f"{_DILATED} is that",

@@ -1,11 +1,14 @@
 """A function of each object, compared with scipy's labeled_comprehension, over partitions and runners."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import ndimage as ndi
 from skimage import measure
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
 from tests.tiers import few, thorough
 
 PARTITIONS = [None, (2, 24, 20), (1, 5, 7), (9, 6, 20)]
@@ -99,6 +102,63 @@ def test_what_scikit_image_measures_of_one_object():
         assert (found["e"][k], found["y"][k]) == (region.euler_number, region.bbox[0])
 
 
+def grown(region):
+    return ndi.binary_dilation(region.mask, iterations=2) if region.label % 7 else None
+
+
+def depth(region):
+    return ndi.distance_transform_edt(region.mask) + region.images[0]
+
+
+@pytest.mark.parametrize("function, dtype", [(grown, None), (depth, "f4")])
+@pytest.mark.parametrize("slab", [*PARTITIONS, "FnApiRunner"])
+def test_results_of_objects_painted_into_a_volume(function, dtype, slab, tmp_path):
+    labels, image = objects(seed=6), np.random.default_rng(1).random((9, 24, 20)).astype("f4")
+    how = {"runner": None, "slab": slab}
+    given = [labels, image]
+    if isinstance(slab, str):
+        how = {"runner": slab, "slab": (3, 24, 20), "progress": False}
+        for k, array in enumerate(given):
+            bv.compute(bv.open(array).to(tmp_path / f"{k}.zarr", chunks=(4, 8, 8)), runner=None)
+        given = [bv.open(tmp_path / f"{k}.zarr") for k in range(2)]
+    made = bv.map_labels(given[0], function, dtype=dtype, volumes=given[1:], pad=(0, 1, 30))
+    stored = made.to(tmp_path / "made.zarr", chunks=(3, 8, 8)) if isinstance(slab, str) else made
+    found_by_run = bv.compute(stored, **how)
+    expected = np.zeros(labels.shape, dtype or labels.dtype)
+    for name in np.unique(labels)[1:]:
+        (z0, y0, _), (z1, y1, _) = (
+            f(np.argwhere(labels == name), axis=0) for f in (np.min, np.max)
+        )
+        box = np.s_[z0 : z1 + 1, max(0, y0 - 1) : y1 + 2]
+        region = SimpleNamespace(label=int(name), mask=labels[box] == name, images=[image[box]])
+        found = function(region)
+        if dtype is None:
+            here = np.zeros_like(labels[box]) if found is None else np.where(found, name, 0)
+            np.maximum(expected[box], here, out=expected[box])
+        else:
+            expected[box][region.mask] = found[region.mask]
+    result = bv.open(tmp_path / "made.zarr") if isinstance(slab, str) else found_by_run
+    assert np.array_equal(np.asarray(result), expected)
+
+
+def test_an_object_larger_than_a_slab_is_refused():
+    labels = np.zeros((64, 128, 128), "u1")
+    labels[:, 3, 3] = labels[0, ::127, ::127] = 5
+    made = bv.map_labels(labels, lambda r: r.mask)
+    assert np.array_equal(np.asarray(made), labels)
+    with pytest.raises(
+        ValueError, match=r"box of label 5 .* than a slab of 4 x 128 x 128.*slab= as deep"
+    ):
+        bv.compute(made, runner=None, slab=(4, 128, 128))
+    for function, says in (
+        (lambda r: r.mask[:1], "returned shape"),
+        (lambda r: r.mask.astype("f4"), "give dtype= for numbers"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            np.asarray(bv.map_labels(labels, function))
+    assert not np.asarray(bv.map_labels(labels * 0, lambda r: 1 / 0)).any()
+
+
 def test_no_objects():
     for shape in [(4, 5, 6), (0, 4, 5), (1, 1, 1)]:
         table = bv.for_each_label(np.zeros(shape, "u2"), lambda r: 1 / 0, {"n": "f4"})
@@ -142,7 +202,7 @@ def test_an_object_too_large_for_memory_is_named():
     with pytest.raises(
         ValueError, match=r"box of label 7 from \(0, 0, 0\) to .* are left: give more"
     ):
-        step.of(7, step.box(np.zeros(3, int), np.array(labels.shape)), 1000)
+        step.of(7, Box.of_shape(labels.shape), 1000)
 
 
 def stored(array, place, chunks=(4, 8, 8)):

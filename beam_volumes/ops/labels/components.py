@@ -112,7 +112,7 @@ def label(
         if structure is not None:
             raise TypeError("label: give the neighbours once, as structure=")
         connectivity, structure = 1, connectivity
-    element = _structure(mask, connectivity, structure, "label")
+    element = neighbours(mask, connectivity, structure, "label")
     below = mask.node
     if (
         not by_value
@@ -189,7 +189,7 @@ def remove_small_objects(
     minimum = _least_size(mask, max_size, min_size, "remove_small_objects") + 1
     if mask.dtype != bool:
         return filtered(mask, "remove_small_objects", Keep(min_size=minimum))
-    element = _structure(mask, connectivity, structure, "remove_small_objects")
+    element = neighbours(mask, connectivity, structure, "remove_small_objects")
     keep = Keep(min_size=minimum)
     return _kept(mask, "remove_small_objects", element, measures=("size",), keep=keep)
 
@@ -247,9 +247,83 @@ def remove_small_holes(
     """
     mask = as_volume(mask) != 0
     maximum = _least_size(mask, max_size, None, "remove_small_holes")
-    element = _structure(mask, connectivity, structure, "remove_small_holes")
+    element = neighbours(mask, connectivity, structure, "remove_small_holes")
     keep = Keep(max_size=maximum)
     return mask | _kept(~mask, "small holes", element, measures=("size",), keep=keep)
+
+
+@documented_like(remove_small_objects)
+def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: int = 1) -> Volume:
+    """Remove the components of a mask with fewer voxels than a threshold.
+
+    Parameters
+    ----------
+    image : Volume or numpy.ndarray
+        A bool volume. Grey values have a component for each of their levels, which a sweep cannot
+        connect: use thresholds, `h_maxima` or `grey_opening`.
+    area_threshold : int or str, default: 64
+        The smallest size to keep: a number of voxels, or a volume with a unit such as
+        ``"0.001 um^3"``.
+    %(connectivity)s
+
+    Returns
+    -------
+    %(bool_result)s
+
+    See Also
+    --------
+    remove_small_objects : does the same, and also selects labels.
+    area_closing : fills small holes.
+
+    References
+    ----------
+    `skimage.morphology.area_opening`.
+
+    Examples
+    --------
+    >>> np.asarray(bv.area_opening(np.array([[1, 0, 1, 1]], bool), 2)).astype(int)
+    array([[0, 0, 1, 1]])
+    """
+    name = "area_opening"
+    return _opened(_mask_of_areas(image, name), area_threshold, connectivity, name)
+
+
+@documented_like(area_opening)
+def area_closing(image: Volume, area_threshold: int | str = 64, connectivity: int = 1) -> Volume:
+    """Fill the components of the background with fewer voxels than a threshold.
+
+    See Also
+    --------
+    remove_small_holes : does the same, also with a structure.
+    area_opening : removes small components.
+
+    References
+    ----------
+    `skimage.morphology.area_closing`.
+
+    Examples
+    --------
+    >>> np.asarray(bv.area_closing(np.array([[1, 0, 1, 0, 0, 1]], bool), 2)).astype(int)
+    array([[1, 1, 1, 0, 0, 1]])
+    """
+    name = "area_closing"
+    return ~_opened(~_mask_of_areas(image, name), area_threshold, connectivity, name)
+
+
+def _opened(mask: Volume, area_threshold: int | str, connectivity: int, name: str) -> Volume:
+    minimum = _least_size(mask, 64, area_threshold, name, "area_threshold") + 1
+    element = neighbours(mask, connectivity, None, name)
+    return _kept(mask, name, element, measures=("size",), keep=Keep(min_size=minimum))
+
+
+def _mask_of_areas(image: Any, name: str) -> Volume:
+    mask = as_volume(image)
+    if mask.dtype != bool:
+        raise TypeError(
+            f"{name}: image of {mask.dtype}: only bool is offered, because the components of all grey levels "
+            "depend on the whole volume; give image > threshold, or use h_maxima or grey_opening"
+        )
+    return mask
 
 
 @documented_like(remove_small_holes)
@@ -286,7 +360,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     True
     """
     mask = as_volume(mask) != 0
-    element = _structure(mask, 1, structure, "binary_fill_holes")
+    element = neighbours(mask, 1, structure, "binary_fill_holes")
     # The outside is a neighbour only along axes of the structure.
     steps = np.argwhere(element) - 1
     open_axes = tuple(a for a in _axes(mask) if steps[:, a].any())
@@ -328,7 +402,7 @@ def keep_largest(
     k = par.whole_number(k, "k", "keep_largest")
     if mask.dtype != bool:
         return filtered(mask, "keep_largest", None, k)
-    element = _structure(mask, connectivity, structure, "keep_largest")
+    element = neighbours(mask, connectivity, structure, "keep_largest")
     return _kept(mask, "keep_largest", element, measures=("size",), k_largest=k)
 
 
@@ -419,7 +493,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     """
     seed = as_volume(seed) != 0
     reach = seed | True if mask is None else seed | (as_volume(mask) != 0)
-    element = _structure(seed, 1, structure, "binary_propagation")
+    element = neighbours(seed, 1, structure, "binary_propagation")
     return _kept(reach, "binary_propagation", element, keep=Keep(marked=True), seeds=seed)
 
 
@@ -497,7 +571,9 @@ def _axes(volume: Volume) -> tuple[int, ...]:
     return tuple(volume.space.visible)
 
 
-def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> np.ndarray:
+def neighbours(
+    volume: Volume, connectivity: Any, structure: Any, name: str, what: str = "structure"
+) -> np.ndarray:
     """Return the neighbours of a voxel, 3x3x3."""
     axes = _axes(volume)
     if structure is None:
@@ -506,13 +582,13 @@ def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> 
                 f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
             )
         return connectivity_structure(connectivity)
-    element = par.element(structure, "structure", name) != 0
+    element = par.element(structure, what, name) != 0
     if (
         element.shape != (3,) * len(axes)
         or (element != element[(slice(None, None, -1),) * element.ndim]).any()
     ):
         raise ValueError(
-            f"{name}: structure of shape {element.shape}: it has 3 entries along each of {len(axes)} "
+            f"{name}: {what} of shape {element.shape}: it has 3 entries along each of {len(axes)} "
             "axes and is the same when reflected at its centre"
         )
     whole = np.zeros((3, 3, 3), bool)
@@ -521,12 +597,14 @@ def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> 
     return whole
 
 
-def _least_size(volume: Volume, max_size: Any, min_size: Any, name: str) -> int:
+def _least_size(
+    volume: Volume, max_size: Any, min_size: Any, name: str, smallest: str = "min_size"
+) -> int:
     """Return the largest size to remove."""
     if min_size is not None and max_size != 64:
         raise TypeError(f"{name}: give max_size= or min_size=, not both")
     size = max_size if min_size is None else min_size
-    which = "max_size" if min_size is None else "min_size"
+    which = "max_size" if min_size is None else smallest
     voxels = par.extent_in_voxels(volume, size, f"{name}: {which}")
     if not par.is_number(voxels) or voxels < 0:
         raise ValueError(f"{name}: {which}={size!r} is not a number of voxels")

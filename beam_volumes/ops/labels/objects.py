@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns, table_flow
-from beam_volumes.base.geometry import Box
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.arithmetic import check_alike
@@ -26,7 +26,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import Source
-from beam_volumes.sweep.stage import digest, identity
+from beam_volumes.sweep.stage import PlainData, digest, identity
 
 #: Ranges of z for distributing objects; objects of a range are processed one after the other.
 _RANGES = 256
@@ -123,39 +123,112 @@ def for_each_label(
     {'label': [1, 2], 'fill': [1.0, 0.75]}
     """
     what = "for_each_label"
-    labels = one_channel(labels)
-    opened = [as_volume(v) for v in volumes]
-    for v in opened:
-        check_alike(what, labels, first_channel(v))
-    for v in (labels, *opened):
-        if not all(isinstance(n, SourceNode) for n in v.nodes):
-            raise ValueError(
-                f"{what}: boxes are read from storage, and {v!r} is computed; write it with .to(path) first, "
-                "and open the result"
-            )
-        if v.space.times:
-            raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
+    objects = StoredObjects.of(labels, volumes, pad, what)
     if not callable(function):
         raise TypeError(f"{what}: function={function!r} is not callable")
-    margins = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0, what)
-    z, y, x = map(min, margins, labels.node.shape)
     step = EachLabel(
         name or str(getattr(function, "__name__", what)),
         function,
         _dtypes(columns, what),
-        _source(labels.node),
-        tuple(tuple(_source(n) for n in v.nodes) for v in opened),
-        tuple(v.space.has_channels for v in opened),
-        (z, y, x),
-        labels.space,
+        objects,
         identity(name, version),
     )
-    boxes = regionprops_table(labels, properties=["bbox"])
+    boxes = regionprops_table(one_channel(labels), properties=["bbox"])
     return Table(then(step, [boxes], what))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredObjects(PlainData):
+    """Stored labels and volumes of one shape, from which objects are cut out."""
+
+    labels: Source
+    images: tuple[tuple[Source, ...], ...]  #: The channels of each volume.
+    channels: tuple[bool, ...]  #: Whether each volume has a channel axis.
+    pad: Triple
+    space: Space  #: The space of the labels.
+
+    @classmethod
+    def of(cls, labels: Any, volumes: Sequence[Any], pad: Any, what: str) -> StoredObjects:
+        """Check that everything is stored and of one shape."""
+        labels = one_channel(labels)
+        opened = [as_volume(v) for v in volumes]
+        for v in opened:
+            check_alike(what, labels, first_channel(v))
+        for v in (labels, *opened):
+            if not all(isinstance(n, SourceNode) for n in v.nodes):
+                raise ValueError(
+                    f"{what}: boxes are read from storage, and {v!r} is computed; write it with .to(path) "
+                    "first, and open the result"
+                )
+            if v.space.times:
+                raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
+        margins = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0, what)
+        z, y, x = map(min, margins, labels.node.shape)
+        return cls(
+            _source(labels.node),
+            tuple(tuple(_source(n) for n in v.nodes) for v in opened),
+            tuple(v.space.has_channels for v in opened),
+            (z, y, x),
+            labels.space,
+        )
+
+    def token(self) -> str:
+        images = [s.token() for group in self.images for s in group]
+        return digest("StoredObjects", self.labels.token(), images, self.channels, self.pad)
+
+    @property
+    def voxel_bytes(self) -> int:
+        """Bytes of a voxel of all volumes."""
+        return sum(s.dtype.itemsize for s in (self.labels, *chain.from_iterable(self.images)))
+
+    def boxes(self, rows: Columns) -> np.ndarray:
+        """Return the boxes of the objects of some rows: n x 2 x 3."""
+        ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)
+        found = np.zeros((len(ends), 2, 3), np.int64)
+        found[:, 1] = 1
+        visible = self.space.visible
+        found[:, :, visible] = ends.reshape(len(ends), 2, len(visible))
+        return found
+
+    def padded(self, boxes: np.ndarray) -> np.ndarray:
+        """Return boxes with the voxels that are added to them."""
+        pad, shape = np.array(self.pad), np.array(self.labels.shape)
+        start, stop = boxes[..., 0, :] - pad, boxes[..., 1, :] + pad
+        return np.stack([np.maximum(start, 0), np.minimum(stop, shape)], axis=-2)
+
+    def read(self, box: Box) -> tuple[np.ndarray, ...]:
+        """Read the labels and the channels of all volumes in a box."""
+        return tuple(s.read(box) for s in (self.labels, *chain.from_iterable(self.images)))
+
+    def region(self, label: int, box: Box, arrays: Sequence[np.ndarray]) -> Region:
+        """Return an object, given everything that is read in its box."""
+        visible = self.space.visible
+        drop = tuple(i for i in range(3) if i not in visible)
+        found, *others = (a.squeeze(drop) for a in arrays)
+        images = []
+        for group, many in zip(self.images, self.channels, strict=True):
+            own, others = others[: len(group)], others[len(group) :]
+            images.append(np.stack(own) if many else own[0])
+        size = self.space.voxel_size or (1.0, 1.0, 1.0)
+        return Region(
+            label,
+            found == label,
+            found,
+            tuple(images),
+            tuple(box.start[i] for i in visible),
+            tuple(size[i] for i in visible),
+            self.space.unit,
+        )
 
 
 def _source(node: Any) -> Source:
     return node.source
+
+
+def box_of(ends: np.ndarray) -> Box:
+    """Return a box from an array of its start and stop."""
+    (z0, y0, x0), (z1, y1, x1) = ends.tolist()
+    return Box((z0, y0, x0), (z1, y1, x1))
 
 
 def _dtypes(columns: Mapping[str, Any], what: str) -> tuple[tuple[str, str], ...]:
@@ -183,11 +256,7 @@ class EachLabel(TableStep):
 
     function: Callable[[Region], Mapping[str, Any] | None]
     names: tuple[tuple[str, str], ...]  #: The columns of the function and their dtypes.
-    labels: Source
-    images: tuple[tuple[Source, ...], ...]  #: The channels of each volume.
-    channels: tuple[bool, ...]  #: Whether each volume has a channel axis.
-    pad: tuple[int, int, int]
-    space: Space  #: The space of the labels.
+    objects: StoredObjects
     identity: str  #: Identifies the function.
     #: Columns of the input to copy to the result, and their dtypes.
     carried: tuple[tuple[str, str], ...] = ()
@@ -201,7 +270,7 @@ class EachLabel(TableStep):
 
     @property
     def ranges(self) -> int:
-        return max(1, min(_RANGES, self.labels.shape[0]))
+        return max(1, min(_RANGES, self.objects.labels.shape[0]))
 
     def flow(self, limit_bytes: int | None = None) -> Flow:
         each = sum(np.dtype(dtype).itemsize for _, dtype in self.rows.names)
@@ -220,53 +289,19 @@ class EachLabel(TableStep):
         return self.rows.columns(self.rows.empty())
 
     def token(self) -> str:
-        images = [s.token() for group in self.images for s in group]
-        how = self.names, self.channels, self.pad, self.carried, self.only
-        return digest("EachLabel", self.identity, self.labels.token(), images, *how)
-
-    def boxes(self, rows: Columns) -> np.ndarray:
-        """Return the boxes of the objects of some rows: n x 2 x 3."""
-        ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)
-        found = np.zeros((len(ends), 2, 3), np.int64)
-        found[:, 1] = 1
-        visible = self.space.visible
-        found[:, :, visible] = ends.reshape(len(ends), 2, len(visible))
-        return found
-
-    def box(self, start: np.ndarray, stop: np.ndarray) -> Box:
-        pad, shape = np.array(self.pad), np.array(self.labels.shape)
-        z0, y0, x0 = np.maximum(start - pad, 0).tolist()
-        z1, y1, x1 = np.minimum(stop + pad, shape).tolist()
-        return Box((z0, y0, x0), (z1, y1, x1))
+        how = self.names, self.carried, self.only
+        return digest("EachLabel", self.identity, self.objects.token(), *how)
 
     def of(self, label: int, box: Box, limit_bytes: int | None) -> tuple[Any, ...] | None:
         """Call the function for an object; return its row, in the order of the columns."""
-        sources = [self.labels, *(s for group in self.images for s in group)]
-        voxels = int(np.prod(box.shape))
-        nbytes = _COPIES * voxels * (1 + sum(s.dtype.itemsize for s in sources))
+        nbytes = _COPIES * box.size * (1 + self.objects.voxel_bytes)
         if limit_bytes is not None and nbytes > limit_bytes:
             raise ValueError(
                 f"{self.name}: the box of label {label} from {box.start} to {box.stop} takes about "
                 f"{format_bytes(nbytes)}, and {format_bytes(limit_bytes)} are left: give more memory, or "
                 "remove large objects with remove_small_objects and relabel"
             )
-        visible = self.space.visible
-        drop = tuple(i for i in range(3) if i not in visible)
-        found = self.labels.read(box).squeeze(drop)
-        images = []
-        for group, many in zip(self.images, self.channels, strict=True):
-            arrays = [s.read(box).squeeze(drop) for s in group]
-            images.append(np.stack(arrays) if many else arrays[0])
-        size = self.space.voxel_size or (1.0, 1.0, 1.0)
-        region = Region(
-            label,
-            found == label,
-            found,
-            tuple(images),
-            tuple(box.start[i] for i in visible),
-            tuple(size[i] for i in visible),
-            self.space.unit,
-        )
+        region = self.objects.region(label, box, self.objects.read(box))
         try:
             given = self.function(region)
         except Exception as error:
@@ -296,9 +331,9 @@ class _Share(Round):
             wanted = np.array(self.of.only, np.uint64)
             chosen = np.isin(np.asarray(rows["label"]), wanted)
             rows = {name: np.asarray(column)[chosen] for name, column in rows.items()}
-        boxes = self.of.boxes(rows)
+        boxes = self.of.objects.boxes(rows)
         carried = [np.asarray(rows[name]) for name, _ in self.of.carried]
-        at = boxes[:, 0, 0] * ranges // max(1, self.of.labels.shape[0])
+        at = boxes[:, 0, 0] * ranges // max(1, self.of.objects.labels.shape[0])
         order = np.argsort(at, kind="stable")
         kinds, starts = np.unique(at[order], return_index=True)
         for number, (a, b) in zip(
@@ -324,8 +359,9 @@ class _Each(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = []
         for labels, boxes, carried in {sender: some for sender, *some in values}.values():
-            for k, (label, (start, stop)) in enumerate(zip(labels.tolist(), boxes, strict=True)):
-                row = self.of.of(label, self.of.box(start, stop), self.limit_bytes)
+            padded = self.of.objects.padded(boxes)
+            for k, (label, ends) in enumerate(zip(labels.tolist(), padded, strict=True)):
+                row = self.of.of(label, box_of(ends), self.limit_bytes)
                 if row is not None:
                     rows.append((label, *(column[k] for column in carried), *row[1:]))
         kind = self.of.rows

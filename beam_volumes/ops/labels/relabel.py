@@ -145,7 +145,7 @@ def by_key(
 def by_table(
     labels: Volume,
     mapping: Table,
-    columns: tuple[str, str] | None = None,
+    columns: Sequence[str] | None = None,
     *,
     missing: Any = "error",
     dtype: DTypeLike | None = None,
@@ -227,7 +227,7 @@ def _whole(mapping: ParquetMapping) -> Any:
     return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _columns(table: Any, columns: tuple[str, str] | None) -> Any:
+def _columns(table: Any, columns: Sequence[str] | None) -> Any:
     """Return two columns of a pyarrow or pandas table."""
     names = list(table.column_names if hasattr(table, "column_names") else table.columns)
     chosen = list(columns or names[:2])

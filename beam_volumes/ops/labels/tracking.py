@@ -232,10 +232,11 @@ def _tracks(
     times = objects.columns["t"]
     count = len(times)
     before, after = np.full(count, -1), np.full(count, -1)
-    point = times[pairs[0][0]] if pairs else times[:0]
+    first, second, costs = pairs[0] if pairs else _joined([])
+    point = times[first]
     for t in range(len(objects.ends) - 2):
         of_point = slice(*np.searchsorted(point, [t, t + 1]))
-        a, b = _assigned(tuple(p[of_point] for p in pairs[0]))
+        a, b = _assigned((first[of_point], second[of_point], costs[of_point]))
         before[b], after[a] = a, b
     found = []
     for lag, (a, b, costs) in enumerate(pairs, 1):

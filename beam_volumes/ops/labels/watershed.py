@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from beam_volumes.ops.labels.tables import (
     region_adjacency,
     regionprops_table,
 )
+from beam_volumes.ops.morphology.basic import grey_erosion
+from beam_volumes.ops.morphology.footprints import cross
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, kernel_input
 from beam_volumes.ops.parameters.docs import documented
@@ -44,6 +47,7 @@ def watershed(
     mask: Volume | None = None,
     *,
     connectivity: int = 1,
+    watershed_line: bool = False,
 ) -> Volume:
     """Divide a volume into watershed basins.
 
@@ -59,6 +63,9 @@ def watershed(
         The nonzero voxels are divided; the result is 0 elsewhere.
     connectivity : {1}, default: 1
         Voxels that share a face are neighbours; other values are not possible.
+    watershed_line : bool, default: False
+        Whether to separate basins by voxels of 0. A voxel becomes 0 if it shares a face with a basin
+        of a smaller label.
 
     Returns
     -------
@@ -112,7 +119,19 @@ def watershed(
     >>> markers = np.array([[4, 0, 0, 0, 0, 0, 0, 9]], "u2")
     >>> np.asarray(bv.watershed(height, markers))
     array([[4, 4, 4, 4, 4, 4, 4, 9]], dtype=uint16)
+    >>> np.asarray(bv.watershed(height, watershed_line=True))
+    array([[1, 1, 1, 0, 2, 2, 2, 0]], dtype=uint32)
     """
+    basins = _divided(height, markers, mask, connectivity)
+    if not watershed_line or basins.dtype == bool:
+        return basins
+    highest = basins.dtype.type(np.iinfo(basins.dtype).max)
+    near = cross(1, len(basins.space.axes))
+    around = grey_erosion(where(basins == 0, highest, basins), footprint=near)
+    return where(around < basins, basins.dtype.type(0), basins)
+
+
+def _divided(height: Any, markers: Any, mask: Any, connectivity: Any) -> Volume:
     name = "watershed"
     height = one_channel(as_volume(height))
     if connectivity != 1 or isinstance(connectivity, bool):

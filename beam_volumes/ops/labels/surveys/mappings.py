@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +92,7 @@ class ParquetMapping(Mapping):
 
     @classmethod
     def of(
-        cls, place: Any, columns: tuple[str, str] | None = None, name: str = "relabel"
+        cls, place: Any, columns: Sequence[str] | None = None, name: str = "relabel"
     ) -> ParquetMapping:
         """Open a file or a directory of files, by default with its first two columns."""
         table = ParquetTable.of(place)

@@ -1,0 +1,137 @@
+"""Calls of scipy's and scikit-image's functions of labels, typed as in their documents, on known arrays."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import ndimage
+from skimage import color, feature, measure, metrics, morphology, segmentation
+
+import beam_volumes as bv
+
+RANDOM = np.random.default_rng(3)
+IMAGE = ndimage.gaussian_filter(RANDOM.random((24, 30)), 1.5)
+IMAGE = ((IMAGE - IMAGE.min()) / np.ptp(IMAGE) * 250).astype("u1")
+MASK = IMAGE > 130
+LABELS = ndimage.label(MASK)[0] * 3
+DISTANCE = ndimage.distance_transform_edt(MASK)
+MARKERS = np.zeros(MASK.shape, int)
+for number, (row, column) in enumerate(feature.peak_local_max(DISTANCE, min_distance=2), 1):
+    MARKERS[row, column] = number
+NAMES = {
+    **{"np": np, "image": IMAGE, "mask": MASK, "labels": LABELS, "distance": DISTANCE},
+    **{
+        "markers": MARKERS,
+        "other": np.where(IMAGE > 90, 1, 0) + (IMAGE > 160),
+        "three": np.ones((3, 3)),
+    },
+    **{"seed": np.where(MASK, 0, IMAGE) * 0 + np.minimum(IMAGE, 60), "some": [3, 9, 6]},
+}
+
+
+def first(found):
+    return found[0]
+
+
+def positions(found):
+    return found if isinstance(found, np.ndarray) else np.stack([found["y"], found["x"]], axis=1)
+
+
+def channels_first(found):
+    return found if isinstance(found, bv.Volume) else np.moveaxis(found, -1, 0)
+
+
+#: The module, the call, and what makes both results comparable.
+CALLS = [
+    (ndimage, "label(mask)", lambda f: f[0] if isinstance(f, tuple) else f),
+    (ndimage, "label(mask, structure=three)", lambda f: f[0] if isinstance(f, tuple) else f),
+    (ndimage, "find_objects(labels)", None),
+    (ndimage, "binary_fill_holes(~mask)", None),
+    (ndimage, "binary_propagation(markers > 0, mask=mask)", None),
+    (ndimage, "sum(image, labels=labels, index=some)", None),
+    (ndimage, "mean(image, labels=labels, index=some)", None),
+    (ndimage, "median(image, labels=labels, index=some)", None),
+    (ndimage, "variance(image, labels=labels, index=some)", None),
+    (ndimage, "center_of_mass(image, labels=labels, index=some)", None),
+    (ndimage, "labeled_comprehension(image, labels, some, np.ptp, float, 0)", None),
+    (ndimage, "maximum_position(distance)", None),
+    (ndimage, "distance_transform_edt(mask)", None),
+    (ndimage, "distance_transform_edt(mask, sampling=[2, 1])", None),
+    (ndimage, "distance_transform_cdt(mask)", None),
+    (measure, "label(mask, connectivity=2)", None),
+    (
+        measure,
+        "regionprops_table(labels, properties=('label', 'bbox', 'centroid', 'extent'))",
+        dict,
+    ),
+    (measure, "regionprops_table(labels, image, properties=['label', 'intensity_mean'])", dict),
+    (morphology, "remove_small_objects(mask, max_size=8)", None),
+    (morphology, "remove_small_holes(mask, max_size=8)", None),
+    (morphology, "area_opening(mask, 9)", None),
+    (morphology, "area_closing(mask, area_threshold=9, connectivity=2)", None),
+    (morphology, "reconstruction(seed, image)", None),
+    (morphology, "h_maxima(image, 30)", None),
+    (morphology, "local_maxima(image)", None),
+    (morphology, "flood(image, (0, 0), tolerance=40)", None),
+    (morphology, "flood_fill(image, (-1, 5), 255, connectivity=1, tolerance=60)", None),
+    (segmentation, "clear_border(labels)", None),
+    (segmentation, "find_boundaries(labels, mode='inner')", None),
+    (segmentation, "relabel_sequential(labels)", first),
+    (segmentation, "join_segmentations(labels, other)", None),
+    (segmentation, "expand_labels(labels, distance=1)", None),
+    (segmentation, "watershed(-distance, markers, mask=mask) > 0", None),
+    (segmentation, "mark_boundaries(image, labels)", channels_first),
+    (color, "label2rgb(labels % 7)", channels_first),
+    (feature, "peak_local_max(distance, min_distance=2)", positions),
+    (metrics, "variation_of_information(labels, other)", None),
+    (metrics, "adapted_rand_error(other, labels)", None),
+]
+
+
+@pytest.mark.parametrize("module, call, same", CALLS, ids=[call for _, call, _ in CALLS])
+def test_calls_give_what_the_library_gives(module, call, same):
+    same, name = same or (lambda found: found), call.partition("(")[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = same(eval(call, {name: getattr(module, name), **NAMES}))
+    ours = same(eval(call, {name: getattr(bv, name), **NAMES}))
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        for name in theirs:
+            np.testing.assert_allclose(ours[name], theirs[name])
+    elif isinstance(theirs, list) and isinstance(theirs[0], tuple | type(None)) and "find" in call:
+        assert list(ours) == theirs
+    else:
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-6)
+
+
+@pytest.mark.parametrize("slab", [(9, 12, 14), (2, 5, 14), (1, 12, 4)])
+def test_floods_and_lines_do_not_depend_on_slabs(slab):
+    noise = ndimage.gaussian_filter(np.random.default_rng(5).random((9, 12, 14)), 1).astype("f4")
+    point, how = (4, 6, -7), {"connectivity": 1, "tolerance": 0.04}
+    seen = segmentation.flood(noise, point, **how)
+    assert 20 < seen.sum() < seen.size / 2
+    filled = segmentation.flood_fill(noise, point, 3.5, tolerance=0.02)
+    volume = bv.open(noise)
+    basins, lines = bv.watershed(volume), bv.watershed(volume, watershed_line=True)
+    targets = [bv.flood(volume, point, **how), bv.flood_fill(volume, point, 3.5, tolerance=0.02)]
+    found = bv.compute(*targets, basins, lines, runner=None, slab=slab)
+    flooded, replaced, basins, lines = map(np.asarray, found)
+    assert np.array_equal(flooded, seen) and np.array_equal(replaced, filled)
+    kept = lines != 0
+    assert np.array_equal(lines[kept], basins[kept]) and 0.2 < kept.mean() < 1
+    padded = np.pad(basins, 1)  # labels begin at 1
+    smaller = np.zeros(basins.shape, bool)
+    for axis in range(3):
+        for step in (-1, 1):
+            beside = np.roll(padded, step, axis)[1:-1, 1:-1, 1:-1]
+            smaller |= (beside > 0) & (beside < basins)
+    assert np.array_equal(~kept, smaller)
+
+
+def test_grey_levels_of_areas_are_refused():
+    for function in (bv.area_opening, bv.area_closing):
+        with pytest.raises(TypeError, match=r"only bool is offered.*give image > threshold"):
+            function(IMAGE, 9)
+    with pytest.raises(ValueError, match=r"seed_point=\(1, 99\) is no voxel .*give 2 numbers"):
+        bv.flood(IMAGE, (1, 99))
