@@ -242,7 +242,6 @@ PARAMETERS = {
         ("area_opening area_closing", "parent tree_traverser", "there is no tree: only bool is offered"),
         ("flood_fill", "in_place", "results are new, and nothing is changed in place"),
         ("local_maxima local_minima", "indices", "`peak_local_max` returns positions"),
-        ("peak_local_max", "labels num_peaks_per_label", "for peaks of each label, use `for_each_label`"),
         ("reconstruction", "offset", "always the centre of the footprint"),
         ("clear_border", "bgval mask", "removed voxels are 0, and the border is the border of the volume"),
         ("difference_of_gaussians unsharp_mask", "channel_axis", "the axis c of a volume always contains channels"),

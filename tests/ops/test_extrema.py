@@ -55,6 +55,9 @@ def test_peaks(dtypes, data):
     }
     if draw(st.integers(0, 3)) == 0:
         how["footprint"] = ndi.generate_binary_structure(len(shape), 1)
+    if draw(st.booleans()):
+        how["labels"] = (image_of(draw, shape, np.dtype("u1"), kinds(draw)) % 4).astype("i4")
+        how["num_peaks_per_label"] = draw(st.sampled_from([np.inf, 2]))
     slab = tuple(min(a, b) for a, b in zip(cut["slab"], shape, strict=True))
     table = bv.compute(
         bv.peak_local_max(bv.open(image), **how), runner=None, slab=slab, window=cut["window"]
@@ -63,7 +66,10 @@ def test_peaks(dtypes, data):
     assert table["rank"].to_pylist() == list(range(1, len(expected) + 1))
     places = [table[axis].to_numpy() for axis in "zyx"[-len(shape) :]]
     np.testing.assert_array_equal(np.stack(places, axis=1), expected.reshape(-1, len(shape)))
-    np.testing.assert_array_equal(table["intensity"].to_numpy(), image[tuple(expected.T)])
+    expected = tuple(expected.reshape(-1, len(shape)).T)
+    np.testing.assert_array_equal(table["intensity"].to_numpy(), image[expected])
+    if "labels" in how:
+        np.testing.assert_array_equal(table["label"].to_numpy(), how["labels"][expected])
 
 
 def test_peaks_many_and_refused():

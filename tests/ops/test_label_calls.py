@@ -83,6 +83,7 @@ CALLS = [
     (segmentation, "mark_boundaries(image, labels)", channels_first),
     (color, "label2rgb(labels % 7)", channels_first),
     (feature, "peak_local_max(distance, min_distance=2)", positions),
+    (feature, "peak_local_max(image, labels=labels, num_peaks_per_label=2)", positions),
     (metrics, "variation_of_information(labels, other)", None),
     (metrics, "adapted_rand_error(other, labels)", None),
 ]

@@ -33,18 +33,23 @@ class Peaks(GatheredStep):
     distance: tuple[int, ...]
     p_norm: float
     maximum: int | None  #: Maximum number of peaks.
+    with_regions: bool = False  #: Whether the second input has the label around each peak.
+    each: int | None = None  #: Maximum number of peaks of a label.
 
     gathered = "peaks"
     remedy = ", a higher threshold, or a larger min_distance"
 
     @property
     def used(self) -> Mapping[str, tuple[tuple[str, ...], int]]:
-        return {"peaks": (("label", "intensity_max"), PEAK_BYTES)}
+        names = ("label", "intensity_max")
+        regions = {"regions": (names, 16)} if self.with_regions else {}
+        return {"peaks": (names, PEAK_BYTES), **regions}
 
     @property
     def rows(self) -> RecordRows:
         places = tuple((axis, "<i8") for axis in self.axes)
-        return RecordRows((("rank", "<u8"), *places, ("intensity", self.dtype.str)))
+        label = (("label", "<u8"),) if self.with_regions else ()
+        return RecordRows((("rank", "<u8"), *label, *places, ("intensity", self.dtype.str)))
 
     def made(self, given: Given) -> Records:
         labels, heights = given["peaks"]
@@ -53,10 +58,29 @@ class Peaks(GatheredStep):
         labels, heights = labels[order], heights[order]
         at = np.unravel_index(labels.astype(np.int64) - 1, self.shape)
         places = np.stack(at, axis=1).reshape(-1, len(self.shape))
-        chosen = without_near(places, self.distance, self.p_norm, self.maximum)
-        columns = dict(zip(self.axes, places[chosen].T, strict=True))
+        columns = {}
+        if self.with_regions:
+            around, region = given["regions"]
+            columns["label"] = region[np.argsort(around)[np.searchsorted(np.sort(around), labels)]]
+            chosen = self._of_regions(places, columns["label"])
+        else:
+            chosen = self._spaced(places, self.maximum)
+        columns |= dict(zip(self.axes, places.T, strict=True)) | {"intensity": heights}
         ranks = np.arange(1, len(chosen) + 1)
-        return self.rows.records({"rank": ranks, **columns, "intensity": heights[chosen]})
+        return self.rows.records({"rank": ranks} | {c: v[chosen] for c, v in columns.items()})
+
+    def _spaced(self, places: np.ndarray, maximum: int | None) -> np.ndarray:
+        return without_near(places, self.distance, self.p_norm, maximum)
+
+    def _of_regions(self, places: np.ndarray, region: np.ndarray) -> np.ndarray:
+        """Return the peaks of each label, by label; or the highest if there are too many."""
+        by_label = np.argsort(region, kind="stable")
+        groups = np.split(by_label, np.flatnonzero(np.diff(region[by_label])) + 1)
+        chosen = np.concatenate([some[self._spaced(places[some], self.each)] for some in groups])
+        if self.maximum is None or len(chosen) <= self.maximum:
+            return chosen
+        chosen.sort()  # from the highest on
+        return chosen[self._spaced(places[chosen], self.maximum)]
 
 
 def without_near(

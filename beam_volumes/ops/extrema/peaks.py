@@ -5,27 +5,36 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from beam_volumes.across.rounds.extrema import Peaks
+from beam_volumes.base.geometry import Halo
+from beam_volumes.base.space import AXES
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.kernels.filters.label_peaks import label_peaks
 from beam_volumes.ops.filters.rank import maximum_filter
 from beam_volumes.ops.geometry.rearrange import coordinates
+from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
-from beam_volumes.ops.labels.tables import extremes_of_labels
+from beam_volumes.ops.labels.surveys.mappings import check_labels
+from beam_volumes.ops.labels.tables import extremes_of_labels, regionprops_table
 from beam_volumes.ops.measure.folds import Max, Min
 from beam_volumes.ops.measure.reductions import fold
 from beam_volumes.ops.measure.statistics import all as every
+from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
+from beam_volumes.ops.morphology.footprints import cross
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import kernel_input, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
+from beam_volumes.sweep.stage import Block, KernelStage, Padding
 
 
 @documented
@@ -37,6 +46,8 @@ def peak_local_max(
     exclude_border: bool | int | Sequence[int] = True,
     num_peaks: float | None = None,
     footprint: ArrayLike | None = None,
+    labels: Volume | None = None,
+    num_peaks_per_label: float | None = None,
     p_norm: float | None = None,
 ) -> Table:
     """Find the positions of peaks with a minimum distance from each other.
@@ -60,6 +71,10 @@ def peak_local_max(
         The maximum number of peaks, highest first; all by default, or with inf.
     footprint : array_like, optional
         The neighbourhood in which a peak is the maximum, instead of a box of ``min_distance``.
+    labels : Volume or numpy.ndarray, optional
+        Labels, 0 for background. Peaks of each label are found without the voxels of others.
+    num_peaks_per_label : float, optional
+        The maximum number of peaks of each label; all by default, or with inf.
     p_norm : float, optional
         The norm of distances between peaks, from 1 on: inf, the default, is the largest difference
         along an axis, 2 the Euclidean distance.
@@ -68,7 +83,9 @@ def peak_local_max(
     -------
     Table
         A lazy table: ``rank`` 1, 2, ... from the highest peak, its position in columns with names
-        of axes (``z``, ``y``, ``x``), and its ``intensity``. Equal peaks are in raster order.
+        of axes (``z``, ``y``, ``x``), and its ``intensity``. Equal peaks are in raster order. With
+        ``labels`` there is a column ``label``, and peaks are ordered by label, unless ``num_peaks``
+        leaves some out.
 
     Raises
     ------
@@ -87,7 +104,8 @@ def peak_local_max(
     -----
     Peaks and their order are identical to scikit-image, which returns an array: the stacked columns
     of positions. Two sweeps: one finds the smallest and largest voxel and detects constant volumes,
-    the other one finds the peaks. One worker collects all peaks, about 300 bytes each. A worker
+    the other one finds the peaks. With ``labels``, there are two more: in a label of one intensity,
+    only single voxels are peaks. One worker collects all peaks, about 300 bytes each. A worker
     without enough memory refuses them.
 
     References
@@ -106,6 +124,7 @@ def peak_local_max(
     array([2])
     """
     name = "peak_local_max"
+    each = _max_count(num_peaks_per_label, name, "num_peaks_per_label")
     image = one_channel(as_volume(image))
     if image.dtype.kind == "b":
         image = image.astype(np.uint8)
@@ -130,7 +149,10 @@ def peak_local_max(
         share = apply_ufunc("multiply", end_of(Max, image), threshold_rel)
         low = apply_ufunc("fmax", low, share)
     peaks = apply_ufunc("greater", image, low)
-    if element.size > 1 and math.prod(shape) > 1:
+    regions = None if labels is None else _inner(labels, image, border, name)
+    if regions is not None:
+        peaks = peaks & _peaks_of_labels(image, regions, element)
+    elif element.size > 1 and math.prod(shape) > 1:
         if element.all():
             highest = maximum_filter(image, size=element.shape, mode="nearest")
         else:
@@ -144,12 +166,78 @@ def peak_local_max(
         index = at if index is None else index * n + at
         if width:
             peaks = peaks & (at >= width) & (at < n - width)
-    labels = where(peaks, index + 1, 0).astype(np.uint64)
-    table = extremes_of_labels(labels, image, "intensity_max")
+    places = where(peaks, index + 1, 0).astype(np.uint64)
+    table = extremes_of_labels(places, image, "intensity_max")
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
-    step = Peaks(name, shape, tuple(axes), dtype, alike, float(p_norm), count)
-    return Table(then(step, [table], name))
+    step = Peaks(
+        name, shape, tuple(axes), dtype, alike, float(p_norm), count, regions is not None, each
+    )
+    tables = [table]
+    if regions is not None:
+        tables.append(extremes_of_labels(places, regions, "intensity_max"))
+    return Table(then(step, tables, name))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPeaks(KernelStage):
+    """Whether a voxel is the highest of its label in a footprint. Inputs are the image and the labels."""
+
+    element: np.ndarray
+
+    kernel = staticmethod(label_peaks)
+    #: Outside of the volume there are no labels.
+    padding = Padding(("constant",) * 3, 0.0)  # type: ignore[arg-type]
+
+    @property
+    def cost(self) -> float:
+        return 2.0 + 0.6 * self.element.sum()
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        z, y, x = ((n // 2, n - 1 - n // 2) for n in self.element.shape)
+        return ((z, y, x),) * 2
+
+    def arguments(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        margin = tuple(n // 2 for n in self.element.shape)
+        steps = np.ascontiguousarray(np.argwhere(self.element) - margin, np.int64).reshape(-1, 3)
+        return *inputs, out, y0, y1, out.cols, steps, margin
+
+
+def _inner(labels: Any, image: Volume, border: Sequence[int], name: str) -> Volume:
+    """Return the labels of an image as uint64, without the border."""
+    regions = one_channel(as_volume(labels))
+    check_labels(regions.dtype, name)
+    if regions.axes != image.axes or regions.shape != image.shape:
+        raise ValueError(
+            f"{name}: labels of shape {regions.shape} ({' '.join(regions.axes)}) and an image of shape "
+            f"{image.shape} ({' '.join(image.axes)}) do not match; crop them to one shape first"
+        )
+    regions, first = regions.astype(np.uint64), image.ndim - len(border)
+    for axis, width in enumerate(border):
+        if width:
+            at, n = coordinates(image, first + axis), image.shape[first + axis]
+            regions = where((at >= width) & (at < n - width), regions, np.uint64(0))
+    return regions
+
+
+def _peaks_of_labels(image: Volume, regions: Volume, element: np.ndarray) -> Volume:
+    """Return the voxels that are the highest of their label in a footprint."""
+    if element.size == 1:
+        return regions != 0
+    image, axes = kernel_input(image), image.space.axes
+    footprint = np.expand_dims(element, tuple(a for a in range(3) if AXES[a] not in axes))
+    stage = LabelPeaks("peaks of labels", np.dtype(bool), footprint)
+    same = stage_of_volumes(stage, [image, regions])
+    # In a label of one value, only voxels that a binary opening of the label removes are peaks.
+    lowest = regionprops_table(regions, same.astype(np.uint8), ["intensity_min"])
+    flat = relabel(regions, lowest)
+    near: dict[str, Any] = {"footprint": cross(1, len(axes)), "mode": "constant"}
+    pure = grey_dilation(regions, **near) == grey_erosion(regions, **near)
+    opened = binary_dilation(pure & (regions != 0), near["footprint"])
+    return (regions != 0) & where(flat == 0, same, ~opened)
 
 
 def end_of(kind: type[Min | Max], image: Volume) -> Scalar:
@@ -172,9 +260,9 @@ def whole_numbers_of(given: Any, count: int, what: str, name: str) -> tuple[int,
     return tuple(operator.index(n) for n in numbers)
 
 
-def _max_count(num_peaks: Any, name: str) -> int | None:
+def _max_count(num_peaks: Any, name: str, what: str = "num_peaks") -> int | None:
     if num_peaks is None:
         return None
     if not par.is_number(num_peaks) or not num_peaks >= 0:
-        raise ValueError(f"{name}: num_peaks={num_peaks!r}: give a number of peaks, or inf")
+        raise ValueError(f"{name}: {what}={num_peaks!r}: give a number of peaks, or inf")
     return None if math.isinf(num_peaks) else int(num_peaks)
