@@ -332,7 +332,9 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
         for parameter in operation.required:
             if parameter not in how:
                 several = operation.volume(parameter) == "volumes"
-                item = "mask" if parameter in masks or name.startswith("binary") else "input"
+                item = (
+                    "mask" if parameter in masks or name.startswith(("binary", "area")) else "input"
+                )
                 item = "colours" if name in WITH_CHANNELS else item
                 item = "labels" if parameter == "labels" else item
                 inputs.append("tensor" if several else item)

@@ -46,6 +46,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),
+    "flood": ({"seed_point": (1, 1, 1)},),
+    "flood_fill": ({"seed_point": (1, 1, 1), "new_value": 1},),
     "frangi": ({"sigmas": (1,)},),
     "convolve": ({"weights": np.ones((3, 3, 3))},),
     "correlate": ({"weights": np.ones((3, 3, 3))},),
