@@ -257,3 +257,53 @@ REFUSED = {
 def test_refusals(remedy):
     with pytest.raises((ValueError, TypeError), match=remedy):
         REFUSED[remedy](bv.open(np.zeros((2, 3, 4), "u1")))
+
+
+SPIM = """<?xml version="1.0" encoding="UTF-8"?>
+<SpimData version="0.2"><ViewRegistrations>{}</ViewRegistrations></SpimData>"""
+VIEW = """<ViewRegistration timepoint="{}" setup="{}">
+<ViewTransform type="affine"><Name>stitched</Name><affine>1 0 0 {} 0 1 0 {} 0 0 1 {}</affine></ViewTransform>
+<ViewTransform type="affine"><affine>1.0 0.0 0.0 0.0 0.0 1.0 0.0 0.0 0.0 0.0 2.5 0.0</affine></ViewTransform>
+</ViewRegistration>"""
+OME = """<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">{}</OME>"""
+IMAGE = """<Image ID="Image:{}"><Pixels PhysicalSizeX="500" PhysicalSizeXUnit="nm" PhysicalSizeY="0.5"
+PhysicalSizeZ="2"><Plane TheZ="0" PositionX="{}" PositionXUnit="µm" PositionY="{}" PositionYUnit="µm"
+PositionZ="{}" PositionZUnit="mm"/></Pixels></Image>"""
+
+
+def test_positions_in_xml_files(tmp_path):
+    rng = np.random.default_rng(8)
+    tiles = [rng.integers(0, 99, (6, 10, 12), "u1") for _ in range(3)]
+    places = np.array([(0, 0, 0), (0.5, 0, 9), (2, 7.25, -1)])
+    expected = np.asarray(bv.fuse(tiles, places))
+    stacks = "".join(f'<Stack ABS_D="{z}" ABS_V="{y}" ABS_H="{x}"/>' for z, y, x in places)
+    views = [VIEW.format(t, k, x, y, 2.5 * z) for t in (0, 1) for k, (z, y, x) in enumerate(places)]
+    images = [IMAGE.format(k, x / 2, y / 2, z / 500) for k, (z, y, x) in enumerate(places)]
+    path = tmp_path / "positions.xml"
+    for text in (
+        SPIM.format("".join(reversed(views))),
+        f"<TeraStitcher><STACKS>{stacks}</STACKS></TeraStitcher>",
+        OME.format("".join(images)),
+    ):
+        path.write_text(text, encoding="utf-8")
+        np.testing.assert_array_equal(np.asarray(bv.fuse(tiles, path)), expected)
+    flat = [tile[0] for tile in tiles]
+    np.testing.assert_array_equal(bv.fuse(flat, path), bv.fuse(flat, places[:, 1:]))
+    with pytest.raises(ValueError, match="3 entries for 2 tiles"):
+        bv.fuse(tiles[:2], path)
+    with pytest.raises(ValueError, match="physical=True"):
+        bv.fuse(tiles, path, physical=True)
+    moved = VIEW.format(1, 0, 7, 0, 0)
+    turned = VIEW.format(0, 3, 0, 0, 0).replace("affine>1.0 0.0 0.0", "affine>1.2 0.0 0.0")
+    for text, message in (
+        ('<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/hostname">]><OME>&b;</OME>', "document type"),
+        (SPIM.format(views[0] + moved), "setup 0 moves"),
+        (SPIM.format(views[0] + views[1] + turned), "scales of its tiles differ"),
+        (SPIM.format(views[0].replace("2.5", "")), "11 numbers"),
+        (OME.format(images[0].replace("µm", "reference frame")), "is no length"),
+        ("<a/>", "its first element is 'a'"),
+        ("<a>", "not valid XML"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"positions\.xml.*{message}"):
+            bv.fuse(tiles, path)
