@@ -67,11 +67,8 @@ class Chain(Stage):
         """The functions for `beam_volumes.kernels.cuda.pointwise`."""
         raise NotImplementedError
 
-    def has_device_code(self, dtypes: Sequence[np.dtype]) -> bool:
-        parts = self.device_parts
-        # The types of lazy values are unknown when a program is planned.
-        is_known = all(kind != "value" for _, _, arguments in parts for kind, _ in arguments)
-        return is_known and reason_against(parts, dtypes) is None
+    def has_device_code(self, dtypes: Sequence[np.dtype], values: Sequence[Any] = ()) -> bool:
+        return reason_against(self.device_parts, dtypes, values) is None
 
     def launch(
         self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]

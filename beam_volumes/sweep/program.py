@@ -75,6 +75,8 @@ class Step:
     completion: Completion | None = None
     barrier: str = ""
     place: str = HOST  #: Where its ring is, and its stage runs; see `beam_volumes.sweep.device`.
+    #: Numbers of the dtypes of its values, or arrays without elements; to ask the stage for device code.
+    examples: tuple[np.ndarray, ...] = ()
 
 
 class End:

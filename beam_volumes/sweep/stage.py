@@ -239,8 +239,8 @@ class Stage(PlainData):
         """
         return ""
 
-    def has_device_code(self, dtypes: Sequence[np.dtype]) -> bool:
-        """Whether `launch` computes it from inputs of these dtypes, for any lazy values."""
+    def has_device_code(self, dtypes: Sequence[np.dtype], values: Sequence[Any] = ()) -> bool:
+        """Whether `launch` computes it from inputs of these dtypes, for all lazy values like these."""
         return self.kernel_name in TWINS
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.kernels.cuda import TWINS
+from beam_volumes.kernels.cuda.parts import reason_against
 from beam_volumes.sweep import device
 from beam_volumes.sweep.stage import Block, with_blocks
 
@@ -113,6 +114,8 @@ class Fake:
 
     @staticmethod
     def compute(parts, inputs, out, y0, y1, nx, values):
+        dtypes = [block.ring.dtype for block in inputs]
+        assert reason_against(parts, dtypes, values) is None  # as it was planned
         stages = tuple(Elementwise("part", *of) for of in ((d, f, a) for f, d, a in parts))
         blocks = tuple(map(opened, inputs))
         Fused("chain", stages[-1].dtype, stages).run(blocks, opened(out), y0, y1, values)

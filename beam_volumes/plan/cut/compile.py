@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from beam_volumes.base.geometry import NO_HALO, Lattice, Triple
 from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.graph.nodes import (
@@ -21,6 +23,7 @@ from beam_volumes.graph.nodes import (
     Node,
     SourceNode,
     StageNode,
+    Value,
     ViewNode,
 )
 from beam_volumes.storage.outputs.sink import Sink
@@ -181,7 +184,13 @@ class _Compiler:
             return self._make_elementwise(node)
         edges = tuple(self._padded(n, node.stage, i) for i, n in enumerate(node.operands))
         values = tuple(v.token for v in node.parameters)
-        return self._add(Step(node.name, node.shape, node.dtype, None, node.stage, edges, values))
+        examples = tuple(map(_example, node.parameters))
+        return self._add(
+            Step(
+                node.name, node.shape, node.dtype, None, node.stage, edges, values,
+                examples=examples,
+            )
+        )  # fmt: skip
 
     def _make_elementwise(self, node: StageNode) -> int:
         """Compile a node and everything inlined into it as one stage."""
@@ -189,6 +198,7 @@ class _Compiler:
         at = {n.token: k for k, n in enumerate(order)}
         edges: list[Edge] = []
         values: list[str] = []
+        examples: dict[str, np.ndarray] = {}
         parts = []
         for n in order:
             assert isinstance(n, StageNode) and isinstance(n.stage, Elementwise)
@@ -199,7 +209,9 @@ class _Compiler:
                 elif kind == "input":
                     arguments.append(("input", _index(edges, self.edge(n.operands[item]))))
                 elif kind == "value":
-                    arguments.append(("value", _index(values, n.parameters[item].token)))
+                    value = n.parameters[item]
+                    arguments.append(("value", _index(values, value.token)))
+                    examples[value.token] = _example(value)
                 else:
                     arguments.append((kind, item))
             parts.append(replace(n.stage, arguments=tuple(arguments)))
@@ -207,8 +219,11 @@ class _Compiler:
         if len(parts) > 1:
             stage = Fused(" ".join(p.name for p in parts), node.dtype, tuple(parts))
         return self._add(
-            Step(stage.name, node.shape, node.dtype, None, stage, tuple(edges), tuple(values))
-        )
+            Step(
+                stage.name, node.shape, node.dtype, None, stage, tuple(edges), tuple(values),
+                examples=tuple(examples[token] for token in values),
+            )
+        )  # fmt: skip
 
     def _inside(self, n: Node, root: Node) -> bool:
         return n.token == root.token or n.token in self.inline
@@ -273,6 +288,13 @@ def _normal(padding: Padding) -> Padding:
     names = {"grid-mirror": "reflect", "grid-constant": "constant"}
     modes = tuple(names.get(m, m) for m in padding.modes)
     return Padding(modes, padding.cval if constant else 0.0)  # type: ignore[arg-type]
+
+
+def _example(value: Value) -> np.ndarray:
+    """A number like a value, or an empty array; integers are large, which shows where they do not fit."""
+    is_integer = value.dtype.kind in "ui"
+    number = np.iinfo(value.dtype).max if is_integer else 1
+    return np.full([0] * len(value.shape), number, value.dtype)
 
 
 def _index(items: list, item: object) -> int:

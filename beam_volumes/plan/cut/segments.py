@@ -19,7 +19,7 @@ _SPEEDUP = 50.0
 
 def has_device_code(program: Program, step: Step) -> bool:
     dtypes = [program.steps[e.step].dtype for e in step.edges]
-    return step.stage is not None and step.stage.has_device_code(dtypes)
+    return step.stage is not None and step.stage.has_device_code(dtypes, step.examples)
 
 
 def on_device(program: Program, device: str, threads: int) -> Program:
