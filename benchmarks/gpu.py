@@ -34,6 +34,9 @@ ROWS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("maximum 7", "u2", lambda v: bv.maximum_filter(v, 7)),
     ("ball dilation r=3", "u2", lambda v: bv.grey_dilation(v, footprint=bv.ball(3))),
     ("sobel", "f4", bv.sobel),
+    ("gaussian above otsu", "u2", lambda v: _above_otsu(bv.gaussian_filter(v, 1, dtype="u2"))),
+    ("gaussian standardized", "f4", lambda v: _standardized(bv.gaussian_filter(v, 1))),
+    ("gaussian clipped to percentiles", "f4", lambda v: _clipped(bv.gaussian_filter(v, 1))),
     (
         "chain of five",
         "u2",
@@ -45,6 +48,18 @@ ROWS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
         ),
     ),
 )
+
+
+def _above_otsu(v: Any) -> Any:
+    return v > bv.threshold_otsu(v)
+
+
+def _standardized(v: Any) -> Any:
+    return (v - bv.mean(v)) / bv.std(v)
+
+
+def _clipped(v: Any) -> Any:
+    return bv.clip(v, bv.percentile(v, 1), bv.percentile(v, 99))
 
 
 def main(mib: int = 512) -> None:

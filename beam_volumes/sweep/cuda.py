@@ -70,6 +70,17 @@ class Cuda:
             plane = np.full(ring.shape[1:], value, ring.dtype)
             ring[slot].copy_to_device(plane)
 
+    def zeros(self, size: int) -> Any:
+        with _translated(f"allocating {format_bytes(8 * size)}"):
+            return cuda.to_device(np.zeros(size, np.int64))
+
+    def taken(self, cells: Any) -> np.ndarray:
+        with _translated("copying counts from the device"):
+            self.computing.synchronize()
+            found: np.ndarray = cells.copy_to_host()
+            cells.copy_to_device(np.zeros_like(found))
+            return found
+
     def launch(self, kernel: str, *arguments: Any) -> None:
         with _translated(kernel):
             twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, Stage
 
 #: The places of rings.
 HOST, DEVICE = "host", "device"
+
+#: Voxels that are folded before their state is collected, so that no cell of 64 bits overflows.
+_FOLDED_VOXELS = 1 << 28
 
 #: Slices of host memory that are copied at the same time as others are prepared.
 STAGED_SLICES = 2
@@ -57,6 +61,12 @@ class Device(Protocol):
 
     def fill(self, ring: Any, slot: int, value: Any) -> None:
         """Set all voxels of a slot of a ring."""
+
+    def zeros(self, size: int) -> Any:
+        """Allocate int64 cells. Raises OutOfDeviceMemory."""
+
+    def taken(self, cells: Any) -> np.ndarray:
+        """Wait for the end of all kernels, return the cells, and set them to zero."""
 
     def launch(self, kernel: str, *arguments: Any) -> None:
         """Start a kernel in `beam_volumes.kernels.cuda.TWINS`, or ``pointwise.apply``.
@@ -124,6 +134,33 @@ class Launched:
         self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
     ) -> None:
         self.stage.launch(self.device, inputs, out, values)
+
+
+class FoldedThere:
+    """The state of a reduction on a device, window by window."""
+
+    def __init__(self, reduction: Reduction, device: Device, values: tuple[Any, ...]):
+        self.reduction, self.device, self.values = reduction, device, values
+        self.state, self._voxels = reduction.zero(), 0
+        self._cells = device.zeros(reduction.cells)
+
+    def feed(self, voxels: Block, mask: Block | None) -> None:
+        plane = voxels.rows * voxels.cols
+        for k in range(0, voxels.depth, step := max(1, _FOLDED_VOXELS // plane)):
+            if self._voxels > _FOLDED_VOXELS:
+                self.collect()
+            part = slice(k, k + step)
+            blocks = [b and replace(b, slots=b.slots[part]) for b in (voxels, mask)]
+            more = self.reduction.device_parameters(self.values)
+            size = voxels.rows, voxels.cols
+            self.device.launch(self.reduction.kernel_name, *blocks, *size, self._cells, *more)
+            self._voxels += plane * len(voxels.slots[part])
+
+    def collect(self) -> Any:
+        """The state of all voxels so far."""
+        found = self.reduction.of_cells(self.device.taken(self._cells), self.values)
+        self.state, self._voxels = self.reduction.merge(self.state, found), 0
+        return self.state
 
 
 def listed() -> list[DeviceInfo]:

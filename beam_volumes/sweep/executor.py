@@ -25,8 +25,8 @@ from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
-from beam_volumes.sweep.device import DEVICE, Device, Launched, ToHost
-from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
+from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, ToHost
+from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
@@ -98,6 +98,8 @@ class _Sweep:
         self.on_progress: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
+        #: By index of a fold, its state on the device.
+        self.folded: dict[int, FoldedThere] = {}
         self.completers: dict[int, Completer] = {}
         self.plan = schedule(program, box.ranges, window, overlap)
         self.y, self.x = (program.regions(a, box.ranges) for a in (1, 2))
@@ -223,6 +225,10 @@ class _Sweep:
                 self.writes.write(window)
                 if self.on_progress is not None:
                     self.on_progress((k + 1) / len(self.plan.windows))
+            for f, folded in self.folded.items():
+                fold, whole = self.program.folds[f], self.shares[len(self.program.outputs) + f][0]
+                with self._activity("fold", f, whole, fold.reduction.name):
+                    self._merge(fold, folded.collect())
             for surveyed, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
                 self.result.summaries[surveyed.token] = surveyor.finish()
             self.writes.finish()
@@ -424,6 +430,12 @@ class _Sweep:
         others = [self._block(e, z, y, x, NO_HALO) for e in fed.others]
         values = tuple(self.values[t] for t in fold.values)
         reduction = fold.reduction
+        if self._is_on_device(fed.voxels.step):
+            if k not in self.folded:
+                self.folded[k] = FoldedThere(reduction, self.device, values)
+            with self._activity("fold", k, z, reduction.name):
+                self.folded[k].feed(voxels, mask)
+            return
 
         def strip(y0: int, y1: int) -> Any:
             def slices(block: Block) -> list[np.ndarray]:
@@ -440,9 +452,11 @@ class _Sweep:
         with self._activity("fold", k, z, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
-                self.result.states[fold.token] = reduction.merge(
-                    self.result.states[fold.token], state
-                )
+                self._merge(fold, state)
+
+    def _merge(self, fold: FoldEdge, state: Any) -> None:
+        states = self.result.states
+        states[fold.token] = fold.reduction.merge(states[fold.token], state)
 
     def _bytes_of(self, together: tuple[int, ...]) -> int:
         """Bytes of the chunks that this slab reads of sources that are decoded together."""

@@ -216,6 +216,11 @@ class Program:
         return any(s.place == DEVICE for s in self.steps)
 
     @property
+    def folds_on_device(self) -> list[FoldEdge]:
+        """The reductions with states on a device."""
+        return [f for f in self.folds if any(self.steps[e.step].place == DEVICE for e in f.edges)]
+
+    @property
     def spans(self) -> frozenset[int]:
         """The axes along which a slab must be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)

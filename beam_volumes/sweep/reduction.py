@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
+from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.sweep.stage import PlainData
 
 
@@ -93,6 +94,32 @@ class Reduction(PlainData):
         return pieces[0]
 
     def merge(self, a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def kernel_name(self) -> str:
+        """Path and name of the kernel in `beam_volumes.kernels.cuda.measure` for states on a device.
+
+        Empty if it has no device code.
+        """
+        return ""
+
+    @property
+    def has_device_code(self) -> bool:
+        """Whether a device folds voxels into ``cells``, from which `of_cells` makes a state."""
+        return self.kernel_name in TWINS
+
+    @property
+    def cells(self) -> int:
+        """The number of int64 cells of a state on a device."""
+        return 0
+
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of the kernel after the cells."""
+        return ()
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> Any:
+        """The state of the cells, which have started as zeros."""
         raise NotImplementedError
 
     def finish(self, state: Any, values: tuple[Any, ...]) -> Any:

@@ -9,6 +9,7 @@ from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along
 from beam_volumes.kernels.intensity.colour import DENSITIES, LIGHT, log_least, table_of
+from beam_volumes.kernels.measure import accumulate, histogram
 from beam_volumes.kernels.rows import rows_of
 from tests.kernels.rings import ball, into_ring, random_volume, with_nans
 
@@ -265,7 +266,34 @@ def elementwise(parts, inputs, out, y0, y1, nx, values):
         views[-1][...] = made[-1]
 
 
+def folded(rng, dtype, mode):
+    """Reductions, whose cells differ by copies: a case has one copy."""
+    voxels, where = rows_in_ring(rng, volume_of(rng, dtype)), rng.random(SHAPE) < 0.6
+    if np.dtype(dtype).kind == "f":
+        voxels.lines.flat[::5] *= np.dtype(dtype).type(1e-38)  # among them subnormal numbers
+    kind, bits = np.dtype(dtype), histogram.digit_bits(dtype)
+    for mask in (None, rows_in_ring(rng, where)):
+        given = voxels, mask, SHAPE[1], SHAPE[2]
+        sums = 2 + accumulate.exponents(kind) * accumulate.DIGITS
+        edges = np.linspace(-3, 90, 8).astype("f8" if kind.itemsize > 2 else "f4")
+        calls = [("accumulate.extent", 4, ())]
+        calls += [("accumulate.moments", sums, (squares,)) for squares in (False, True)]
+        calls += [("histogram.bin_counts", 8, (edges,))]
+        calls += [("histogram.radix_counts", 1 + (1 << bits), (1 << bits, 0, None))]
+        if kind.itemsize > 2:
+            of = accumulate.key_bits(kind)
+            keys = voxels.lines.view(of.sign.dtype).ravel()
+            keys = keys ^ np.where(keys & of.sign, of.negative, of.positive)
+            prefixes = np.unique((keys >> of.sign.dtype.type(8 * kind.itemsize - 16)).astype("u8"))
+            counters = len(prefixes) << bits
+            calls += [("histogram.radix_counts", 1 + counters, (counters, 1, prefixes))]
+        for name, cells, more in calls:
+            host = f"tests.kernels.folds_on_host.{name.partition('.')[2]}"
+            yield Call(f"measure.{name}", (*given, np.zeros(cells, "i8"), *more), host)
+
+
 FAMILIES = {
+    "folded": folded,
     "linear": linear,
     "ordered": ordered,
     "shaped": shaped,

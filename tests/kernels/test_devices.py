@@ -44,12 +44,12 @@ def test_twins_have_the_bits_for_other_dtypes(family):
 
 def test_twins_compile_without_contracted_products():
     peer("numba_cuda")
-    run("compile_for_devices", "linear,ordered,tensors", "f4")
+    run("compile_for_devices", "linear,ordered,tensors,folded", "f4")
 
 
 @thorough
 def test_twins_of_other_dtypes_compile():
     peer("numba_cuda")
     run("compile_for_devices", "shaped,plain,resampled,coloured,fused", "f4")
-    run("compile_for_devices", "linear,ordered,shaped,resampled", "u2,i4")
-    run("compile_for_devices", "tensors,coloured", "f8")
+    run("compile_for_devices", "linear,ordered,shaped,resampled,folded", "u2,i4")
+    run("compile_for_devices", "tensors,coloured,folded", "f8")

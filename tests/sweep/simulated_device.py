@@ -27,6 +27,10 @@ def main():
         ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)
         expected = bv.compute(target, **how)
         assert np.asarray(ours).tobytes() == np.asarray(expected).tobytes()
+    masked = bv.mean(smooth, mask=smooth > 1.5)
+    for number in masked, bv.threshold_otsu(smooth > 0), bv.percentile(smooth, 20):
+        found = bv.compute(number, device="cuda", device_memory="1GiB", **how)
+        assert found == bv.compute(number, **how)
     assert cuda.devices()
 
 

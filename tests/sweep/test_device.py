@@ -25,6 +25,16 @@ ROOT = Path(__file__).parents[2]
 MODES = st.sampled_from(["reflect", "constant", "nearest", "mirror"])
 
 
+FOLDS = [
+    bv.sum,
+    bv.std,
+    bv.min,
+    bv.threshold_otsu,
+    lambda v, **how: bv.percentile(v, [30, 60, 99], **how),
+    lambda v, **how: bv.histogram(v, 9, (1, 40), **how)[0],
+]
+
+
 @st.composite
 def chains(draw):
     """A function of a volume: filters with and without device code, crops, and other stages."""
@@ -72,6 +82,8 @@ def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
         if min(v.shape) > 3:
             v = step(v)
     targets = [v, bv.max(v, nan="omit")]
+    for fold in draw(st.lists(st.sampled_from(FOLDS), max_size=2)):
+        targets.append(fold(v, nan="omit", mask=draw(st.sampled_from([None, v > 2]))))
     if draw(st.booleans()):
         targets.append(bv.label(bv.median_filter(v, 3) > 9))
     slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
@@ -120,6 +132,23 @@ def test_a_plan_shows_what_runs_where_and_what_is_copied():
     # The host has no rings of the segment, and the rings of copies need no halo.
     host = bv.plan(chain(), slab=(24, 40, 50), workers=1)
     assert not host.uses_device and "device" not in host.explain()
+
+
+def test_numbers_of_voxels_on_the_device_copy_nothing_back():
+    median = bv.median_filter(byte_volume(), 3)
+    numbers = bv.threshold_otsu(median), bv.mean(median), bv.percentile(median, 30)
+    with pretended() as cuda:
+        plan = bv.plan(*numbers, median > numbers[0], device="cuda")
+        found = bv.compute(*numbers, runner=None, device="cuda")
+    assert cuda.back == 0 and cuda.to == median.nbytes
+    assert [*map(float, found)] == [*map(float, bv.compute(*numbers, runner=None))]
+    first, second = (p.to_dict()["on_device"] for p in plan.passes)
+    assert {*first} == {"median_filter", "threshold_otsu", "mean", "percentile"}
+    assert second == ["greater"]
+    assert f"on the device: {', '.join(first)};" in plan.explain()
+    holes = bv.median_filter(bv.open(np.full((9, 9, 9), np.nan, "f4")), 3)
+    with pretended(), pytest.raises(ValueError, match="mean: 729 voxels are NaN or infinite"):
+        bv.compute(bv.mean(holes), runner=None, device="cuda")
 
 
 def test_auto_moves_only_what_is_worth_the_copies():

@@ -177,11 +177,18 @@ def count(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[int, int]:
     return _count(bits, pitch, *src.shape, flat, mask_pitch, key_bits(src.dtype))
 
 
-# The kernels below add digits (of 32 bits, signed for sums) to int64 cells. They are exact for 2**31 voxels
-# per call; a few shifts and additions of Python integers remain.
+# The kernels below add digits (of 32 bits, signed for sums) to int64 cells. They are exact for 2**29 voxels
+# per call: a voxel adds up to three times 2**32 to one. A few shifts and additions of Python integers remain.
 
 _LOW = np.uint64(0xFFFFFFFF)
-_MAXIMUM = 1 << 31
+_MAXIMUM = 1 << 29
+#: Digits of the sum and of the sum of squares, of 64 and of 128 bits.
+DIGITS = 6
+
+
+def exponents(dtype: np.dtype) -> int:
+    """The number of exponents of a dtype, 1 for integers."""
+    return {"f4": 256, "f8": 2048}.get(np.dtype(dtype).str[1:], 1)
 
 
 @kernel
@@ -324,23 +331,26 @@ def moments(
         cells = np.zeros((256, 3) if single else (2048, 6), np.int64)
         add = _add_singles if single else _add_doubles
         count, bad = add(flat.view(unsigned(src.dtype)), *window, cells)
-        wide = 1 if single else 2
-        busy = np.flatnonzero(cells.any(axis=1))
-        total = square = 0
-        for exponent, row in zip(busy.tolist(), cells[busy].tolist(), strict=True):
-            shift = max(exponent, 1) - 1  # subnormals have the smallest normal exponent
-            total += _integer(row[:wide]) << shift
-            square += _integer(row[wide:]) << 2 * shift
-        return count, bad, total, square
+        return count, bad, *combined(cells, 1 if single else 2)
     if src.dtype.kind not in "biu":
         raise TypeError(f"no exact sum of {src.dtype}: use bool, integers or floats to 64 bit")
     if src.dtype.kind == "b":
         flat = flat.view(np.uint8)
-    sums = np.zeros(6, np.int64)
+    sums = np.zeros(DIGITS, np.int64)
     add = _add_wide_integers if src.itemsize == 8 else _add_integers
     count = add(flat, *window, sums)
-    digits: list[int] = sums.tolist()
-    return count, 0, _integer(digits[:2]), _integer(digits[2:])
+    return count, 0, *combined(sums[None])
+
+
+def combined(cells: np.ndarray, wide: int = 2) -> tuple[int, int]:
+    """The sum and the sum of squares from a row of digits per exponent, ``wide`` of them of the sum."""
+    busy = np.flatnonzero(cells.any(axis=1))
+    total = square = 0
+    for exponent, row in zip(busy.tolist(), cells[busy].tolist(), strict=True):
+        shift = max(exponent, 1) - 1  # subnormals have the smallest normal exponent
+        total += _integer(row[:wide]) << shift
+        square += _integer(row[wide:]) << 2 * shift
+    return total, square
 
 
 def _integer(digits: list[int]) -> int:

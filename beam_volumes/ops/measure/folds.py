@@ -27,6 +27,9 @@ from beam_volumes.sweep.reduction import Reduction
 
 #: Counts per message of a state: 1 MiB.
 _PIECE = 1 << 17
+#: Cells of a device for copies of few counters, so that fewer threads wait for the same one.
+_SHARED_CELLS = 1 << 13
+_EXTENT = "measure.accumulate.extent"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,11 @@ class Fold(Reduction):
                 f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" ignores them'
             )
 
+    @property
+    def has_device_code(self) -> bool:
+        is_half = self.source.kind == "f" and self.source.itemsize == 2
+        return super().has_device_code and not is_half
+
     def some(self, count: int) -> None:
         if count == 0:
             raise ValueError(
@@ -64,6 +72,8 @@ class Count(Fold):
     """The number of voxels under the mask."""
 
     cost = 0.3
+    kernel_name = _EXTENT
+    cells = 4
 
     @classmethod
     def of(cls, source: Any, nan: str = "raise", name: str = "count") -> Count:
@@ -76,6 +86,10 @@ class Count(Fold):
         count, bad = accumulate.count(voxels, mask)
         self.strict(bad)
         return int(count)
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> int:
+        self.strict(int(cells[1]))
+        return int(cells[0])
 
     def merge(self, a: int, b: int) -> int:
         return a + b
@@ -92,6 +106,18 @@ class _Extreme(Fold):
     """
 
     cost = 1.0
+    cells = 4
+
+    @property
+    def kernel_name(self) -> str:
+        return "" if self.nan == "NaN" else _EXTENT
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> Any:
+        count, bad, *keys = cells.view(np.uint64)
+        self.strict(int(bad))
+        if not count:
+            return None
+        return self.extreme(*accumulate.from_keys([~keys[0], keys[1]], self.source))
 
     @classmethod
     def of(cls, source: Any, nan: str = "raise", name: str = "") -> _Extreme:
@@ -152,6 +178,19 @@ class Moments(Fold):
     squares: ClassVar[bool] = False
     root: ClassVar[bool] = False
     state_bytes = 1024
+    kernel_name = "measure.accumulate.moments"
+
+    @property
+    def cells(self) -> int:
+        return 2 + accumulate.exponents(self.source) * accumulate.DIGITS
+
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self.squares,)
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> tuple[int, int, int]:
+        self.strict(int(cells[1]))
+        total, square = accumulate.combined(cells[2:].reshape(-1, accumulate.DIGITS))
+        return int(cells[0]), total, square
 
     @property
     def cost(self) -> float:
@@ -284,6 +323,20 @@ class Counts(Fold):
     def state_bytes(self) -> int:
         return 8 * math.prod(self.counters)
 
+    @property
+    def device_counters(self) -> tuple[int, ...]:
+        """The shape of the counts on a device."""
+        return self.counters
+
+    @property
+    def cells(self) -> int:
+        n = math.prod(self.device_counters)
+        return 1 + n * max(1, _SHARED_CELLS // n)
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> np.ndarray:
+        self.strict(int(cells[0]))
+        return cells[1:].reshape(-1, *self.device_counters).sum(axis=0)
+
     def zero(self) -> Any:
         return np.zeros(self.counters, np.int64)
 
@@ -307,6 +360,17 @@ class IntegerCounts(Counts):
     """
 
     cost = 2.0
+    kernel_name = "measure.histogram.radix_counts"
+
+    @property
+    def device_counters(self) -> tuple[int, ...]:
+        return (1 << digit_bits(self.source),)
+
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return math.prod(self.device_counters), 0, None
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> np.ndarray:
+        return super().of_cells(cells, values)[: math.prod(self.counters)]
 
     @classmethod
     def of(cls, source: Any, name: str = "histogram") -> IntegerCounts:
@@ -356,6 +420,11 @@ class Histogram(Counts):
     range: tuple[float, float] | None
 
     cost = 4.0
+    kernel_name = "measure.histogram.bin_counts"
+
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        edges = self.edges(values)
+        return (edges if edges.dtype == np.float64 else edges.astype(np.float32),)
 
     @classmethod
     def of(
@@ -428,6 +497,11 @@ class ThresholdOfBins(Histogram):
             return self.zero()  # a constant volume has no bins
         return super().fold(voxels, mask, values)
 
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if values[0] == values[1]:
+            return (np.full(self.bins + 1, np.inf),)
+        return super().device_parameters(values)
+
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         low, high = values
         return threshold_formulas.of_bins(self.name, state, low, high, self.source, self.extra)
@@ -445,6 +519,8 @@ class RadixCounts(Counts):
 
     q: float | tuple[float, ...]  #: Percentiles in [0, 100]; a tuple gives an array.
     level: int
+
+    kernel_name = "measure.histogram.radix_counts"
 
     @classmethod
     def of(
@@ -474,8 +550,22 @@ class RadixCounts(Counts):
 
     @property
     def state_bytes(self) -> int:
+        return 8 * math.prod(self.device_counters)
+
+    @property
+    def device_counters(self) -> tuple[int, ...]:
         groups = 1 if self.level == 0 else 2 * (len(self.q) if isinstance(self.q, tuple) else 1)
-        return groups * 8 << digit_bits(self.source)
+        return groups, 1 << digit_bits(self.source)
+
+    def _prefixes(self, values: tuple[Any, ...]) -> np.ndarray | None:
+        return percentile_formulas.next_prefixes(values[0]) if self.level else None
+
+    def device_parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return math.prod(self.device_counters), self.level, self._prefixes(values)
+
+    def of_cells(self, cells: np.ndarray, values: tuple[Any, ...]) -> np.ndarray:
+        prefixes = self._prefixes(values)
+        return super().of_cells(cells, values)[: 1 if prefixes is None else len(prefixes)]
 
     @property
     def counters(self) -> tuple[int, ...]:
@@ -491,8 +581,7 @@ class RadixCounts(Counts):
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> np.ndarray:
-        prefixes = percentile_formulas.next_prefixes(values[0]) if self.level else None
-        counts, bad = radix_counts(voxels, self.level, prefixes, mask)
+        counts, bad = radix_counts(voxels, self.level, self._prefixes(values), mask)
         self.strict(bad)
         return counts
 

@@ -145,6 +145,7 @@ def of_slab(
         *slab.answers(),
         *slab.found(),
         *_states_of_folds(program, concurrency.threads),
+        *slab.device_states(),
         slab.scratch(),
         slab.device_scratch(),
         slab.staging(),
@@ -230,6 +231,12 @@ class _Slab:
         )
         size, name = max(one_at_a_time, default=(0, "a stage"))
         return MemoryItem(f"scratch of {name}", size)
+
+    def device_states(self) -> Iterator[MemoryItem]:
+        """States of reductions in device memory."""
+        for fold in self.program.folds_on_device:
+            name = f"{fold.reduction.name} (state on the device)"
+            yield MemoryItem(name, 8 * fold.reduction.cells, place=DEVICE)
 
     def device_scratch(self) -> MemoryItem:
         """The largest scratch of a stage in device memory."""

@@ -58,9 +58,14 @@ def _segments(program: Program) -> list[set[int]]:
 def _is_worthwhile(program: Program, segment: set[int], threads: int) -> bool:
     steps = program.steps
     computed = sum(s.stage.cost for i in segment if (s := steps[i]).stage is not None)
+    folds = [f for f in program.folds if f.reduction.has_device_code]
+    computed += sum(f.reduction.cost for f in folds for fed in f.fed if fed.voxels.step in segment)
     entering = {e.step for i in segment for e in steps[i].edges} - segment
-    ends = [*(e.edges for e in program.ends), *(s.edges for s in program.surveys)]
-    results = {e.step for edges in ends for e in edges}
+    entering |= {
+        fed.mask.step for f in folds for fed in f.fed if fed.voxels.step in segment and fed.mask
+    } - segment
+    ends = [*(e for e in program.ends if e not in folds), *program.surveys]
+    results = {e.step for end in ends for e in end.edges}
     leaving = {
         i for i in segment if i in results or {user for user, _ in program.users[i]} - segment
     }
@@ -87,7 +92,10 @@ class _Placing:
             edges = tuple(self._edge(e, place) for e in step.edges)
             self.made[i, place] = self._add(replace(step, edges=edges, place=place))
         outputs = tuple(replace(o, edge=self._edge(o.edge)) for o in self.program.outputs)
-        folds = tuple(replace(f, fed=tuple(map(self._fed, f.fed))) for f in self.program.folds)
+        folds = tuple(
+            replace(f, fed=tuple(self._fed(fed, f.reduction.has_device_code) for fed in f.fed))
+            for f in self.program.folds
+        )
         surveys = tuple(
             replace(s, edges=tuple(map(self._edge, s.edges))) for s in self.program.surveys
         )
@@ -110,9 +118,11 @@ class _Placing:
             )
         return replace(edge, step=self.made[edge.step, place])
 
-    def _fed(self, fed: FedEdges) -> FedEdges:
+    def _fed(self, fed: FedEdges, has_device_code: bool) -> FedEdges:
+        """The input of a reduction: on the device if its voxels are there, and it has device code."""
+        place = self.places[fed.voxels.step] if has_device_code else HOST
         return FedEdges(
-            self._edge(fed.voxels),
-            None if fed.mask is None else self._edge(fed.mask),
-            tuple(map(self._edge, fed.others)),
+            self._edge(fed.voxels, place),
+            None if fed.mask is None else self._edge(fed.mask, place),
+            tuple(self._edge(e, place) for e in fed.others),
         )

@@ -15,7 +15,7 @@ from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
 from beam_volumes.plan.cut.segments import has_device_code
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
-from beam_volumes.sweep.program import Edge, Program
+from beam_volumes.sweep.program import Edge, Program, Step
 from beam_volumes.sweep.stage import Regrid
 
 
@@ -104,9 +104,8 @@ class Pass:
             },
             "slab_memory": self.slab_memory,
             "device_memory": self.partition.device_memory,
-            "on_device": [
-                s.name for s in self.program.steps if s.place == DEVICE and not is_transfer(s)
-            ],
+            "on_device": [s.name for s in _on_device(self.program)]
+            + [f.reduction.name for f in self.program.folds_on_device],
             "copied": dict(zip(("to_device", "from_device"), copied(self), strict=True)),
             "parts": {part.name: part.bytes for part in self.partition.parts},
             "chunks_read": self.chunks_read,
@@ -173,23 +172,27 @@ def copied(p: Pass) -> tuple[int, int]:
 
 def describe_places(p: Pass) -> Iterator[str]:
     """Describe which stages run on the device, and why others do not."""
-    stages = [s for s in p.program.steps if s.source is None and not is_transfer(s)]
+    program = p.program
+    stages = [s for s in program.steps if s.source is None and not is_transfer(s)]
+    there = [*_on_device(program), *(f.reduction for f in program.folds_on_device)]
     places = {
-        "on the device": [s for s in stages if s.place == DEVICE],
+        "on the device": there,
         "on the host, where they take less time than the copies": [
-            s for s in stages if s.place == HOST and has_device_code(p.program, s)
+            s for s in stages if s.place == HOST and has_device_code(program, s)
         ],
-        "on the host, without device code": [
-            s for s in stages if not has_device_code(p.program, s)
-        ],
+        "on the host, without device code": [s for s in stages if not has_device_code(program, s)],
     }
-    for place, steps in places.items():
-        if steps:
-            line = f"{place}: {', '.join(dict.fromkeys(s.name for s in steps))}"
-            if steps[0].place == DEVICE:
-                there, back = map(format_bytes, copied(p))
-                line += f"; {there} are copied to it, {back} from it"
+    for place, named in places.items():
+        if named:
+            line = f"{place}: {', '.join(dict.fromkeys(s.name for s in named))}"
+            if named is there:
+                to, back = map(format_bytes, copied(p))
+                line += f"; {to} are copied to it, {back} from it"
             yield line
+
+
+def _on_device(program: Program) -> list[Step]:
+    return [s for s in program.steps if s.place == DEVICE and not is_transfer(s)]
 
 
 def serial_share(passes: Iterable[Pass]) -> float:

@@ -1,0 +1,74 @@
+"""What the twins of `beam_volumes.kernels.cuda.measure` add to cells, by numpy on the host."""
+
+import numpy as np
+
+from beam_volumes.kernels.measure import accumulate, histogram
+
+
+def views(src, mask, ny, nx):
+    """The voxels and the mask of each slice."""
+    for k in range(len(src.firsts)):
+        yield [
+            None
+            if rows is None
+            else rows.lines[rows.firsts[k] : rows.firsts[k] + ny, rows.left : rows.left + nx]
+            for rows in (src, mask)
+        ]
+
+
+def extent(src, mask, ny, nx, cells):
+    for voxels, where in views(src, mask, ny, nx):
+        count, bad, low, high = accumulate.extent(voxels, where)
+        cells[:2] += count, bad
+        if count:
+            of = accumulate.key_bits(src.lines.dtype)
+            bits = np.array([low, high], src.lines.dtype).view(of.sign.dtype)
+            keys = bits ^ np.where(bits & of.sign, of.negative, of.positive)
+            ends = cells.view(np.uint64)[2:]
+            every = np.iinfo(of.sign.dtype).max
+            ends[:] = np.maximum(ends, [every - keys[0], keys[1]])
+
+
+def moments(src, mask, ny, nx, cells, squares):
+    for voxels, where in views(src, mask, ny, nx):
+        voxels = voxels.ravel() if where is None else voxels[where]
+        finite = voxels[np.isfinite(voxels)]
+        cells[:2] += finite.size, voxels.size - finite.size
+        exponent, sign, size = split(finite)
+        a, b = size >> np.uint64(32), size & np.uint64(0xFFFFFFFF)
+        digits = [b.astype("i8") * sign, a.astype("i8") * sign]
+        if squares:
+            wholes = [[int(n) for n in p] for p in (b * b, a * b, a * a)]
+            low, middle, high = (np.array(w, object) for w in wholes)
+            lowest = 0xFFFFFFFF
+            digits += [low & lowest, (low >> 32) + 2 * (middle & lowest)]
+            digits += [2 * (middle >> 32) + (high & lowest), high >> 32]
+        for i, digit in enumerate(digits):
+            np.add.at(cells, 2 + exponent * accumulate.DIGITS + i, digit.astype("i8"))
+
+
+def split(voxels):
+    """Exponent, sign and mantissa."""
+    if voxels.dtype.kind != "f":
+        sign = np.where(voxels < 0, -1, 1)
+        size = [abs(int(v)) for v in voxels]
+        return np.zeros(voxels.size, "i8"), sign, np.array(size, "u8")
+    fraction = 23 if voxels.itemsize == 4 else 52
+    bits = voxels.view(f"u{voxels.itemsize}").astype("u8")
+    exponent = (bits >> np.uint64(fraction)).astype("i8") & (255 if fraction == 23 else 2047)
+    size = (bits & np.uint64(2**fraction - 1)) | (exponent > 0).astype("u8") << np.uint64(fraction)
+    return exponent, np.where(np.signbit(voxels), -1, 1), size
+
+
+def radix_counts(src, mask, ny, nx, cells, counters, level, prefixes):
+    for voxels, where in views(src, mask, ny, nx):
+        counts, bad = histogram.radix_counts(voxels, level, prefixes, where)
+        cells[0] += bad
+        cells[1 : 1 + counts.size] += counts.ravel()
+
+
+def bin_counts(src, mask, ny, nx, cells, edges):
+    for voxels, where in views(src, mask, ny, nx):
+        counts, bad = histogram.bin_counts(voxels, edges, where)
+        cells[0] += bad
+        cells[1 : 1 + counts.size] += counts
