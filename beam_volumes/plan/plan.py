@@ -511,6 +511,8 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
             lines += [f"  {b.survey.name}: {census[b.token]}" for b in counted_here]
             if plan.device_memory:
                 lines += [f"  {line}" for line in describe_places(p)]
+            stages = (step.stage for step in p.program.steps if step.stage is not None)
+            lines += [f"  {stage.name} {stage.remark}" for stage in stages if stage.remark]
     for p in plan.passes:
         if p.point is not None:
             own = _explained(p.point, timed, verbose, census).splitlines()

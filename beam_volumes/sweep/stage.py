@@ -177,6 +177,8 @@ class Stage(PlainData):
     holds: ClassVar[str] = ""
     #: Whether it uses an accelerator if there is one.
     accelerated: ClassVar[bool] = False
+    #: What users should know about its result, shown in plans.
+    remark: ClassVar[str] = ""
     #: Name of the cells in plans, if they are listed; and the input voxels of each.
     piece: ClassVar[str] = ""
     piece_voxels: ClassVar[int] = 1

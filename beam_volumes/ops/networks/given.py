@@ -91,4 +91,4 @@ class OfSlices(Model):
 
 def of_slices(model: Model) -> OfSlices:
     """Wrap a network of slices as one of volumes."""
-    return OfSlices(model.name, model.identity, model)
+    return OfSlices(model.name, model.identity, model, on_gpu=model.on_gpu)

@@ -35,6 +35,8 @@ class Model:
     channels: int | None = field(default=None, kw_only=True)
     #: Fixed input extents along its axes.
     fixed: tuple[int | None, ...] = field(default=(), kw_only=True)
+    #: Whether it runs on CUDA, as far as the machine that opens it shows.
+    on_gpu: bool = field(default=False, kw_only=True)
     #: Metadata of its file, by the names of `beam_volumes.predict`'s parameters.
     declared: dict[str, Any] = field(default_factory=dict, kw_only=True)
 

@@ -50,7 +50,7 @@ class OnnxFile(FileModel):
     def _load(self, threads: int) -> Network:
         session = onnx_session(self.read(), self.place, self.device, threads)
         given, dtype = session.get_inputs()[0].name, _dtype_of(session.get_inputs()[0])
-        on_gpu = "CUDAExecutionProvider" in session.get_providers()
+        on_gpu = _CUDA in session.get_providers()
 
         def call(batch: np.ndarray) -> np.ndarray:
             with gpu if on_gpu else nullcontext():
@@ -58,6 +58,11 @@ class OnnxFile(FileModel):
 
         return call
 
+
+_CUDA = "CUDAExecutionProvider"
+#: Options of CUDA for the same bits in every run: one algorithm for convolutions instead of the fastest in a
+#: trial, and float32 that is not rounded.
+_SAME_BITS = {"cudnn_conv_algo_search": "DEFAULT", "use_tf32": "0"}
 
 #: ONNX's names of dtypes.
 _DTYPES = {
@@ -85,6 +90,7 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
         place,
         device,
         weights=weights,
+        on_gpu=_CUDA in session.get_providers(),
         ndim=len(shape) - 2,
         channels=static[1],
         fixed=tuple(static[2:]),
@@ -206,14 +212,15 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
             f"{place} needs ONNX Runtime: pip install 'beam-volumes[networks]'"
         ) from None
     there = onnxruntime.get_available_providers()
-    if device == "cuda" and "CUDAExecutionProvider" not in there:
+    if device == "cuda" and _CUDA not in there:
         raise ValueError(
             'device="cuda": this ONNX Runtime has no CUDA; pip install onnxruntime-gpu, or device="cpu"'
         )
-    providers = ["CPUExecutionProvider"]
-    if device != "cpu" and "CUDAExecutionProvider" in there:
-        providers.insert(0, "CUDAExecutionProvider")
+    providers: list[Any] = ["CPUExecutionProvider"]
     options = onnxruntime.SessionOptions()
+    if device != "cpu" and _CUDA in there:
+        providers.insert(0, (_CUDA, _SAME_BITS))
+        options.use_deterministic_compute = True
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     # It would allocate the memory of the first patch once more, in one piece, for later patches.
@@ -228,7 +235,7 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
         return _session(onnxruntime, data, place, options, providers)
 
 
-def _session(onnxruntime: Any, data: bytes, place: str, options: Any, providers: list[str]) -> Any:
+def _session(onnxruntime: Any, data: bytes, place: str, options: Any, providers: list[Any]) -> Any:
     try:
         return onnxruntime.InferenceSession(data, options, providers=providers)
     except Exception as error:

@@ -119,7 +119,8 @@ def predict(
     cval : float, default: 0.0
         The value beyond the edges for ``"constant"``, before ``normalize``.
     device : {"auto", "cpu", "cuda"}, default: "auto"
-        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available.
+        The device for ONNX Runtime and PyTorch; ``"auto"`` uses CUDA if available. Deterministic
+        algorithms are requested there, without TF32; bits may differ from the CPU's.
     %(name_and_version)s
 
     Returns

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,11 @@ class Predict(Regrid):
     @property
     def accelerated(self) -> bool:  # type: ignore[override]
         return self.model.accelerated
+
+    @property
+    def remark(self) -> str:  # type: ignore[override]
+        on_gpu = "runs on CUDA: its bits may differ from the CPU's, but not between runs and slabs"
+        return on_gpu if self.model.on_gpu else ""
 
     @property
     def holds(self) -> str:  # type: ignore[override]
@@ -141,7 +148,9 @@ class Predict(Regrid):
         copies = 1 + bool(self.turns) + 2 * self.standardized
         given = self.model.takes.itemsize * self.channels * voxels * copies
         mean = 12 * self.made * voxels * bool(self.turns)
-        return self.network_bytes + given + mean + (24 if self.blend else 0) * out
+        another = (self.model.takes.itemsize * self.channels + 4 * self.made) * voxels
+        flight = another * self.model.on_gpu
+        return self.network_bytes + given + flight + mean + (24 if self.blend else 0) * out
 
 
 class _Runs:
@@ -150,7 +159,9 @@ class _Runs:
     def __init__(self, stage: Predict):
         self.stage = stage
         shape = (stage.batch, stage.channels, *stage.patches.patch)
-        self._given = np.zeros(shape, stage.model.takes)
+        # While a GPU runs a batch, the next one is prepared.
+        takes, many = stage.model.takes, 1 + stage.model.on_gpu
+        self._given = [np.zeros(shape, takes) for _ in range(many)]
 
     def results(
         self, inputs: Sequence[Block], cells: Iterator[Triple], threads: int
@@ -158,21 +169,36 @@ class _Runs:
         """The result of each patch, with the axes c, z, y, x; None if the mask has no voxel there."""
         stage = self.stage
         network = stage.turns.over(stage.model.loaded(threads))
-        while group := list(itertools.islice(cells, stage.batch)):
-            wanted = [cell for cell in group if self._is_wanted(inputs, cell)]
-            if wanted:
-                made = dict(zip(wanted, self._run(network, inputs, wanted), strict=False))
-            for cell in group:
-                yield cell, made[cell] if cell in wanted else None
+        buffers = itertools.cycle(self._given)
 
-    def _run(self, network: Network, inputs: Sequence[Block], cells: list[Triple]) -> np.ndarray:
-        stage, given = self.stage, self._given
+        def batches() -> Iterator[tuple[list[Triple], list[Triple], np.ndarray]]:
+            while group := list(itertools.islice(cells, stage.batch)):
+                wanted = [cell for cell in group if self._is_wanted(inputs, cell)]
+                yield group, wanted, self._gathered(inputs, wanted, next(buffers))
+
+        run = partial(self._run, network)
+        for group, wanted, made in _mapped(run, batches(), stage.model.on_gpu):
+            found = dict(zip(wanted, made, strict=False))
+            for cell in group:
+                yield cell, found.get(cell)
+
+    def _gathered(
+        self, inputs: Sequence[Block], cells: list[Triple], given: np.ndarray
+    ) -> np.ndarray:
+        """Fill a batch; missing patches are zeros."""
+        stage = self.stage
         for k, cell in enumerate(cells):
             for c in range(stage.channels):
                 stage.patches.gather(inputs[c], cell, given[k, c])
                 if stage.standardized:
                     standardize(given[k, c])
         given[len(cells) :] = 0
+        return given
+
+    def _run(self, network: Network, cells: list[Triple], given: np.ndarray) -> np.ndarray:
+        stage = self.stage
+        if not cells:
+            return given[:0]
         made = network(given)
         z, y, x = (
             slice(a, a + m) for a, m in zip(stage.patches.skipped, stage.patches.made, strict=True)
@@ -212,6 +238,27 @@ class _Runs:
 
         z, y, x = map(inside, range(3))
         return any(mask.slice(k)[y, x].any() for k in range(z.start, z.stop))
+
+
+def _mapped(
+    run: Callable[[list[Triple], np.ndarray], np.ndarray],
+    batches: Iterator[tuple[list[Triple], list[Triple], np.ndarray]],
+    is_ahead: bool,
+) -> Iterator[tuple[list[Triple], list[Triple], np.ndarray]]:
+    """Run each batch, with the next one prepared at the same time if ``is_ahead``."""
+    if not is_ahead:
+        for group, wanted, given in batches:
+            yield group, wanted, run(wanted, given)
+        return
+    flight: list[tuple[list[Triple], list[Triple], Future[np.ndarray]]] = []
+    with ThreadPoolExecutor(1, "bv-network") as pool:
+        for group, wanted, given in batches:
+            flight.append((group, wanted, pool.submit(run, wanted, given)))
+            if len(flight) > 1:
+                first, some, future = flight.pop(0)
+                yield first, some, future.result()
+        for last, some, future in flight:
+            yield last, some, future.result()
 
 
 def is_finite(voxels: np.ndarray) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +41,7 @@ class TorchFile(FileModel):
         module = module.to("cuda" if on_gpu else "cpu")
 
         def call(batch: np.ndarray) -> np.ndarray:
-            with gpu if on_gpu else nullcontext(), torch.inference_mode():
+            with _same_bits(torch) if on_gpu else nullcontext(), torch.inference_mode():
                 torch.set_num_threads(threads)
                 given = torch.from_numpy(np.ascontiguousarray(batch, np.float32))
                 made = module(given.to("cuda") if on_gpu else given)
@@ -54,19 +56,20 @@ def torch_file(path: str, function: str, device: str) -> TorchFile:
     place = absolute(path)
     data = read_file(place)
     torch = _torch(place)
-    _on_gpu(torch, device)
+    on_gpu = _on_gpu(torch, device)
     _, inputs = _opened(torch, data, place)
     names = list(inputs)
     check_one_input(function, path, names)
     shape = inputs[names[0]]
     if shape is None:  # unknown in TorchScript
-        return TorchFile(file_name(place), sha256(data), place, device)
+        return TorchFile(file_name(place), sha256(data), place, device, on_gpu=on_gpu)
     check_axes(function, path, shape, len(shape))
     return TorchFile(
         file_name(place),
         sha256(data),
         place,
         device,
+        on_gpu=on_gpu,
         ndim=len(shape) - 2,
         channels=shape[1],
         fixed=tuple(shape[2:]),
@@ -86,6 +89,23 @@ def _on_gpu(torch: Any, device: str) -> bool:
     if device == "cuda" and not there:
         raise ValueError('device="cuda": this PyTorch finds no GPU; use device="cpu"')
     return there
+
+
+@contextmanager
+def _same_bits(torch: Any) -> Iterator[None]:
+    """Use the GPU with the same bits in every run; these settings are the process's."""
+    # cuBLAS reads it when it starts; it then has a fixed workspace.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    cudnn = {"enabled": True, "benchmark": False, "deterministic": True, "allow_tf32": False}
+    with gpu, torch.backends.cudnn.flags(**cudnn):
+        before = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        # Operations without a deterministic algorithm are found by the trial, which warns.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before, warn_only=warned)
 
 
 def _opened(
