@@ -20,6 +20,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import twin
+from beam_volumes.kernels.cuda.launching import Scratch, free_unused, on_device
 from beam_volumes.sweep.device import (
     STAGED_SLICES,
     DeviceInfo,
@@ -56,6 +57,7 @@ class Cuda:
     def __init__(self) -> None:
         self.name = devices()[0].name
         self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
+        self._scratch = Scratch()
         self._staged: list[np.ndarray] = []
         #: For each staged slice, the event after its last copy.
         self._copied: list[Any] = []
@@ -81,8 +83,12 @@ class Cuda:
             cells.copy_to_device(np.zeros_like(found))
             return found
 
+    def reserve(self, size: int) -> None:
+        with _translated(f"allocating {format_bytes(size)}"):
+            self._scratch.reserve(size)
+
     def launch(self, kernel: str, *arguments: Any) -> None:
-        with _translated(kernel):
+        with _translated(kernel), self._scratch.used():
             twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)
 
     def to_device(self, voxels: Block, out: Block) -> None:
@@ -140,8 +146,8 @@ class Cuda:
     def close(self) -> None:
         try:
             self._synchronize()
-            if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
-                cuda.current_context().deallocations.clear()
+            self._scratch = Scratch()
+            free_unused()
         except Exception:  # the device is lost, and the sweep's own error is raised
             return
 
@@ -153,8 +159,6 @@ def open_device() -> Cuda:
 
 def _rows(block: Block) -> Any:
     """The rows of a block for device code."""
-    from beam_volumes.kernels.cuda.launching import on_device
-
     rows = block.as_rows
     return rows._replace(firsts=on_device(rows.firsts))
 

@@ -68,6 +68,9 @@ class Device(Protocol):
     def taken(self, cells: Any) -> np.ndarray:
         """Wait for the end of all kernels, return the cells, and set them to zero."""
 
+    def reserve(self, size: int) -> None:
+        """Have scratch memory for the next launch. Raises OutOfDeviceMemory."""
+
     def launch(self, kernel: str, *arguments: Any) -> None:
         """Start a kernel in `beam_volumes.kernels.cuda.TWINS`, or ``pointwise.apply``.
 
@@ -133,6 +136,7 @@ class Launched:
     def run(
         self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
     ) -> None:
+        self.device.reserve(self.stage.device_scratch(out.rows, out.cols, out.depth))
         self.stage.launch(self.device, inputs, out, values)
 
 

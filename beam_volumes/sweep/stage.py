@@ -246,7 +246,7 @@ class Stage(PlainData):
         return self.kernel_name in TWINS
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
-        """Bytes of device memory that `launch` allocates for an output of this shape."""
+        """Bytes of device memory that `launch` needs in addition for an output of this shape."""
         return 0
 
     def launch(

@@ -59,7 +59,7 @@ class Fake:
     name = "fake"
 
     def __init__(self, cuda):
-        self.cuda, self.held, self.queue = cuda, 0, []
+        self.cuda, self.held, self.scratch, self.queue = cuda, 0, 0, []
 
     def empty(self, shape, dtype):
         size = int(np.prod(shape)) * dtype.itemsize
@@ -87,6 +87,11 @@ class Fake:
         found = cells.own.copy()
         cells.own[...] = 0
         return found
+
+    def reserve(self, size):
+        if size > self.scratch:
+            self.empty((size - self.scratch,), np.dtype(np.uint8))
+            self.scratch = size
 
     def launch(self, kernel, *arguments):
         assert kernel in {*TWINS, "pointwise.apply"}

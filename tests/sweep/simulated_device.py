@@ -6,11 +6,25 @@ Run with NUMBA_ENABLE_CUDASIM=1: python -m tests.sweep.simulated_device
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.kernels.cuda import launching
 from beam_volumes.sweep import cuda, device
 from tests import catalogue as cat
 
 
+def take_what_was_planned():
+    """Refuse scratch memory that stages have not declared."""
+    take = launching.Scratch.take
+
+    def taken(*arguments):
+        found = take(*arguments)
+        assert found is not None, "device_scratch is too small"
+        return found
+
+    launching.Scratch.take = taken
+
+
 def main():
+    take_what_was_planned()
     (found,) = device.listed()
     assert found.free > 0
     v = bv.open(cat.voxels((5, 6, 7), "f4", 1))

@@ -5,7 +5,9 @@ All modules next to this one make their kernels here, and no other module asks f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +25,8 @@ config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # type: ignore[attr-defined]
 THREADS = (2, 1, 1) if SIMULATED else (32, 4, 2)
 #: At most this many blocks along x, y and z; a thread then computes several voxels.
 BLOCKS = (1, 2, 1) if SIMULATED else (2**16 - 1,) * 3
+#: Bytes to which intermediate results are aligned, for any dtype.
+_ALIGNED = 8
 
 
 def device_function(function: Callable[..., Any]) -> Any:
@@ -78,9 +82,57 @@ def _device() -> Any:
     return 0 if SIMULATED else cuda.get_current_device().id
 
 
+class Scratch:
+    """Device memory for intermediate results, which all launches on a stream use one after the other.
+
+    Otherwise each launch would allocate its own, which takes long, and numba frees memory only after a while.
+    """
+
+    def __init__(self) -> None:
+        self._memory: Any = None
+        self._used = 0
+
+    def reserve(self, size: int) -> None:
+        """Have memory for launches that need up to ``size`` bytes."""
+        if size and (self._memory is None or self._memory.size < size):
+            self._memory = None
+            free_unused()
+            self._memory = cuda.device_array(size, np.uint8)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Let `scratch_rows` of a launch take this memory."""
+        self._used = 0
+        token = _scratch.set(self)
+        try:
+            yield
+        finally:
+            _scratch.reset(token)
+
+    def take(self, shape: tuple[int, int], dtype: np.dtype) -> Any:
+        """A part of the memory, or None if there is not enough."""
+        start, size = self._used, shape[0] * shape[1] * dtype.itemsize
+        if self._memory is None or start + size > self._memory.size:
+            return None
+        self._used += -(-size // _ALIGNED) * _ALIGNED
+        return self._memory[start : start + size].view(dtype).reshape(shape)
+
+
+_scratch: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
+
+
+def free_unused() -> None:
+    """Wait for the device, and free memory without users."""
+    if not SIMULATED:
+        cuda.current_context().deallocations.clear()
+
+
 def scratch_rows(slices: int, rows: int, cols: int, dtype: Any, stream: Any) -> Rows:
     """Uninitialized rows in device memory, for intermediate results."""
-    lines = cuda.device_array((slices * rows, cols), np.dtype(dtype), stream=stream or 0)
+    shape, kind, own = (slices * rows, cols), np.dtype(dtype), _scratch.get()
+    lines = own.take(shape, kind) if own is not None else None
+    if lines is None:
+        lines = cuda.device_array(shape, kind, stream=stream or 0)
     return Rows(lines, on_device(np.arange(slices) * rows), 0)
 
 

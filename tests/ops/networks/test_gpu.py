@@ -99,7 +99,7 @@ def test_an_error_of_a_batch_in_flight_is_raised(unet_file, pretended, monkeypat
         raise RuntimeError("CUDA failure 700")
 
     monkeypatch.setattr(pretended, "on_run", staticmethod(run))
-    with pytest.raises(RuntimeError, match="predict unet.onnx, slices .*CUDA failure 700"):
+    with pytest.raises(RuntimeError, match=r"predict unet\.onnx, slices .*CUDA failure 700"):
         bv.compute(volume, runner=None)
 
 
