@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,10 @@ def main(mib: int = 512) -> None:
         print(" | ".join(HEAD))
         for name, dtype, function in ROWS:
             print(" | ".join(_row(folder, mib << 20, name, dtype, function)), flush=True)
+        if find_spec("torch") is None:
+            print("network: needs PyTorch")
+        else:
+            print(" | ".join(_network(_torch_file(folder), 192)))
 
 
 def _row(
@@ -107,6 +113,38 @@ def _row(
         f"{voxels.nbytes / seconds['cuda'] / (1 << 30):.2f}",
         f"{peak >> 20}",
         f"{planned >> 20}",
+    )
+
+
+def _torch_file(folder: str) -> str:
+    """A network with a context of 2."""
+    torch: Any = import_module("torch")
+    torch.manual_seed(0)
+    first, second = (torch.nn.Conv3d(*n, 3, padding=1) for n in ((1, 16), (16, 1)))
+    module = torch.nn.Sequential(first, torch.nn.ReLU(), second).eval()
+    torch.jit.save(torch.jit.trace(module, torch.zeros(1, 1, 16, 16, 16)), f"{folder}/net.pt")
+    return f"{folder}/net.pt"
+
+
+def _network(file: str, side: int) -> tuple[str, ...]:
+    """A row of a network: bits are compared between two runs in different slabs on the GPU."""
+    voxels = np.random.default_rng(0).random((side,) * 3, np.float32)
+    seconds, results = {}, {}
+    for name, device, depth in (("cpu", "cpu", side), ("gpu", "cuda", side), ("cut", "cuda", 64)):
+        made = bv.predict(voxels, file, patch=(68, 68, 68), context=2, device=device)
+        begin = time.perf_counter()
+        how = {"slab": (depth, side, side), "runner": None, "progress": False}
+        results[name] = np.asarray(bv.compute(made, **how))
+        seconds[name] = time.perf_counter() - begin
+    same = results["gpu"].tobytes() == results["cut"].tobytes()
+    difference = float(np.abs(results["gpu"] - results["cpu"]).max())
+    return (
+        f"network f4 {side}^3, differs from the CPU's by up to {difference:.2g}",
+        "equal" if same else "DIFFERENT",
+        f"{seconds['cpu']:.2f}",
+        f"{seconds['gpu']:.2f}",
+        f"{seconds['cpu'] / seconds['gpu']:.1f}",
+        f"{voxels.nbytes / seconds['gpu'] / (1 << 30):.2f}",
     )
 
 

@@ -82,6 +82,11 @@ def shown_cells(known):
     assert np.array_equal(bv.open("median.zarr"), bv.median_filter(bv.open("slices"), 3))
 
 
+def shown_gpu(known):
+    grey = bv.rgb2gray(bv.open("slide.svs"))
+    assert np.array_equal(bv.open("edges.zarr"), bv.sobel(bv.gaussian_filter(grey, 2)))
+
+
 def shown_numbers(known):
     em = np.asarray(bv.open("slices"))
     assert known["mean"] == em.mean()
@@ -117,6 +122,7 @@ RESULTS = {
     "arrays": shown_numbers,
     "beam-pipeline": shown_cells,
     "channels-and-time": shown_channels,
+    "gpu": shown_gpu,
     "measure": shown_table,
     "own-function": shown_function,
     "split-objects": shown_distance,

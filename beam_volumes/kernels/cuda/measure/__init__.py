@@ -3,8 +3,8 @@
 Host kernels return a state. Their twins add it to ``cells``, an int64 array in device memory that starts with
 zeros, so states stay on the device. The arguments are ``src``, ``mask`` (rows or None), the numbers of rows
 and columns, ``cells``, and parameters. Integers are exact in any order of threads. A thread takes every
-`LANES`-th voxel of a row and adds what it can in registers first, because few threads can add to one cell at
-a time.
+`LANES`-th voxel of a row, and adds its sums to the cells at the end, because one cell takes one thread at a
+time.
 """
 
 from __future__ import annotations
