@@ -204,6 +204,21 @@ def coloured(rng, dtype, mode):
         yield Call("intensity.colour.of_three", call)
 
 
+def curved(rng, dtype, mode):
+    for out in ("u1", dtype, "f4"):
+        src, made = rows_in_ring(rng, volume_of(rng, dtype)), np.zeros(SHAPE, out)
+        for table in (False, True):
+            xs = np.arange(7.0) - 2 if table else np.sort(rng.normal(0, 60, 7))
+            call = src, rows_in_ring(rng, made), 1, 4, 5, xs, rng.normal(60, 99, 7), table
+            if not table or np.dtype(dtype).kind != "f":
+                yield Call("intensity.curve.along_curve", call)
+        for step in range(3):
+            numbers = [rng.normal(size=8) for _ in range(5)]
+            numbers[0], numbers[1] = numbers[0] - 50, numbers[1] + 90
+            call = src, rows_in_ring(rng, made), 1, 4, 5, *numbers, 1, *np.eye(3, dtype=int)[step]
+            yield Call("intensity.curve.shift_and_scale", call)
+
+
 def fused(rng, dtype, mode):
     kind = np.dtype(dtype)
     wide = np.dtype("f8" if kind.itemsize > 2 and kind.kind != "f" else "f4")
@@ -301,6 +316,7 @@ FAMILIES = {
     "tensors": tensors,
     "resampled": resampled,
     "coloured": coloured,
+    "curved": curved,
     "fused": fused,
 }
 

@@ -44,6 +44,8 @@ TWINS: frozenset[str] = frozenset(
         "geometry.resample.gather",
         "geometry.resample.interpolate",
         "intensity.colour.of_three",
+        "intensity.curve.along_curve",
+        "intensity.curve.shift_and_scale",
         "measure.accumulate.extent",
         "measure.accumulate.moments",
         "measure.histogram.bin_counts",

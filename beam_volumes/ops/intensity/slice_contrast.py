@@ -23,28 +23,31 @@ from beam_volumes.ops.measure.distributions import percentile
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.sweep.stage import Block, KernelStage
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftAndScale(Stage):
+class ShiftAndScale(KernelStage):
     """``(x - center) * scale + base`` of clipped voxels; a lazy array has these five for each slice."""
 
     axis: int
 
-    compiled = True
     cost = 1.5
+    kernel = staticmethod(kernels.shift_and_scale)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 8 * cols
 
-    def run(
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 5 * 8 << 16  # the numbers of slices
+
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         numbers = np.ascontiguousarray(values[0])
         steps = (int(self.axis == i) for i in range(3))
-        where = inputs[0].as_rows, out.as_rows, y0, y1, out.cols
-        kernels.shift_and_scale(*where, *numbers, out.start[self.axis], *steps)
+        where = inputs[0], out, y0, y1, out.cols
+        return *where, *numbers, out.start[self.axis], *steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,23 +13,26 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve
 from beam_volumes.ops.measure.threshold_formulas import bin_edges
 from beam_volumes.ops.parameters.building import stage_in
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.sweep.stage import Block, KernelStage
 
 
 @dataclass(frozen=True, eq=False)
-class Curve(Stage):
+class Curve(KernelStage):
     """A piecewise linear function; its points are an array of two rows, xs and ys, which may be lazy."""
 
-    compiled = True
     cost = 5.0
+    kernel = staticmethod(curve.along_curve)
 
-    def run(
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 16 << 16  # the points; curves of 16 bits have one for each value
+
+    def arguments(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
-    ) -> None:
+    ) -> tuple[Any, ...]:
         xs, ys = np.ascontiguousarray(values[0], dtype=np.float64)
         whole = inputs[0].ring.dtype.kind in "bui"
         table = whole and xs[0] == np.floor(xs[0]) and xs[-1] - xs[0] == len(xs) - 1
-        curve.along_curve(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, xs, ys, table)
+        return inputs[0], out, y0, y1, out.cols, xs, ys, table
 
 
 def on_curve(volume: Volume, name: str, points: Value | np.ndarray, dtype: np.dtype) -> Volume:
