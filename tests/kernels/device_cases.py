@@ -10,6 +10,7 @@ from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along
 from beam_volumes.kernels.intensity.colour import DENSITIES, LIGHT, log_least, table_of
 from beam_volumes.kernels.measure import accumulate, histogram
+from beam_volumes.kernels.morphology.distance import FAR, metric
 from beam_volumes.kernels.rows import rows_of
 from tests.kernels.rings import ball, into_ring, random_volume, with_nans
 
@@ -219,6 +220,28 @@ def curved(rng, dtype, mode):
             yield Call("intensity.curve.shift_and_scale", call)
 
 
+def distances(rng, dtype, mode):
+    shape, kind = (2, 5, 6), "i8" if np.dtype(dtype).itemsize == 8 else "i4"
+    far = metric(shape if kind == "i4" else (1, 1, 1 << 20), (2, 2, 2)).far
+    place = "tests.kernels.twins_on_host"
+    for share in (0.2, 0.9, 2):
+        given = np.where(rng.random(shape) < share, FAR, rng.integers(0, 4, shape)).astype("i4")
+        found = rows_in_ring(rng, np.zeros(shape, kind))
+        yield Call(
+            "morphology.distance.along_y",
+            (rows_in_ring(rng, given), found, *shape[1:], far),
+            f"{place}.along_y",
+        )
+        squares = np.where(rng.random(shape) < share, far, rng.integers(0, 30, shape)).astype(kind)
+        for root, out in ((True, "f4"), (False, "f8")):
+            found = rows_in_ring(rng, np.zeros(shape, out))
+            yield Call(
+                "morphology.distance.along_x",
+                (rows_in_ring(rng, squares), found, *shape[1:], far, 2.0, root),
+                f"{place}.along_x",
+            )
+
+
 def fused(rng, dtype, mode):
     kind = np.dtype(dtype)
     wide = np.dtype("f8" if kind.itemsize > 2 and kind.kind != "f" else "f4")
@@ -303,7 +326,7 @@ def folded(rng, dtype, mode):
             counters = len(prefixes) << bits
             calls += [("histogram.radix_counts", 1 + counters, (counters, 1, prefixes))]
         for name, cells, more in calls:
-            host = f"tests.kernels.folds_on_host.{name.partition('.')[2]}"
+            host = f"tests.kernels.twins_on_host.{name.partition('.')[2]}"
             yield Call(f"measure.{name}", (*given, np.zeros(cells, "i8"), *more), host)
 
 
@@ -317,6 +340,7 @@ FAMILIES = {
     "resampled": resampled,
     "coloured": coloured,
     "curved": curved,
+    "distances": distances,
     "fused": fused,
 }
 

@@ -12,6 +12,7 @@ from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.kernels.cuda.parts import reason_against
 from beam_volumes.sweep import device
 from beam_volumes.sweep.stage import Block, with_blocks
+from tests.kernels import twins_on_host
 
 
 class Hidden:
@@ -123,10 +124,9 @@ class Fake:
                     self.compute(*arguments)
                     continue
                 module, _, name = kernel.rpartition(".")
-                place = f"beam_volumes.kernels.{module}"
-                if kernel.startswith("measure."):
-                    place = "tests.kernels.folds_on_host"
-                host = getattr(import_module(place), name)
+                host = getattr(twins_on_host, name, None)
+                if host is None or module.split(".")[0] not in ("measure", "morphology"):
+                    host = getattr(import_module(f"beam_volumes.kernels.{module}"), name)
                 arguments = [a.own if isinstance(a, Hidden) else a for a in arguments]
                 host(*with_blocks(arguments, lambda block: opened(block).as_rows))
         self.queue.clear()

@@ -51,6 +51,8 @@ TWINS: frozenset[str] = frozenset(
         "measure.histogram.bin_counts",
         "measure.histogram.radix_counts",
         "morphology.ball.binary_ball",
+        "morphology.distance.along_x",
+        "morphology.distance.along_y",
         "morphology.footprint.binary_footprint",
         "morphology.footprint.grey_footprint",
         "rows.pad_margins",

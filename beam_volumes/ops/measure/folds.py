@@ -117,7 +117,7 @@ class _Extreme(Fold):
         self.strict(int(bad))
         if not count:
             return None
-        return self.extreme(*accumulate.from_keys([~keys[0], keys[1]], self.source))
+        return self.extreme(*accumulate.from_keys(np.array([~keys[0], keys[1]]), self.source))
 
     @classmethod
     def of(cls, source: Any, nan: str = "raise", name: str = "") -> _Extreme:

@@ -25,6 +25,15 @@ class DistanceAlongY(Stage):
     cost = 6.0
     compiled = True
 
+    @property
+    def kernel_name(self) -> str:
+        return "morphology.distance.along_y" if self.how.dtype.kind == "i" else ""
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, self.how.far)
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
 
@@ -48,6 +57,16 @@ class DistanceAlongX(Stage):
     spans = (2,)
     cost = 4.0
     compiled = True
+
+    @property
+    def kernel_name(self) -> str:
+        return "morphology.distance.along_x" if self.how.dtype.kind == "i" else ""
+
+    def launch(
+        self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
+    ) -> None:
+        more = out.rows, out.cols, self.how.far, self.how.scale, self.root
+        device.launch(self.kernel_name, inputs[0], out, *more)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols

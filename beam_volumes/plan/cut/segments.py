@@ -7,6 +7,7 @@ the device where a segment begins, and back where other steps or results use the
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost, is_transfer
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
@@ -64,7 +65,7 @@ def _is_worthwhile(program: Program, segment: set[int], threads: int) -> bool:
     entering |= {
         fed.mask.step for f in folds for fed in f.fed if fed.voxels.step in segment and fed.mask
     } - segment
-    ends = [*(e for e in program.ends if e not in folds), *program.surveys]
+    ends: list[Any] = [*(e for e in program.ends if e not in folds), *program.surveys]
     results = {e.step for end in ends for e in end.edges}
     leaving = {
         i for i in segment if i in results or {user for user, _ in program.users[i]} - segment

@@ -174,8 +174,8 @@ def describe_places(p: Pass) -> Iterator[str]:
     """Describe which stages run on the device, and why others do not."""
     program = p.program
     stages = [s for s in program.steps if s.source is None and not is_transfer(s)]
-    there = [*_on_device(program), *(f.reduction for f in program.folds_on_device)]
-    places = {
+    there: list[Any] = [*_on_device(program), *(f.reduction for f in program.folds_on_device)]
+    places: dict[str, list[Any]] = {
         "on the device": there,
         "on the host, where they take less time than the copies": [
             s for s in stages if s.place == HOST and has_device_code(program, s)

@@ -6,13 +6,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import cuda
+from numba import cuda as numba_cuda
 
 from beam_volumes.kernels.cuda.keys import to_key
 from beam_volumes.kernels.cuda.launching import device_function, numbers, per_voxel, unsigned
 from beam_volumes.kernels.cuda.measure import LANES, launch_lanes
 from beam_volumes.kernels.measure.accumulate import DIGITS, key_bits
 from beam_volumes.kernels.rows import Rows
+
+cuda: Any = numba_cuda
 
 
 def extent(src: Rows, mask: Rows | None, ny: int, nx: int, cells: Any, stream: Any = None) -> None:

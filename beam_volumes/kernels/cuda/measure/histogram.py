@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import cuda
+from numba import cuda as numba_cuda
 
 from beam_volumes.kernels.cuda.keys import to_key
 from beam_volumes.kernels.cuda.launching import numbers, on_device, per_voxel, unsigned
@@ -17,6 +17,8 @@ from beam_volumes.kernels.cuda.measure import LANES, launch_lanes
 from beam_volumes.kernels.measure.accumulate import key_bits
 from beam_volumes.kernels.measure.histogram import DIGIT_BITS, digit_bits
 from beam_volumes.kernels.rows import Rows
+
+cuda: Any = numba_cuda
 
 
 def radix_counts(

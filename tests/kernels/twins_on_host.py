@@ -1,8 +1,9 @@
-"""What the twins of `beam_volumes.kernels.cuda.measure` add to cells, by numpy on the host."""
+"""Twins with other arguments than their kernels, on the host: what they add to cells, or write."""
 
 import numpy as np
 
 from beam_volumes.kernels.measure import accumulate, histogram
+from beam_volumes.kernels.morphology import distance
 
 
 def views(src, mask, ny, nx):
@@ -72,3 +73,17 @@ def bin_counts(src, mask, ny, nx, cells, edges):
         counts, bad = histogram.bin_counts(voxels, edges, where)
         cells[0] += bad
         cells[1 : 1 + counts.size] += counts
+
+
+def along_y(src, out, ny, nx, far):
+    for voxels, made in views(src, out, ny, nx):
+        of = made.dtype.type
+        more = distance.REACH, of(far), of(1), of(1)
+        distance.along_y(voxels[None], made[None], 0, nx, *more)
+
+
+def along_x(src, out, ny, nx, far, scale, root):
+    for voxels, made in views(src, out, ny, nx):
+        of = voxels.dtype.type
+        more = distance.REACH, of(far), of(1), scale, root
+        distance.along_x(voxels[None], made[None], 0, ny, *more)
