@@ -39,6 +39,7 @@ ROWS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("gaussian above otsu", "u2", lambda v: _above_otsu(bv.gaussian_filter(v, 1, dtype="u2"))),
     ("gaussian standardized", "f4", lambda v: _standardized(bv.gaussian_filter(v, 1))),
     ("gaussian clipped to percentiles", "f4", lambda v: _clipped(bv.gaussian_filter(v, 1))),
+    ("distances", "u2", lambda v: bv.distance_transform_edt(v < 4090)),
     (
         "chain of five",
         "u2",
@@ -61,7 +62,8 @@ def _standardized(v: Any) -> Any:
 
 
 def _clipped(v: Any) -> Any:
-    return bv.clip(v, bv.percentile(v, 1), bv.percentile(v, 99))
+    low, high = bv.percentile(v, 1), bv.percentile(v, 99)
+    return bv.rescale_intensity(bv.clip(v, low, high), (low, high), (0, 1))
 
 
 def main(mib: int = 512) -> None:
