@@ -1,7 +1,7 @@
 """Device code: twins of host kernels for NVIDIA GPUs, with the same bits.
 
 The twin of ``beam_volumes.kernels.<path>.<name>`` is ``beam_volumes.kernels.cuda.<path>.<name>``. It is a
-function with the same arguments and ``stream=None``. ``lines`` and ``firsts`` of
+function with the same arguments, unless it documents others, and ``stream=None``. ``lines`` and ``firsts`` of
 `beam_volumes.kernels.rows.Rows` are device arrays of ``numba.cuda``; other arrays may be in host memory. It
 starts device code and returns before the end. `beam_volumes.kernels.cuda.pointwise.apply` is for chains of
 elementwise functions, and has no host kernel of the same name.

@@ -1,7 +1,8 @@
 """Device code of the passes of the distance transform along y and x, for integers.
 
-Each voxel searches outwards until no further parabola can be lower. The minimum of integers is the same as on
-the host, whatever the order.
+The arguments are ``src`` and ``out``, the numbers of rows and columns, and numbers of the `Metric`. Each
+voxel searches outwards until no further parabola can be lower. The minimum of integers is the same as on the
+host, in any order.
 """
 
 from __future__ import annotations
