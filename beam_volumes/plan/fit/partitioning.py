@@ -17,6 +17,9 @@ from beam_volumes.sweep.schedule import OVERLAPS, Overlap
 
 #: Voxels of a window: enough to make the overhead of threads negligible.
 _WINDOW_VOXELS = 8 << 20
+#: The same for programs of more stages, such as Hessian matrices: each has a ring, and together they work
+#: long enough on fewer voxels.
+_MANY_STAGES, _WINDOW_VOXELS_OF_MANY = 8, 1 << 20
 #: Slabs should read at most this share repeatedly at their borders.
 _AMPLIFICATION = 0.10
 #: Maximum number of windows of a slab, unless the user asks for narrower ones.
@@ -299,9 +302,11 @@ def _tiles_for(programs: Sequence[Program], concurrency: Concurrency) -> list[tu
 def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     depth = max((o.unit[0] * o.lattice.step[0] for o in _outputs(programs)), default=64)
     nz = max(1, programs[0].shape[0])
-    stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
-    shared = max((s.preferred_slices for s in stages), default=1)
-    return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
+    stages = [[s.stage for s in p.steps if s.stage is not None] for p in programs]
+    shared = max((s.preferred_slices for some in stages for s in some), default=1)
+    is_many = max(map(len, stages)) > _MANY_STAGES
+    voxels = _WINDOW_VOXELS_OF_MANY if is_many else _WINDOW_VOXELS
+    return max(1, min(32, depth, nz, max(shared, round(voxels / (tile[0] * tile[1])))))
 
 
 def _depth(programs: Sequence[Program], tile: tuple[int, int], concurrency: Concurrency) -> int:
