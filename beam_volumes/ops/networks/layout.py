@@ -15,7 +15,7 @@ from beam_volumes.ops.parameters.building import triple
 #: Default voxels of a patch, and of a batch.
 _PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18
 #: Voxels of alternative patches for a plan, if the size of patches does not change results.
-_OTHERS = tuple(1 << bits for bits in (22, 20, 19, 18, 17, 16))
+_OTHERS = tuple(1 << bits for bits in (25, 24, 23, 22, 20, 19, 18, 17, 16))
 #: Voxels by which a patch is extended, so coarser results of it grow, too.
 _MORE = 48
 #: Default maximum of patches per batch.
@@ -110,14 +110,12 @@ def _others(
     """Alternative patches if the user has not set them and voxels do not change; else smaller batches."""
     found: list[tuple[Patches, int]] = []
     if asked.patch is None and not patches.blended and not asked.bound:
+        # Each patch discards this much.
+        around = triple(
+            [p - m * s for p, m, s in zip(patches.patch, patches.made, patches.scale, strict=True)]
+        )
         for voxels in _OTHERS:
-            patch = _patch(patches.of, asked, voxels)
-            # Each patch discards this much.
-            around = [
-                p - m * s
-                for p, m, s in zip(patches.patch, patches.made, patches.scale, strict=True)
-            ]
-            own = [(p - a) // s * s for p, a, s in zip(patch, around, stride, strict=True)]
+            own = _kept(patches, around, stride, asked, voxels)
             if min(own) < 1:
                 continue
             patch = triple([a + o for a, o in zip(around, own, strict=True)])
@@ -130,21 +128,43 @@ def _others(
     return tuple(found)
 
 
-def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
-    """The input size of the network: up to a number of voxels."""
+def _kept(patches: Patches, around: Triple, stride: Triple, asked: Asked, voxels: int) -> list[int]:
+    """The input extent of a patch without the context, for patches of up to a number of voxels.
+
+    The shortest axes are filled first, so that as few patches as possible share the longest ones.
+    """
+    fixed = [a for a in range(3) if asked.fixed[a] or (asked.flat and a == 0)]
+    kept = [p - n for p, n in zip(patches.patch, around, strict=True)]
+    left = voxels / math.prod(patches.patch[a] for a in fixed)
+    free = sorted({0, 1, 2}.difference(fixed), key=lambda a: patches.of[a] + around[a])
+    for k, a in enumerate(free):
+        room = math.floor(left ** (1 / (len(free) - k)) + 1e-9)
+        kept[a] = _cell(patches.of[a], stride[a], room - around[a])
+        left /= kept[a] + around[a]
+    for a in (swapped := [a for a in asked.turns.swapped if a in free]):
+        kept[a] = max(kept[b] for b in swapped)
+    return [n // s * s for n, s in zip(kept, stride, strict=True)]
+
+
+def _cell(extent: int, stride: int, room: int) -> int:
+    """The extent of equal cells up to ``room``, in multiples of the stride, as few as possible."""
+    cell = max(stride, room)
+    cell = -(-extent // max(1, -(-extent // cell))) or 1
+    return -(-cell // stride) * stride
+
+
+def _patch(shape: Triple, asked: Asked) -> Triple:
+    """The input size of the network by default: up to `_PATCH_VOXELS`."""
     if asked.patch is not None:
         return (asked.slices if asked.flat else asked.patch[0], *asked.patch[1:])
     stride = asked.stride or (1, 1, 1)
     before, after = asked.context or ((0, 0, 0), (0, 0, 0))
     sides = [a for a in range(3) if shape[a] > 1 and not (asked.flat and a == 0)]
-    room = math.floor((voxels / asked.slices) ** (1 / max(1, len(sides))) + 1e-9)
+    room = math.floor((_PATCH_VOXELS / asked.slices) ** (1 / max(1, len(sides))) + 1e-9)
     patch = []
     for a in range(3):
         fixed, around = asked.fixed[a], before[a] + after[a]
-        # Use as few patches as possible, all of one size.
-        cell = max(stride[a], room - around)
-        cell = -(-shape[a] // max(1, -(-shape[a] // cell))) or 1
-        own = -(-cell // stride[a]) * stride[a] + around
+        own = _cell(shape[a], stride[a], room - around) + around
         patch.append(asked.slices if asked.flat and a == 0 else fixed or own)
     swapped = [a for a in asked.turns.swapped if not asked.fixed[a]]
     for a in swapped:

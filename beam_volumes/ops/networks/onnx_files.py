@@ -45,7 +45,7 @@ class OnnxFile(FileModel):
     def on_trial(self) -> Network:
         # A session keeps all memory that it ever used. A separate one shows the memory of a patch, and
         # releases it.
-        return self._load(1)
+        return self._load(os.cpu_count() or 1)
 
     def _load(self, threads: int) -> Network:
         session = onnx_session(self.read(), self.place, self.device, threads)

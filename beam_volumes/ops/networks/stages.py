@@ -22,6 +22,9 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, Regrid, Stage, Work, digest
 
+#: Bytes that the trial of a larger patch may take: machines that plan may be smaller than workers.
+_TRIAL_BYTES = 4 << 30
+
 
 @dataclass(frozen=True, eq=False)
 class Predict(Regrid):
@@ -88,13 +91,14 @@ class Predict(Regrid):
     @property
     def alternatives(self) -> tuple[Stage, ...]:
         own = math.prod(self.patches.patch) * self.batch
-        return tuple(
+        found = (
             replace(
                 self, patches=patches, batch=batch, others=(), instead_of=self,
                 network_bytes=self.network_bytes * math.prod(patches.patch) * batch // own,
             )
             for patches, batch in self.others
         )  # fmt: skip
+        return tuple(s for s in found if s.network_bytes <= max(_TRIAL_BYTES, self.network_bytes))
 
     def confirmed(self) -> Stage | None:
         if self.instead_of is None:

@@ -186,6 +186,10 @@ def test_the_plan_chooses_patches_that_fit_and_keep_most(tmp_path):
         np.testing.assert_array_equal(np.asarray(made), expected)
         assert ((1, 1, 72, 82, 112) in calls) == (memory != tight)
 
+    # Few slices leave room for wide patches.
+    flat = bv.predict(np.zeros((8, 400, 500), "u1"), steps, context=8, name="steps", version=1)
+    assert "1 patches of 24 x 416 x 516" in bv.plan(flat, memory="8GiB").explain(verbose=True)
+
     def sized(batch):  # a network whose results depend on the size of patches
         return np.stack([batch] * 32).sum(0) + batch.shape[-1]
 
