@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
-from beam_volumes.base.text import parsed_json
+from beam_volumes.base.text import lined_json, parsed_json
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Content, OutputRequest, WritableFormat
 from beam_volumes.storage.places.claims import Document, changed, replaced
@@ -280,6 +279,7 @@ class Sink(OwnedArray):
 
         Examples
         --------
+        >>> import json
         >>> sink = make_sink("a.zarr", shape=(8, 9, 9), dtype="u2")
         >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()
         True
@@ -311,7 +311,7 @@ class Sink(OwnedArray):
 
 
 def _encoded(content: Content) -> bytes:
-    return content if isinstance(content, bytes) else json.dumps(content, indent=1).encode()
+    return content if isinstance(content, bytes) else lined_json(content)
 
 
 def make_sink(

@@ -7,7 +7,6 @@ document names the attempt. When another attempt takes over, the first one stops
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -17,7 +16,7 @@ from typing import Any
 
 import tensorstore as ts
 
-from beam_volumes.base.text import parsed_json
+from beam_volumes.base.text import lined_json, parsed_json
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.errors import explain
 from beam_volumes.storage.places.place import Place, Spec, is_local, key_of
@@ -220,5 +219,5 @@ def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> Non
         content = parsed_json(data or b"{}")
         if not change(content):
             return
-        if document.replace(json.dumps(content, indent=1).encode(), generation) is not None:
+        if document.replace(lined_json(content), generation) is not None:
             return

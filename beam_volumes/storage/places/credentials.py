@@ -21,6 +21,7 @@ _HARMLESS = {
     *("accept", "accept-encoding", "accept-language", "cache-control", "from", "host", "origin"),
     *("pragma", "referer", "user-agent"),
 }
+_LEAVES = (str, int, float, bool, type(None))
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 #: Secret headers must have this form: ``Bearer ${TOKEN}``, ``session=${ID}``.
 _NAMED = re.compile(r"\s*(?:[\w-]+[\s=]\s*)?\$\{\w+\}\s*")
@@ -132,6 +133,8 @@ def _members(spec: Any) -> Iterator[tuple[Mapping[str, Any], str, Any]]:
     left = [spec]
     while left:
         item = left.pop()
+        if isinstance(item, _LEAVES):  # first: the check for a Mapping is slow
+            continue
         if isinstance(item, Mapping):
             yield from ((item, key, value) for key, value in item.items())
             left += item.values()
