@@ -4,10 +4,10 @@ Examples in docstrings assume ``import numpy as np`` and ``import beam_volumes a
 something write it to the current directory.
 """
 
-from beam_volumes import plan
+from beam_volumes import plan, studio
 from beam_volumes.base.exports import lazy
 
-# The package `plan` is loaded now, so that its import cannot hide the function of its name later.
-del plan
+# These packages are loaded now, so that their import cannot hide the functions of their names later.
+del plan, studio
 
 __getattr__, __dir__, __all__ = lazy(__name__, globals())

@@ -232,6 +232,7 @@ from .session.masks import MaskWarning as MaskWarning
 from .show.preview import preview as preview
 from .show.viewer.view import view as view
 from .storage.formats.unfinished import UnfinishedWarning as UnfinishedWarning
+from .studio.serve import studio as studio
 from .transforms import ApplyStages as ApplyStages
 from .transforms import Compute as Compute
 from .transforms import ComputeAll as ComputeAll

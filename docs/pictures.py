@@ -141,7 +141,7 @@ def _chunks(d: Drawing, x: float, y: float) -> None:
 
 #: Layers of the package from the top down, their packages, and their purpose.
 FLOORS = [
-    ("cli  profile  expansion  yaml  recipes", "texts become requests"),
+    ("cli  studio  profile  expansion  yaml  recipes", "texts become requests"),
     ("show", "pictures and pages; what viewers ask for"),
     ("drive", "compute(): plan, check, start a runner, hand back results"),
     ("transforms", "the Beam layer: Compute, ComputeAll, steps on slabs"),
@@ -170,7 +170,7 @@ def house() -> Drawing:
         fill = NEXT if k < BEAM else EMPTY if k < len(FLOORS) - 1 else DONE
         d.box(left, y, 660, h, fill)
         d.text(left + 14, y + 23, rooms, 14, INK, bold=True)
-        d.text(left + 254, y + 23, words, 13, SOFT)
+        d.text(left + 330, y + 23, words, 13, SOFT)
     d.arrow(34, top + 10, 34, top + len(FLOORS) * h - 4)
     d.parts.append(
         f'<text x="24" y="{top + 150}" font-size="13" fill="{SOFT}" '

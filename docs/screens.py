@@ -1,8 +1,8 @@
 """Takes pictures of Neuroglancer and a report for docs/how-to/view.md: ``python docs/screens.py SLICES``.
 
 SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` shows the slices, their cells and
-the boxes of a table, and ``report.png`` the report of the run. Chromium is needed. Look at the pictures
-before you commit them.
+the boxes of a table, ``studio.png`` a recipe in the studio, and ``report.png`` the report of the run.
+Chromium is needed. Look at the pictures before you commit them.
 """
 
 from __future__ import annotations
@@ -36,6 +36,29 @@ def cells(slices: str) -> None:
     bv.compute(*outputs, table.to("cells.csv"), workers=2, progress=False)
 
 
+RECIPE = """\
+input: {path: em.ome.zarr}
+steps:
+  # less noise
+  smooth: {op: gaussian_filter, sigma: 20 nm}
+  bright: {op: greater, inputs: [smooth, 120]}
+  cells: {op: label}
+output: studio.ome.zarr
+"""
+
+
+def studio() -> None:
+    """The threshold of a recipe, and the mask."""
+    with bv.studio(recipe=RECIPE) as opened, Page((1440, 860)) as page:
+        page.open(opened.url)
+        page.until("document.body.innerText.includes('cells: provisional')")
+        card = "[...document.querySelectorAll('button')].find(b => b.innerText.includes('bright'))"
+        page.until(f"({card}.click(), true)")
+        page.until("document.body.innerText.includes('bright: as the run writes it')")
+        page.settle(quiet=2)
+        (IMAGES / "studio.png").write_bytes(page.picture())
+
+
 def main() -> None:
     slices = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
@@ -48,6 +71,7 @@ def main() -> None:
             page.until("document.querySelectorAll('.neuroglancer-layer-item').length >= 3")
             page.settle()
             (IMAGES / "view.png").write_bytes(page.picture())
+        studio()
         Path("report.html").write_text(report("cells.ome.zarr.run"), encoding="utf-8")
         with Page((1100, 900)) as page:
             page.open(Path("report.html").resolve().as_uri())

@@ -39,7 +39,17 @@ BEAMS = {
     for method in ("expand", "display_data", "type_check_inputs")
 }
 #: No library has it under another name, and no paper.
-OURS = {"compute", "estimate", "keep_largest", "open", "plan", "preview", "verify", "view"}
+OURS = {
+    "compute",
+    "estimate",
+    "keep_largest",
+    "open",
+    "plan",
+    "preview",
+    "studio",
+    "verify",
+    "view",
+}
 
 HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.M)
 ITEM = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.+)$")

@@ -83,7 +83,17 @@ EAGER = {
     "predict",
 }
 EAGER |= {"fit_transform", "register", "register_frames", "register_slices", "register_tiles"}
-EAGER |= {"track", "preview", "probe_model", "verify", "view", "estimate", "plan", "generic_filter"}
+EAGER |= {
+    "track",
+    "studio",
+    "preview",
+    "probe_model",
+    "verify",
+    "view",
+    "estimate",
+    "plan",
+    "generic_filter",
+}
 FUNCTIONS = {
     name: getattr(bv, name)
     for name in bv.__all__

@@ -31,6 +31,7 @@ VERBS = {
     "verify": ("check that a run is complete and its outputs can be read", "runs"),
     "report": ("write a page about a run, a volume or a table", "runs"),
     "view": ("show volumes and tables in Neuroglancer, from this machine", "view"),
+    "studio": ("edit a recipe in the browser, with live sections", "studio"),
     "check": ("check a recipe, its inputs and the result of each step", "check"),
     "ops": ("list the operations, or show the parameters of one", "reference"),
     "schema": ("print the JSON schema of recipes, for editors", "reference"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -170,11 +171,13 @@ def run(
     note: Any = None,
     recipe: Any = None,
     on_plan: Callable[[Plan], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> Outcome:
     """Compute targets as `compute` does, and return the plan and measurements, too.
 
     `resume` returns the ``note``. ``recipe`` is part of the outputs' provenance. ``on_plan`` is
-    called with the plan before anything is checked or started.
+    called with the plan before anything is checked or started. ``stop`` ends a run without a
+    runner: see `beam_volumes.session.local.run_local`.
     """
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
@@ -192,7 +195,7 @@ def run(
     warn_of_masks(planned)
     request = Request(options.runner is not None, note)
     session = begin(planned, options, request=request, scratch=scratch, recipe=recipe)
-    return _carry_out(session, drive, options)
+    return _carry_out(session, _stoppable(drive, stop), options)
 
 
 def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
@@ -200,7 +203,9 @@ def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     return _prepared(targets, options)[2]
 
 
-def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
+def resume(
+    run: Any, options: RunOptions, stop: threading.Event | None = None
+) -> tuple[Outcome, Any] | None:
     """Continue a run, given its first output, its ``.run`` folder, or its journal.
 
     ``options`` define machine, runner and progress: by default memory, workers and the runner
@@ -215,7 +220,15 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     check_accelerator(stopped.plan, options.accelerator)
     _check_device(stopped.plan, options)
     _check_places(stopped.plan, options)
+    drive = _stoppable(drive, stop)
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
+
+
+def _stoppable(drive: Drive, stop: threading.Event | None) -> Drive:
+    if stop is None:
+        return drive
+    assert drive is run_local, "only runs without a runner can be stopped from another thread"
+    return partial(run_local, stop=stop)
 
 
 def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:

@@ -37,7 +37,11 @@ class Built:
     recipe: Any = None
 
 
-def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
+def build(
+    recipe: Recipe,
+    crop: str | Callable[[Volume], Volume] | None = None,
+    given: Mapping[str, Volume] | None = None,
+) -> Built:
     """Open the inputs and apply the steps; only metadata are read.
 
     Parameters
@@ -45,6 +49,8 @@ def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) 
     recipe : Recipe
     crop : str or callable, optional
         A box to which every input is cropped, or a function that crops them.
+    given : dict, optional
+        Inputs by name that are not opened.
 
     Raises
     ------
@@ -52,11 +58,15 @@ def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) 
         If something cannot be opened, applied or written, with its line.
     """
     with nothing_computed():
-        return _built(recipe, crop)
+        return _built(recipe, crop, given)
 
 
-def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Built:
-    known = expressions(recipe, crop)
+def _built(
+    recipe: Recipe,
+    crop: str | Callable[[Volume], Volume] | None,
+    given: Mapping[str, Volume] | None,
+) -> Built:
+    known = expressions(recipe, crop, given)
     targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
@@ -82,13 +92,14 @@ def expressions(
     Inputs that are ``given`` are not opened.
     """
     known: dict[str, Any] = dict(given or {})
-    known |= {i.name: _open(i, crop) for i in recipe.inputs.values() if i.name not in known}
+    known |= {i.name: open_input(i, crop) for i in recipe.inputs.values() if i.name not in known}
     for name in recipe.order:
-        known[name] = _apply(recipe.steps[name], known)
+        known[name] = apply(recipe.steps[name], known)
     return known
 
 
-def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
+def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Volume:
+    """Open an input, cropped as for `build`."""
     with _mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
     if callable(crop):
@@ -111,7 +122,8 @@ def _found(text: str, known: dict[str, Any], where: str) -> Any:
     return item[number]
 
 
-def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
+def apply(step: RecipeStep, known: dict[str, Any]) -> Any:
+    """Return the lazy result of a step, given inputs and steps by name."""
     operation = step.operation
     inputs = [_value(i, known) for i in step.inputs]
     by_name = {n: e for n, e in step.parameters.items() if operation.volume(n)}

@@ -236,6 +236,19 @@ def printed(document: Any) -> str:
     return yaml.serialize(_node(document, 0), Dumper=yaml.SafeDumper, width=110, allow_unicode=True)
 
 
+def flow_text(value: Any) -> str:
+    """Format plain data as YAML in one line.
+
+    Examples
+    --------
+    >>> flow_text({"op": "clip", "box": "0:16", "inputs": ["a", 2.0]}), flow_text("no")
+    ("{op: clip, box: '0:16', inputs: [a, 2.0]}", "'no'")
+    """
+    node = _node(value, _FLOW)
+    text = yaml.serialize(node, Dumper=yaml.SafeDumper, width=1 << 20, allow_unicode=True)
+    return text.strip().removesuffix("\n...")
+
+
 def _node(value: Any, depth: int) -> yaml.Node:
     flow = depth >= _FLOW
     if isinstance(value, dict):

@@ -35,10 +35,12 @@ def run_local(
     watching: Watching = unwatched,
     count: Count | None = None,
     known: dict[str, Any] | None = None,
+    stop: threading.Event | None = None,
 ) -> dict[str, Any]:
     """Run every pass in threads; return the numbers by token, including those ``known`` before.
 
-    ``count`` is called with the result of each slab.
+    ``count`` is called with the result of each slab. Once ``stop`` is set, the run ends with
+    `Stopped` after its current windows; a journal keeps finished slabs.
     """
     session.prepare()
     if session.clears:
@@ -49,18 +51,22 @@ def run_local(
     compilations = reported_compilations(session.journal or session.parts)
     with watching(followed), compilations, Spill() as spill:
         try:
-            return _run(session, spill, count, known or {})
+            return _run(session, spill, count, known or {}, stop or threading.Event())
         finally:
             gate.release()
 
 
 def _run(
-    session: Session, spill: Spill, count: Count | None, known: dict[str, Any]
+    session: Session,
+    spill: Spill,
+    count: Count | None,
+    known: dict[str, Any],
+    asked: threading.Event,
 ) -> dict[str, Any]:
     answers: Answers = {}
     for index in range(len(session.plan.passes)):
         summaries: dict[str, list[tuple[Key, Kept]]] = {}
-        emissions = _sweeps(session, index, known, answers, spill, count)
+        emissions = _sweeps(session, index, known, answers, spill, count, asked)
         p = session.plan.passes[index]
         # The merge of a single summary begins with all of it.
         is_single = len(p.grid) == len(p.program.surveys) == 1
@@ -106,6 +112,7 @@ def _sweeps(
     answers: Answers,
     spill: Spill,
     count: Count | None,
+    asked: threading.Event,
 ) -> Iterator[tuple[int, SlabPartials]]:
     p = session.plan.passes[index]
     left = iter(range(len(p.grid)))
@@ -116,8 +123,11 @@ def _sweeps(
     def stop() -> None:
         if stopped.is_set():
             raise Stopped("other slabs have ended the run")
+        if asked.is_set():
+            raise Stopped("the run was asked to stop")
 
     def one(slab: int) -> tuple[int, SlabPartials]:
+        stop()
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
         return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop, run_local)
 

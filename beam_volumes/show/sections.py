@@ -149,41 +149,45 @@ def _computed(volume: Volume, at: Sequence[float], max_bytes: int) -> tuple[list
     for side in SIDES:
         if side is not None and side >= max(shape):
             continue
-        boxes = [_part(shape, axis, at, side) for axis in axes]
-        wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in volume.nodes]
+        boxes = [plane_part(shape, axis, at, side) for axis in axes]
+        wanted = parts_of(volume.nodes, boxes)
         if plan_run(wanted, _HERE).bytes_read <= max_bytes:
             how = "computed at full resolution, whole planes"
             if side is not None:
                 how = f"computed at full resolution, {side} voxels a side around the middle"
-            return _arrays(wanted, boxes, axes), how
+            return as_sections(run(wanted, _HERE).results, boxes, axes), how
     for side in (256, 128, 64):
-        nodes = of_part(volume.nodes, _box(shape, at, side))
+        nodes = of_part(volume.nodes, box_around(shape, at, side))
         if nodes is None:
             break
-        start = _box(shape, at, side).start
+        start = box_around(shape, at, side).start
         inside = [0.5] * 3
-        boxes = [_part(nodes[0].shape, axis, inside, None) for axis in axes]
-        wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in nodes]
+        boxes = [plane_part(nodes[0].shape, axis, inside, None) for axis in axes]
+        wanted = parts_of(nodes, boxes)
         if plan_run(wanted, _HERE).bytes_read <= max_bytes:
             how = (
                 f"computed from the middle {side} voxels a side of the inputs only, so that "
                 "numbers and labels that depend on the whole volume differ"
             )
             moved = [box.translate(start) for box in boxes]
-            return _arrays(wanted, moved, axes), how
+            return as_sections(run(wanted, _HERE).results, moved, axes), how
     raise TooExpensive(
         f"{volume!r}: even a small part of it needs to read more than {format_bytes(max_bytes)}; compute "
         "it to a file and look at that, or look at an input"
     )
 
 
-def _whole(node: Node) -> Volume:
-    return Volume(node, Space())
+def parts_of(nodes: Sequence[Node], boxes: Sequence[Box]) -> list[Volume]:
+    """Return boxes of nodes as volumes to compute, in the order of `as_sections`."""
+    return [Volume(CropNode.of(n, box), Space()) for box in boxes for n in nodes]
 
 
-def _arrays(wanted: Sequence[Volume], boxes: Sequence[Box], axes: Sequence[int]) -> list[Section]:
-    results = iter(run(wanted, _HERE).results)
-    many, found = len(wanted) // len(boxes), []
+def as_sections(
+    planes: Sequence[np.ndarray], boxes: Sequence[Box], axes: Sequence[int]
+) -> list[Section]:
+    """Return computed planes as sections normal to ``axes``; the boxes are their positions."""
+    results = iter(planes)
+    many, found = len(planes) // len(boxes), []
     for axis, box in zip(axes, boxes, strict=True):
         rows, columns = along(axis)
         planes = [np.squeeze(next(results), axis) for _ in range(many)]
@@ -193,20 +197,21 @@ def _arrays(wanted: Sequence[Volume], boxes: Sequence[Box], axes: Sequence[int])
     return found
 
 
-def _box(shape: Sequence[int], at: Sequence[float], side: int | None) -> Box:
-    """Return a cube of voxels around a position, clipped to the volume."""
+def box_around(shape: Sequence[int], at: Sequence[float], side: int | Sequence[int] | None) -> Box:
+    """Return a cube or box of voxels around a position, moved and clipped to be inside the volume."""
     start, stop = [], []
-    for n, f in zip(shape, at, strict=True):
-        m = n if side is None else min(n, side)
+    sides = shape if side is None else [side] * 3 if isinstance(side, int) else side
+    for n, f, s in zip(shape, at, sides, strict=True):
+        m = min(n, s)
         first = min(max(0, int(f * n) - m // 2), n - m)
         start.append(first)
         stop.append(first + m)
     return Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
 
 
-def _part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None) -> Box:
+def plane_part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None) -> Box:
     """Return a plane normal to an axis, or its part around a position."""
-    box = _box(shape, at, side)
+    box = box_around(shape, at, side)
     k = min(int(at[axis] * shape[axis]), shape[axis] - 1)
     start, stop = list(box.start), list(box.stop)
     start[axis], stop[axis] = k, k + 1

@@ -35,6 +35,7 @@ PARTS = {
         "docs/how-to/convert.md",
         "docs/how-to/pyramids.md",
         "docs/how-to/view.md",
+        "docs/how-to/studio.md",
     ],
     "How to run": [
         "docs/how-to/memory.md",

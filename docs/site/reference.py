@@ -52,6 +52,7 @@ EXAMPLES = {
     "bench": "beam-volumes bench recipe.yaml",
     "report": "beam-volumes report cells.ome.zarr cells.html",
     "view": "beam-volumes view em.ome.zarr cells.ome.zarr cells.csv",
+    "studio": "beam-volumes studio em.ome.zarr cells.yaml",
     "worker-pool": "beam-volumes worker-pool --port 50000",
     "expansion-service": "beam-volumes expansion-service --port 8097",
     "estimate": "beam-volumes estimate recipe.yaml --machine-type 16x64GiB --machines 20",

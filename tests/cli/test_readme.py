@@ -128,7 +128,7 @@ RESULTS = {
     "split-objects": shown_distance,
 }
 #: Pages that need a browser, a viewer or a network of their own.
-NEEDS = {"view": "neuroglancer napari", "networks": "onnx onnxruntime"}
+NEEDS = {"view": "neuroglancer napari", "studio": "nicegui", "networks": "onnx onnxruntime"}
 
 
 @pytest.mark.parametrize("page", sorted(p.stem for p in (ROOT / "docs/how-to").glob("*.md")))

@@ -12,6 +12,10 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
+from tests.peers import in_ci
+
 CHROMIUM = next(
     (p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None
 )
@@ -19,6 +23,14 @@ _OPTIONS = (
     "--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader --hide-scrollbars "
     "--no-first-run --disable-extensions --disable-background-networking --remote-debugging-pipe"
 )
+
+
+def require():
+    """Skip a test without chromium; where CI is set it fails."""
+    if CHROMIUM is None and in_ci():
+        pytest.fail("chromium is missing, and CI is set: install it (apt-get install chromium)")
+    if CHROMIUM is None:
+        pytest.skip("needs chromium")
 
 
 class Page:

@@ -18,7 +18,6 @@ from beam_volumes.base.text import parsed_json
 from beam_volumes.cli.verbs.view import items
 from beam_volumes.show.viewer.chunks import Chunks
 from beam_volumes.show.viewer.serving import Server
-from tests.peers import in_ci
 from tests.show import browser
 from tests.tiers import thorough
 from tests.waiting import PATIENCE
@@ -276,10 +275,7 @@ def test_the_command(tmp_path):
 @pytest.fixture
 def chromium():
     """Pages are looked at where chromium is installed; where CI is set it has to be."""
-    if browser.CHROMIUM is None and in_ci():
-        pytest.fail("chromium is missing, and CI is set: install it (apt-get install chromium)")
-    if browser.CHROMIUM is None:
-        pytest.skip("needs chromium")
+    browser.require()
 
 
 def panels(png, rows=2, columns=2, top=60):

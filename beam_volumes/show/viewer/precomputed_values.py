@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,11 +28,13 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import open_array
 
 
-def with_precomputed_values(nodes: Sequence[Node], progress: bool = False) -> tuple[Node, ...]:
+def with_precomputed_values(
+    nodes: Sequence[Node], progress: bool = False, stop: threading.Event | None = None
+) -> tuple[Node, ...]:
     """Return equal nodes with parts that only depend on parts of the inputs.
 
     Numbers such as thresholds, labels and rotated volumes are computed, as arrays in memory. Raises
-    ValueError if such an array is larger than `options.max_inmemory`.
+    ValueError if such an array is larger than `options.max_inmemory`. ``stop`` ends the computation.
     """
     values, whole = _outermost(nodes)
     for node in whole:
@@ -45,7 +48,7 @@ def with_precomputed_values(nodes: Sequence[Node], progress: bool = False) -> tu
     wanted: list[Any] = [Scalar(v) for v in values] + [Volume(n, Space()) for n in whole]
     if not wanted:
         return tuple(nodes)
-    found = run(wanted, RunOptions(runner=None, progress=progress)).results
+    found = run(wanted, RunOptions(runner=None, progress=progress), stop=stop).results
     instead: dict[str, Any] = {}
     for value, number in zip(values, found, strict=False):
         instead[value.token] = ConstantValue.of(np.asarray(number, value.dtype)[()])
@@ -64,7 +67,7 @@ def _outermost(nodes: Sequence[Node]) -> tuple[list[Value], list[Node]]:
         if node.token in visited:
             continue
         visited.add(node.token)
-        if isinstance(node, AcrossNode | ViewNode) or _carries(node):
+        if is_computed_whole(node):
             whole[node.token] = node
             continue
         for value in node.values:
@@ -74,6 +77,7 @@ def _outermost(nodes: Sequence[Node]) -> tuple[list[Value], list[Node]]:
     return list(values.values()), list(whole.values())
 
 
-def _carries(node: Node) -> bool:
-    """Whether a stage starts with the first slice, or needs whole rows."""
-    return isinstance(node, StageNode) and bool(node.stage.spans)
+def is_computed_whole(node: Any) -> bool:
+    """Whether a node's voxels depend on its whole input; a stage may need its first slice or rows."""
+    carries = isinstance(node, StageNode) and bool(node.stage.spans)
+    return isinstance(node, AcrossNode | ViewNode) or carries

@@ -1,0 +1,158 @@
+"""The left pane: the palette of functions, and a card for each step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nicegui import ui
+
+from beam_volumes.recipes.catalogue import operations
+from beam_volumes.recipes.document import flow_text, parse_value
+from beam_volumes.studio.palette import Field, search
+from beam_volumes.studio.tab import Slider, Tab
+
+#: Functions that a search shows.
+_OFFERS = 8
+
+
+class Cards:
+    """The steps of the recipe as cards."""
+
+    def __init__(self, tab: Tab) -> None:
+        self._tab, self._document = tab, tab.workspace.document
+        self._problems: dict[str, ui.label] = {}
+        self._problem = ui.label().classes("text-red-700 text-sm")
+        self._words = ui.input("add a function", on_change=self._search)
+        self._words.props("dense clearable outlined debounce=150").classes("w-full")
+        self._offers = ui.column().classes("w-full gap-0")
+        self._cards = ui.column().classes("w-full gap-2")
+
+    def build(self) -> None:
+        """Make the cards again."""
+        self._cards.clear()
+        self._problems = {}
+        items = self._document.items()
+        with self._cards:
+            for name in self._document.inputs():
+                with ui.card().classes("w-full"):
+                    self._title(name, "input", True)
+            for k, item in enumerate(items):
+                with ui.card().classes("w-full gap-1" + ("" if item.is_enabled else " opacity-50")):
+                    with ui.row().classes("w-full items-center gap-0 no-wrap"):
+                        self._title(item.name, item.op, item.is_enabled)
+                        self._tools(item.name, k, len(items), item.is_enabled)
+                    self._problems[item.name] = ui.label().classes("text-red-700 text-sm")
+                    if item.is_enabled:
+                        self._fields(item.name, item.given)
+
+    def show_errors(self, errors: dict[str, str]) -> None:
+        """Show messages on their cards, and others above them."""
+        for name, label in self._problems.items():
+            label.text = errors.get(name, "")
+        self._problem.text = "; ".join(e for n, e in errors.items() if n not in self._problems)
+
+    def _title(self, name: str, op: str, is_enabled: bool) -> None:
+        text = name if op in (name, "input") else f"{name}: {op}"
+        button = ui.button(text, on_click=lambda: self._tab.change(after=name))
+        button.props("flat dense no-caps align=left").set_enabled(is_enabled)
+        button.classes("grow text-left" + (" font-bold" if name == self._tab.after else ""))
+        if op in operations():
+            button.tooltip(operations()[op].summary)
+
+    def _tools(self, name: str, k: int, many: int, is_enabled: bool) -> None:
+        document, button = self._document, self._tab.icon_button
+        if k > 0:
+            button("arrow_upward", f"move {name} up", lambda: document.move(name, k - 1))
+        if k < many - 1:
+            button("arrow_downward", f"move {name} down", lambda: document.move(name, k + 1))
+        icon, what = ("visibility", "disable") if is_enabled else ("visibility_off", "enable")
+        button(icon, f"{what} {name}", lambda: document.enable(name, not is_enabled))
+        button("content_copy", f"duplicate {name}", lambda: document.duplicate(name))
+        button("delete", f"remove {name}", lambda: document.remove(name))
+
+    def _fields(self, name: str, given: dict[str, Any]) -> None:
+        found = self._tab.workspace.fields(name)
+        usual = [f for f in found if f.key in given or "." in f.key]
+        visible = usual or [f for f in found if f.key != "input"][:1]
+        for item in visible:
+            self._field(name, item)
+        with ui.expansion("more").props("dense").classes("w-full text-sm"):
+            for item in found:
+                if item not in visible:
+                    self._field(name, item)
+
+    def _field(self, name: str, item: Field) -> None:
+        def change(value: Any) -> None:
+            self._tab.edit_field(name, item.key, value)
+
+        label = item.label
+        element: Any
+        if item.kind == "flag":
+            element = ui.switch(label, value=item.value, on_change=lambda e: change(e.value))
+        elif item.kind in ("choice", "volume"):
+            options = {c: str(c) for c in (*item.choices, item.value)}
+            if None in options:
+                options[None] = "the step before" if item.key == "input" else "none"
+            element = ui.select(
+                options, value=item.value, label=label, on_change=lambda e: change(e.value)
+            ).props("dense")
+        else:
+            element = self._text_field(name, label, item, change)
+        element.classes("w-full")
+        if item.text:
+            element.tooltip(item.text)
+
+    def _text_field(
+        self, name: str, label: str, item: Field, change: Callable[[Any], None]
+    ) -> ui.input:
+        """Return a text for a value as YAML, with a slider for numbers."""
+
+        def typed() -> None:
+            text = (element.value or "").strip()
+            try:
+                change(parse_value(text, label).plain() if text else None)
+            except ValueError as error:
+                ui.notify(str(error), type="negative")
+
+        shown = "" if item.value is None else flow_text(item.value)
+        element = ui.input(label, value=shown).props("dense")
+        if item.default is not None:
+            element.props["placeholder"] = flow_text(item.default)
+        element.on("change", typed)
+        if item.kind != "number":
+            return element
+
+        def slid(e: Any) -> None:
+            number = int(e.value) if item.step == 1 else float(f"{e.value:.6g}")
+            value = f"{number} {item.unit}" if item.unit else number
+            element.value = str(value)
+            change(value)
+
+        number = item.value.split()[0] if isinstance(item.value, str) else item.value
+        slider = Slider(
+            min=item.low, max=item.high, step=item.step, value=float(number), on_change=slid
+        )
+        slider.props(f'dense aria-label="{name} {label}"')
+        return element
+
+    def _search(self, e: Any) -> None:
+        self._offers.clear()
+        words = (e.value or "").strip()
+        if not words:
+            return
+        item = self._tab.workspace.state().known.get(self._tab.after)
+        with self._offers:
+            for offer in search(words, item, _OFFERS):
+                with ui.row().classes("w-full items-center no-wrap gap-1"):
+                    button = ui.button(offer.name, on_click=lambda n=offer.name: self._add(n))
+                    button.props("flat dense no-caps").set_enabled(not offer.reason)
+                    note = ui.label(offer.reason or offer.summary).classes("text-xs truncate")
+                    note.tooltip(offer.reason or offer.summary)
+
+    def _add(self, op: str) -> None:
+        def add() -> None:
+            self._tab.after = self._tab.workspace.add(op, self._tab.after)
+            self._words.value = ""
+
+        self._tab.attempt(add)

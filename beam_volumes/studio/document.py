@@ -1,0 +1,396 @@
+"""A recipe as text that is edited step by step: comments stay, and every change can be undone.
+
+Each edit replaces the characters or lines of one entry, at the positions that the YAML parser reports. All
+other characters stay as they are. Libraries that keep comments in a tree, such as ruamel.yaml, format the
+whole file again, and comments above a step move with the step before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from beam_volumes.recipes.document import flow_text, load
+from beam_volumes.recipes.recipe import NAME, split_name
+
+#: Begins each line of a step that is disabled.
+OFF = "#off:"
+_OFF_LINE = re.compile(rf"( *){OFF} ?(.*)")
+_KEY = re.compile(r"([A-Za-z_][\w-]*) *:")
+#: Most texts that are kept for undo.
+MAX_UNDO = 200
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step in the text."""
+
+    name: str
+    #: The operation.
+    op: str
+    #: The parameters and inputs as plain data, without ``op``.
+    given: dict[str, Any]
+    is_enabled: bool
+    #: The lines of the step with the comments above it, from 0; the last is excluded.
+    lines: tuple[int, int]
+    #: The line of its name, from 0.
+    line: int
+
+
+class Document:
+    r"""The text of a recipe, its steps, and its history.
+
+    Examples
+    --------
+    >>> d = Document("input: em.zarr\nsteps:\n  # noise\n  smooth: {op: gaussian_filter, sigma: 2}\n")
+    >>> d.set("smooth", "sigma", 3)
+    >>> d.insert(1, "label", {})
+    'label'
+    >>> print(d.text)
+    input: em.zarr
+    steps:
+      # noise
+      smooth: {op: gaussian_filter, sigma: 3}
+      label: {}
+    <BLANKLINE>
+    >>> d.undo(), [item.name for item in d.items()]
+    (True, ['smooth'])
+    """
+
+    def __init__(self, text: str) -> None:
+        load(text, "recipe")
+        self._texts, self._at = [_block_steps(text)], 0
+        #: The field that the last change has set: its next change is part of the same step of undo.
+        self._field: tuple[str, str] | None = None
+
+    @property
+    def text(self) -> str:
+        """The recipe."""
+        return self._texts[self._at]
+
+    def replace(self, text: str) -> None:
+        """Set the whole text, as one change; RecipeError if it is no YAML."""
+        load(text, "recipe")
+        text = _block_steps(text)
+        if text != self.text:
+            del self._texts[self._at + 1 :]
+            self._texts.append(text)
+            del self._texts[:-MAX_UNDO]
+            self._at, self._field = len(self._texts) - 1, None
+
+    def undo(self) -> bool:
+        """Go back by one change; False if there is none."""
+        self._at, before = max(0, self._at - 1), self._at
+        self._field = None
+        return self._at < before
+
+    def redo(self) -> bool:
+        """Repeat a change that was undone; False if there is none."""
+        self._at, before = min(len(self._texts) - 1, self._at + 1), self._at
+        return self._at > before
+
+    def items(self) -> list[Item]:
+        """Return the steps in their order, also the disabled ones."""
+        return _items(self.text)
+
+    def item(self, name: str) -> Item:
+        """Return a step by name."""
+        for item in self.items():
+            if item.name == name:
+                return item
+        raise KeyError(name)
+
+    def names(self) -> list[str]:
+        """Return the names of inputs and enabled steps."""
+        return [*self.inputs(), *(item.name for item in self.items() if item.is_enabled)]
+
+    def inputs(self) -> list[str]:
+        """Return the names of inputs."""
+        plain = load(self.text, "recipe").plain()
+        return ["input"] if "input" in plain else list(plain.get("inputs") or {})
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """Return the outputs, each as a mapping."""
+        plain = load(self.text, "recipe").plain()
+        found = [plain["output"]] if "output" in plain else plain.get("outputs") or []
+        return [{"path": o} if isinstance(o, str) else dict(o) for o in found]
+
+    # edits
+
+    def insert(self, index: int, op: str, given: Mapping[str, Any]) -> str:
+        """Add a step at a position among the steps, and return its name."""
+        name = self._free_name(op)
+        mapping = dict(given) if name == op else {"op": op, **given}
+        self._put(index, [f"{name}: {flow_text(mapping)}"])
+        return name
+
+    def remove(self, name: str) -> None:
+        """Remove a step and the comments above it; an error if another entry refers to it."""
+        self._check_unused(name, "remove")
+        self._cut(self.item(name))
+
+    def duplicate(self, name: str) -> str:
+        """Add a copy of a step after it, and return its name."""
+        item = self.item(name)
+        at = [i.name for i in self.items()].index(name)
+        return self.insert(at + 1, item.op, item.given)
+
+    def move(self, name: str, index: int) -> None:
+        """Move a step with the comments above it to another position among the steps."""
+        item, begin = self.item(name), self._at
+        lines = self.text.splitlines()[slice(*item.lines)]
+        indent = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
+        self._cut(item)
+        self._put(index, [line[indent:] for line in lines])
+        # Both are one change.
+        del self._texts[begin + 1 : self._at]
+        self._at = len(self._texts) - 1
+
+    def enable(self, name: str, on: bool) -> None:
+        """Enable a step, or disable it: it stays in the text as a comment."""
+        item = self.item(name)
+        if item.is_enabled == on:
+            return
+        if not on:
+            self._check_unused(name, "disable")
+        lines = self.text.splitlines()
+        begin = item.line
+        indent = len(lines[begin]) - len(lines[begin].lstrip())
+        for k in range(begin, item.lines[1]):
+            off = _OFF_LINE.fullmatch(lines[k])
+            written = f"{OFF} {lines[k][indent:]}" if off is None else off[2]
+            lines[k] = f"{' ' * indent}{written}".rstrip()
+        self.replace("\n".join(lines) + "\n")
+
+    def set(self, name: str, key: str, value: Any) -> None:
+        """Set a parameter of a step, or its ``input`` or ``inputs``; None for the default.
+
+        Changes of the same field in a row, as by a slider, are undone together.
+        """
+        item = self.item(name)
+        if not item.is_enabled:
+            raise ValueError(f"the step {name!r} is disabled; enable it to change it")
+        if item.given.get(key) == value:
+            return
+        if self._field == (name, key):
+            # The text before this change is no state of its own.
+            del self._texts[self._at]
+            self._at -= 1
+        self._set(self.item(name), key, value)
+        self._field = name, key
+
+    def _set(self, item: Item, key: str, value: Any) -> None:
+        name = item.name
+        node, key_node = _step_nodes(self.text)[name]
+        spliced = None if value is None else _spliced(self.text, node, key, value)
+        if spliced is not None:
+            self.replace(spliced)
+            return
+        # The whole step is written again, in one line.
+        given = {k: v for k, v in {**item.given, key: value}.items() if v is not None}
+        mapping = given if item.op == name else {"op": item.op, **given}
+        indent = key_node.start_mark.column
+        lines = self.text.splitlines()
+        lines[item.line : item.lines[1]] = [f"{' ' * indent}{name}: {flow_text(mapping)}"]
+        self.replace("\n".join(lines) + "\n")
+
+    def set_input(self, name: str, path: str) -> None:
+        """Set the path of an input."""
+        root: Any = yaml.compose(self.text, Loader=yaml.BaseLoader)
+        top = {key.value: value for key, value in root.value}
+        node = top.get("input")
+        if node is None:
+            node = next(v for k, v in top["inputs"].value if k.value == name)
+        if isinstance(node, yaml.MappingNode):
+            node = next(v for k, v in node.value if k.value in ("path", "spec"))
+        begin, end = node.start_mark.index, node.end_mark.index
+        self.replace(self.text[:begin] + flow_text(path) + self.text[end:])
+
+    def set_outputs(self, outputs: Sequence[Mapping[str, Any]]) -> None:
+        """Replace the outputs."""
+        lines = self.text.splitlines()
+        root: Any = yaml.compose(self.text, Loader=yaml.BaseLoader)
+        written = ["outputs:", *(f"  - {flow_text(dict(o))}" for o in outputs)]
+        for key, value in root.value:
+            if key.value in ("output", "outputs"):
+                lines[key.start_mark.line : _end_line(value, key)] = written
+                break
+        else:
+            lines += written
+        self.replace("\n".join(lines) + "\n")
+
+    # internals
+
+    def _free_name(self, op: str) -> str:
+        taken = {*self.names(), *(item.name for item in self.items())}
+        base, number, name = op if NAME.fullmatch(op) else "step", 1, op
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        return name
+
+    def _check_unused(self, name: str, what: str) -> None:
+        users = [
+            item.name
+            for item in self.items()
+            if item.is_enabled and name in _references(item.given)
+        ]
+        users += [
+            f"the output {o.get('path') or o['step']}"
+            for o in self.outputs()
+            if split_name(str(o.get("step")))[0] == name
+        ]
+        if users:
+            raise ValueError(
+                f"{name!r} is used by {', '.join(users)}; let them use another step to {what} it"
+            )
+
+    def _cut(self, item: Item) -> None:
+        lines = self.text.splitlines()
+        del lines[slice(*item.lines)]
+        self.replace("\n".join(lines) + "\n")
+
+    def _put(self, index: int, block: Sequence[str]) -> None:
+        """Insert lines without indentation at a position among the steps."""
+        items, lines = self.items(), self.text.splitlines()
+        if items:
+            first = lines[items[0].line]
+            indent = len(first) - len(first.lstrip())
+            at = items[index].lines[0] if index < len(items) else items[-1].lines[1]
+        else:
+            indent, at = 2, _steps_line(lines)
+        lines[at:at] = [f"{' ' * indent}{line}".rstrip() for line in block]
+        self.replace("\n".join(lines) + "\n")
+
+
+def _steps_line(lines: list[str]) -> int:
+    """Return the line after ``steps:``, which is added if it is missing."""
+    for k, line in enumerate(lines):
+        if re.match(r"steps *:", line):
+            lines[k] = "steps:"
+            return k + 1
+    at = next((k for k, x in enumerate(lines) if re.match(r"outputs? *:", x)), len(lines))
+    lines.insert(at, "steps:")
+    return at + 1
+
+
+def _block_steps(text: str) -> str:
+    """Return the text with one line or more for each step: ``steps: {...}`` is written again."""
+    root: Any = yaml.compose(text, Loader=yaml.BaseLoader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    for key, value in pairs:
+        if key.value == "steps" and isinstance(value, yaml.MappingNode) and value.flow_style:
+            plain = load(text, "recipe").plain()["steps"]
+            block = "".join(f"\n  {name}: {flow_text(step)}" for name, step in plain.items())
+            return text[: value.start_mark.index].rstrip() + block + text[value.end_mark.index :]
+    return text
+
+
+def _step_nodes(text: str) -> dict[str, tuple[Any, Any]]:
+    """Return the nodes of each step's value and name."""
+    root: Any = yaml.compose(text, Loader=yaml.BaseLoader)
+    steps = next((v for k, v in root.value if k.value == "steps"), None)
+    if not isinstance(steps, yaml.MappingNode):
+        return {}
+    return {key.value: (value, key) for key, value in steps.value}
+
+
+def _end_line(node: Any, key: Any) -> int:
+    """Return the line after the last character of a value."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end_line(*reversed(last)) if isinstance(last, tuple) else _end_line(last, last)
+    if node.start_mark.index == node.end_mark.index:  # an empty value
+        return int(key.end_mark.line) + 1
+    mark = node.end_mark
+    return int(mark.line if mark.column == 0 else mark.line + 1)  # texts of several lines
+
+
+def _items(text: str) -> list[Item]:
+    lines = text.splitlines()
+    nodes = _step_nodes(text)
+    found = [_item(text, name, value, key) for name, (value, key) in nodes.items()]
+    starts = {item.line for item in found}
+    inside = {k for item in found for k in range(item.line, item.lines[1])}
+    first = next((k for k, x in enumerate(lines) if re.match(r"steps *:", x)), len(lines))
+    top = (k for k in range(first + 1, len(lines)) if re.match(r"[^\s#]", lines[k]))
+    for k in range(first + 1, next(top, len(lines))):
+        off = _OFF_LINE.fullmatch(lines[k])
+        if off and k not in inside and _KEY.match(off[2]):
+            found.append(_disabled(lines, k))
+            starts.add(k)
+    found.sort(key=lambda item: item.line)
+    return [_with_comments(item, lines, starts) for item in found]
+
+
+def _item(text: str, name: str, value: Any, key: Any) -> Item:
+    given = load(text, "recipe").plain()["steps"][name]
+    return _described(name, given, True, key.start_mark.line, _end_line(value, key))
+
+
+def _described(name: str, given: Any, is_enabled: bool, line: int, end: int) -> Item:
+    mapping = {"op": given} if isinstance(given, str) else dict(given or {})
+    op = str(mapping.pop("op", name))
+    return Item(name, op, mapping, is_enabled, (line, end), line)
+
+
+def _disabled(lines: list[str], begin: int) -> Item:
+    """Return the disabled step with its name on a line."""
+    block: list[str] = []
+    for line in lines[begin:]:
+        off = _OFF_LINE.fullmatch(line)
+        if off is None or (block and _KEY.match(off[2])):
+            break
+        block.append(off[2])
+    try:
+        ((name, given),) = load("\n".join(block), "recipe").plain().items()
+    except (ValueError, AttributeError):
+        name, given = block[0].partition(":")[0], None
+    return _described(name, given, False, begin, begin + len(block))
+
+
+def _with_comments(item: Item, lines: list[str], starts: set[int]) -> Item:
+    begin = item.line
+    while (
+        begin > 0
+        and re.match(r"\s*#", lines[begin - 1])
+        and not _OFF_LINE.fullmatch(lines[begin - 1])
+    ):
+        begin -= 1
+    return Item(item.name, item.op, item.given, item.is_enabled, (begin, item.lines[1]), item.line)
+
+
+def _spliced(text: str, node: Any, key: str, value: Any) -> str | None:
+    """Return the text with one value changed or added in place; None if that is not possible."""
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    written = flow_text(value)
+    for k, old in node.value:
+        if k.value == key:
+            begin, end = old.start_mark.index, old.end_mark.index
+            is_block = isinstance(old, yaml.CollectionNode) and not old.flow_style
+            if is_block or begin == end or getattr(old, "style", None) in ("|", ">"):
+                return None
+            return text[:begin] + written + text[end:]
+    if node.flow_style:
+        at = node.end_mark.index - 1
+        comma = ", " if node.value else ""
+        return f"{text[:at].rstrip()}{comma}{key}: {written}{text[at:]}"
+    last_key, last = node.value[-1]
+    lines = text.splitlines()
+    indent = " " * node.value[0][0].start_mark.column
+    lines.insert(_end_line(last, last_key), f"{indent}{key}: {written}")
+    return "\n".join(lines) + "\n"
+
+
+def _references(given: Any) -> set[str]:
+    """Return all texts in parameters and inputs that may be names of steps."""
+    if isinstance(given, dict):
+        return {name for value in given.values() for name in _references(value)}
+    if isinstance(given, list):
+        return {name for value in given for name in _references(value)}
+    return {split_name(given)[0]} if isinstance(given, str) else set()

@@ -1,0 +1,103 @@
+"""The page of the studio, built with NiceGUI: cards, sections, and the cost of the run.
+
+NiceGUI has its assets in its wheel, keeps the state of a page in Python, and sends only changes. Streamlit
+computes the whole script at every change, Gradio is made for forms of one function, and Dash and Panel keep
+state in the browser or in a model of their own.
+"""
+
+from __future__ import annotations
+
+from nicegui import background_tasks, events, ui
+
+from beam_volumes.studio.cards import Cards
+from beam_volumes.studio.run_pane import RunPane
+from beam_volumes.studio.tab import Tab
+from beam_volumes.studio.view_pane import ViewPane
+from beam_volumes.studio.workspace import Workspace
+
+_STYLE = """
+.q-card { padding: 8px }
+.studio-image { background: #ececec; image-rendering: pixelated; cursor: crosshair }
+"""
+
+
+class StudioPage:
+    """The elements of one tab. The recipe belongs to the workspace, which all tabs show."""
+
+    def __init__(self, workspace: Workspace, path: str | None) -> None:
+        names = workspace.document.names()
+        self._tab = Tab(workspace, names[-1], names[0], refresh=self._refresh)
+        self._document = workspace.document
+        #: The text and the step for which the cards were made.
+        self._shown = ("", "")
+        ui.add_css(_STYLE)
+        with ui.row().classes("w-full no-wrap items-start gap-3"):
+            with ui.column().classes("w-[330px] shrink-0 gap-2"):
+                self._tools(path or "recipe.yaml")
+                self._cards = Cards(self._tab)
+            with ui.column().classes("grow gap-2 min-w-0"):
+                self._view = ViewPane(self._tab)
+            with ui.column().classes("w-[280px] shrink-0 gap-2"):
+                self._run = RunPane(self._tab)
+        self._view.on_drag_end = self._build
+        ui.keyboard(self._key)
+        ui.timer(0.3, self._tick)
+        ui.context.client.on_delete(self._close)
+
+    def _tools(self, path: str) -> None:
+        with ui.row().classes("items-center gap-1"):
+            self._tab.icon_button("undo", "undo (Ctrl+Z)", self._document.undo)
+            self._tab.icon_button("redo", "redo (Ctrl+Y)", self._document.redo)
+            text = ui.button(icon="edit_note", on_click=self._edit_text)
+            text.props('flat dense aria-label="edit as text"').tooltip("edit the recipe as text")
+            self._file = ui.input("file", value=path).props("dense").classes("w-40")
+            ui.button("save", on_click=self._save).props("flat dense")
+
+    def _edit_text(self) -> None:
+        def apply() -> None:
+            self._tab.attempt(lambda: self._document.replace(area.value))
+            dialog.close()
+
+        with ui.dialog() as dialog, ui.card().classes("w-[800px] max-w-full"):
+            area = ui.textarea(value=self._document.text).props("autogrow outlined")
+            area.classes("w-full font-mono")
+            ui.button("apply", on_click=apply)
+        dialog.open()
+
+    def _save(self) -> None:
+        def save() -> None:
+            self._tab.workspace.save(self._file.value)
+            ui.notify(f"saved as {self._file.value}")
+
+        self._tab.attempt(save)
+
+    def _key(self, e: events.KeyEventArguments) -> None:
+        if e.action.keydown and e.modifiers.ctrl and e.key in ("z", "y"):
+            self._tab.attempt(self._document.undo if e.key == "z" else self._document.redo)
+
+    def _tick(self) -> None:
+        self._run.show_run()
+        if self._document.text != self._shown[0]:
+            self._refresh()  # it is new, or another tab has changed the recipe
+
+    def _build(self) -> None:
+        self._cards.build()
+        self._run.build()
+
+    def _refresh(self) -> None:
+        """Show the recipe as it is now; views and costs follow when they are computed."""
+        names, tab = self._document.names(), self._tab
+        tab.after = tab.after if tab.after in names else names[-1]
+        tab.before = tab.before if tab.before in names else names[0]
+        before, self._shown = self._shown, (self._document.text, tab.after)
+        if before != self._shown and not tab.is_field_edit:
+            self._build()
+        self._view.choices(names)
+        self._cards.show_errors(tab.workspace.state().errors)
+        background_tasks.create(self._view.show())
+        if before[0] != self._shown[0]:
+            background_tasks.create(self._run.show_cost())
+
+    def _close(self) -> None:
+        self._view.close()
+        self._run.close()

@@ -1,0 +1,276 @@
+"""`studio`: the editor of recipes as a page of this machine.
+
+One server of the process, on the loopback interface, serves every editor under an address with a secret.
+Requests of other pages in the browser are refused by their ``Host`` and ``Origin``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from beam_volumes.graph.keywords import checked_keywords
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.recipes.recipe import NAME, read_text
+from beam_volumes.studio.document import Document
+from beam_volumes.studio.workspace import Folders, Workspace, new_text
+
+#: The output of a new recipe.
+OUTPUT = "studio.ome.zarr"
+#: The path of an input that is a volume of this process.
+IN_MEMORY = "in-memory"
+_SECONDS = 30.0
+
+
+class Studio:
+    """An editor that is served until `close` is called or the process ends.
+
+    Attributes
+    ----------
+    url : str
+        The address for a browser on this machine.
+    """
+
+    def __init__(self, workspace: Workspace, path: str | None, port: int = 0) -> None:
+        if find_spec("nicegui") is None:
+            raise ValueError("the studio needs NiceGUI: pip install 'beam-volumes[studio]'")
+        if port not in range(1 << 16):
+            raise ValueError(
+                f"studio: port={port} is out of range; give 0 to {(1 << 16) - 1}, 0 for a free one"
+            )
+        self.workspace = workspace
+        #: The recipe's file.
+        self.path = path
+        self._word = secrets.token_urlsafe(18)
+        self.url = f"http://127.0.0.1:{_server(port)}/{self._word}/"
+        _studios[self._word] = self
+
+    @property
+    def recipe(self) -> str:
+        """The text of the recipe as it is now."""
+        return self.workspace.document.text
+
+    def close(self) -> None:
+        """Stop serving, and stop a run."""
+        _studios.pop(self._word, None)
+        self.workspace.close()
+
+    def __enter__(self) -> Studio:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<studio at {self.url}>"
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{self.url}" target="_blank">Studio</a>'
+
+
+_studios: dict[str, Studio] = {}
+_ports: list[int] = []
+_lock = threading.Lock()
+
+
+def _server(port: int) -> int:
+    """Start the server of this process if it does not run yet; return its port."""
+    with _lock:
+        if not _ports:
+            listening = socket.socket()
+            listening.bind(("127.0.0.1", port))
+            _start(listening)
+            _ports.append(listening.getsockname()[1])
+        elif port not in (0, _ports[0]):
+            raise ValueError(
+                f"studio: port={port} is not possible: this process serves at {_ports[0]} already"
+            )
+        return _ports[0]
+
+
+def _start(listening: socket.socket) -> None:
+    import uvicorn
+    from fastapi import FastAPI, HTTPException
+    from nicegui import ui
+
+    from beam_volumes.studio.page import StudioPage
+
+    host = f"127.0.0.1:{listening.getsockname()[1]}"
+    app = FastAPI(openapi_url=None)
+
+    @ui.page("/{word}/", title="beam-volumes studio", response_timeout=_SECONDS)
+    def page(word: str) -> None:
+        studio = _studios.get(word)
+        if studio is None:
+            raise HTTPException(404)
+        StudioPage(studio.workspace, studio.path)
+
+    ui.run_with(app, show_welcome_message=False, reconnect_timeout=10.0)
+    config = uvicorn.Config(
+        only_local(app, host), log_level="error", ws_max_size=1 << 20, lifespan="on"
+    )
+    server = uvicorn.Server(config)
+    threading.Thread(
+        target=server.run, args=([listening],), name="beam-volumes studio", daemon=True
+    ).start()
+    end = time.monotonic() + _SECONDS
+    while not server.started:
+        if time.monotonic() > end:
+            raise RuntimeError("the server of the studio did not start")
+        time.sleep(0.02)
+
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+def only_local(app: App, host: str) -> App:
+    """Return an application that refuses requests with another ``Host``, or from other pages."""
+
+    async def checked(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket"):
+            headers = {
+                k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]
+            }
+            origin = headers.get("origin", f"http://{host}")
+            if headers.get("host") != host or origin != f"http://{host}":
+                if scope["type"] == "websocket":
+                    await send({"type": "websocket.close", "code": 1008})
+                    return
+                start = {"type": "http.response.start", "status": 403, "headers": []}
+                await send(start)
+                await send({"type": "http.response.body", "body": b""})
+                return
+        await app(scope, receive, send)
+
+    return checked
+
+
+@checked_keywords
+def studio(
+    *items: Any,
+    recipe: str | os.PathLike[str] | None = None,
+    port: int = 0,
+    memory: int | str | None = None,
+    folders: Sequence[str] = (),
+) -> Studio:
+    """Edit a recipe in the browser, with live sections of a region and the cost of the run.
+
+    Use it to choose parameters by looking at their effect, before a run of the whole volume. Sections of
+    every step are computed on demand, and are equal to the result of a run, unless they are marked as
+    provisional. Steps, parameters and outputs are edited as cards; comments of the recipe are kept. The page
+    needs NiceGUI (``pip install 'beam-volumes[studio]'``), and fetches nothing from a network.
+
+    Parameters
+    ----------
+    *items : Volume, numpy.ndarray or str
+        Inputs of a new recipe: paths, volumes or arrays. With ``recipe`` they replace its inputs, in order.
+    recipe : str, optional
+        Path of a recipe, or its text of several lines. A path that does not exist is where a new recipe is
+        saved.
+    port : int, default: 0
+        Port of this machine; 0 chooses a free one.
+    memory : int or str, optional
+        Memory that a view or a run may use, e.g. ``"2GiB"``; a quarter of this machine's by default.
+    folders : sequence of str, default: ()
+        Further folders that the recipe may read and write. Others are refused, except the current folder
+        and the folders of the inputs and the recipe.
+
+    Returns
+    -------
+    Studio
+        Open its ``url`` in a browser on this machine; ``recipe`` is the text as it is now, and ``close()``
+        ends it.
+
+    Raises
+    ------
+    ValueError
+        If NiceGUI is not installed, nothing is given, or the recipe is not valid YAML.
+
+    Notes
+    -----
+    A view computes the planes that are shown, in less than a second for light filters. Numbers of a large
+    volume are first estimated from eight parts of it, and then computed exactly, which reads the volume
+    once. Labels of a large volume are found in the region only, until the run.
+
+    Examples
+    --------
+    >>> em = np.random.default_rng(0).integers(0, 255, (16, 32, 32)).astype("u1")
+    >>> page = bv.studio(em)
+    >>> page.url.startswith("http://127.0.0.1:"), page.recipe.splitlines()[0]
+    (True, 'input: in-memory')
+    >>> page.close()
+    """
+    if not items and recipe is None:
+        raise ValueError("studio() got nothing to edit; give a volume, or recipe=")
+    paths = [i if isinstance(i, str) else _path_of(i) for i in map(_plain, items)]
+    text, file = _recipe(recipe)
+    if text is None:
+        names = ["input"] if len(items) == 1 else _names(paths)
+        text = new_text(dict(zip(names, paths, strict=True)), OUTPUT)
+        document = Document(text)
+    else:
+        document = Document(text)
+        names = document.inputs()
+        if len(items) > len(names):
+            raise ValueError(f"{len(items)} inputs are given, and the recipe has {len(names)}")
+        for name, given_path in zip(names, paths, strict=False):
+            document.set_input(name, given_path)
+    given = {
+        n: as_volume(i)
+        for n, i in zip(names, items, strict=False)
+        if not isinstance(_plain(i), str)
+    }
+    places = [*paths, *([file] if file else [])]
+    near = [os.path.dirname(os.path.abspath(p.split("*")[0])) for p in places if "://" not in p]
+    urls = [p for p in places if "://" in p]
+    allowed = Folders([os.getcwd(), *near, *folders], urls)
+    return Studio(Workspace(document, allowed, given, memory), file, port)
+
+
+def _plain(item: Any) -> Any:
+    return os.fspath(item) if isinstance(item, os.PathLike) else item
+
+
+def _path_of(item: Any) -> str:
+    """Return the path of a stored volume, or a word in its place."""
+    node = item.nodes[0] if isinstance(item, Volume) else None
+    asked = node.source.asked if isinstance(node, SourceNode) else None
+    path = (asked or {}).get("path_or_spec")
+    return path if isinstance(path, str) else IN_MEMORY
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Return names for inputs.
+
+    Examples
+    --------
+    >>> _names(["a/em.zarr", "b/em.tif", "3.tif"])
+    ['em', 'em_2', 'in_3']
+    """
+    found: list[str] = []
+    for path in paths:
+        name = re.sub(r"\W+", "_", os.path.basename(path.rstrip("/")).partition(".")[0]) or "em"
+        name = name if NAME.fullmatch(name) else f"in_{name}"
+        same = [n for n in found if n == name or re.fullmatch(rf"{name}_\d+", n)]
+        found.append(f"{name}_{len(same) + 1}" if same else name)
+    return found
+
+
+def _recipe(given: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
+    """Return the text and the file of a recipe; no text for a new one."""
+    if given is None:
+        return None, None
+    text = os.fspath(given)
+    if "\n" in text:
+        return text, None
+    if "://" not in text and not os.path.exists(text):
+        return None, text
+    return read_text(text), text

@@ -1,0 +1,81 @@
+"""What the panes of one browser tab share: the step and the region that are shown, and edits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nicegui import ui
+
+from beam_volumes.studio.preview import Region
+from beam_volumes.studio.workspace import Workspace
+
+#: The operations that have a threshold as their second input.
+_THRESHOLDS = ("greater", "greater_equal", "less", "less_equal")
+
+
+class Slider(ui.slider):
+    """A slider that follows the mouse without waiting for the server."""
+
+    LOOPBACK = False
+
+
+@dataclass
+class Tab:
+    """The state of a tab; the recipe itself belongs to the workspace, which tabs share."""
+
+    workspace: Workspace
+    #: The step that is shown, and the step that it is compared with.
+    after: str
+    before: str
+    region: Region = field(default_factory=Region)
+    #: ``step``, ``curtain`` or ``overlay``, and the part that the curtain covers.
+    mode: str = "step"
+    curtain: float = 0.5
+    #: While an element changes its own field, the cards stay as they are.
+    is_field_edit: bool = False
+    #: Shows the present state.
+    refresh: Callable[[], None] = lambda: None
+
+    def attempt(self, action: Callable[[], Any]) -> Any:
+        """Do something that the user asked for; show why it is refused."""
+        try:
+            found = action()
+        except (ValueError, KeyError, OSError) as error:
+            ui.notify(str(error), type="negative", multi_line=True)
+            return None
+        self.refresh()
+        return found
+
+    def edit_field(self, name: str, key: str, value: Any) -> None:
+        """Set a field of a step from its own element."""
+        self.is_field_edit = True
+        try:
+            self.attempt(lambda: self.workspace.set_field(name, key, value))
+        finally:
+            self.is_field_edit = False
+
+    def change(self, **values: Any) -> None:
+        """Set the step, the mode, or another choice of the user."""
+        if any(getattr(self, name) != value for name, value in values.items()):
+            for name, value in values.items():
+                setattr(self, name, value)
+            self.refresh()
+
+    def look(self, **values: Any) -> None:
+        """Change the region."""
+        self.change(region=Region(**{**vars(self.region), **values}))
+
+    def threshold_step(self) -> str:
+        """Return the step that is shown if it compares with a number, else an empty text."""
+        for item in self.workspace.document.items():
+            inputs = item.given.get("inputs")
+            if item.name == self.after and item.op in _THRESHOLDS and isinstance(inputs, list):
+                return item.name if isinstance(inputs[-1], int | float) else ""
+        return ""
+
+    def icon_button(self, icon: str, text: str, action: Callable[[], Any]) -> None:
+        """Add a button without words; ``text`` is its name for screen readers."""
+        button = ui.button(icon=icon, on_click=lambda: self.attempt(action))
+        button.props(f'flat dense aria-label="{text}"').tooltip(text)

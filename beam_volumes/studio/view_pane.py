@@ -1,0 +1,244 @@
+"""The middle pane: linked sections of a step, its histogram, and a note of provisional parts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from nicegui import events, ui
+
+from beam_volumes.base.space import AXES
+from beam_volumes.graph.nodes import FoldValue
+from beam_volumes.graph.volume import Volume
+from beam_volumes.show.picture import png_uri
+from beam_volumes.show.sampling import along
+from beam_volumes.studio.jobs import Latest, Replaced
+from beam_volumes.studio.preview import Unavailable, View, joined, overlaid, painted
+from beam_volumes.studio.tab import Slider, Tab
+
+#: Pixels of the longest side of a section, and of the histogram.
+SIZE, WIDTH, HEIGHT = 512, 300, 70
+_SIDES = (128, 256, 512, 1024)
+_MODES = {"step": "step", "curtain": "before | after", "overlay": "labels over image"}
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The pictures and texts of a step."""
+
+    remark: str
+    view: View | None = None
+    pictures: dict[int, np.ndarray] = field(default_factory=dict)
+    histogram: tuple[np.ndarray, float, float] | None = None
+    numbers: tuple[FoldValue, ...] = ()
+
+
+class ViewPane:
+    """Sections of the region that is looked at."""
+
+    def __init__(self, tab: Tab) -> None:
+        self._tab, self._latest, self._numbers = tab, Latest(), Latest()
+        self._shown, self._exact = Shown(""), set[str]()
+        self._is_dragged = False
+        self.on_drag_end: Callable[[], None] = lambda: None
+        self._images: dict[int, ui.interactive_image] = {}
+        with ui.row().classes("items-center gap-2"):
+            self._controls()
+        with ui.row().classes("items-center gap-6"):
+            with ui.column().classes("gap-1 w-[220px]"):
+                self._positions = [self._position(a) for a in range(3)]
+            with ui.column().classes("gap-0"):
+                self._histogram = ui.interactive_image(
+                    size=(WIDTH, HEIGHT),
+                    on_mouse=self._drag,
+                    events=["mousedown", "mousemove", "mouseup"],
+                    sanitize=False,
+                )
+                self._histogram.classes("studio-histogram").style(f"width: {WIDTH}px")
+                self._range = ui.label().classes("text-xs text-gray-600")
+        self._remark = ui.label().classes("text-sm")
+        with ui.row().classes("w-full gap-1 items-start"):
+            for axis in (0, 2, 1):
+                image = ui.interactive_image(
+                    on_mouse=partial(self._click, axis), cross="#1976d2", sanitize=False
+                )
+                self._images[axis] = image.classes("studio-image")
+
+    def _controls(self) -> None:
+        tab = self._tab
+        self._after = ui.select([], label="step", on_change=lambda e: self._choose(after=e.value))
+        self._before = ui.select(
+            [], label="before", on_change=lambda e: self._choose(before=e.value)
+        )
+        ui.toggle(_MODES, value=tab.mode, on_change=lambda e: tab.change(mode=e.value)).props(
+            "dense"
+        )
+        Slider(
+            min=0, max=1, step=0.01, value=0.5, on_change=lambda e: tab.change(curtain=e.value)
+        ).classes("w-20").props('aria-label="curtain"')
+        ui.select(
+            {s: f"{s} voxels" for s in _SIDES},
+            value=tab.region.side,
+            label="region",
+            on_change=lambda e: tab.look(side=e.value),
+        )
+        self._spinner = ui.spinner(size="sm")
+
+    def _position(self, axis: int) -> Slider:
+        def slid(e: Any) -> None:
+            n = self._shape()[axis]
+            at = list(self._tab.region.at)
+            if int(at[axis] * n) != int(e.value):
+                at[axis] = (int(e.value) + 0.5) / n
+                self._tab.look(at=tuple(at))
+
+        with ui.row().classes("w-full no-wrap items-center gap-2"):
+            ui.label(AXES[axis])
+            slider = Slider(min=0, max=1, step=1, on_change=slid)
+            slider.props(f'dense label aria-label="position along {AXES[axis]}"')
+        return slider
+
+    def _choose(self, **values: Any) -> None:
+        if None not in values.values():
+            self._tab.change(**values)
+
+    def _shape(self) -> tuple[int, ...]:
+        view = self._shown.view
+        return (1, 1, 1) if view is None else view.sections.of.grid_shape
+
+    def _click(self, axis: int, e: events.MouseEventArguments) -> None:
+        """Let the sections meet where the user has clicked."""
+        view, picture = self._shown.view, self._shown.pictures.get(axis)
+        if view is None or picture is None:
+            return
+        section = next(s for s in view.sections.sections if s.axis == axis)
+        at, shape = list(self._tab.region.at), self._shape()
+        pixels = (e.image_y, e.image_x)
+        for a, (begin, end), p, n in zip(
+            along(axis), section.spans, pixels, picture.shape, strict=False
+        ):
+            voxel = begin + int((end - begin) * min(max(p / n, 0), 0.9999))
+            at[a] = (voxel + 0.5) / shape[a]
+        self._tab.look(at=tuple(at))
+
+    def _drag(self, e: events.MouseEventArguments) -> None:
+        """Let the threshold follow the mouse."""
+        step, histogram = self._tab.threshold_step(), self._shown.histogram
+        self._is_dragged = self._is_dragged or e.type == "mousedown"
+        if self._is_dragged and step and histogram is not None:
+            _, low, high = histogram
+            level = low + (high - low) * min(max(e.image_x / WIDTH, 0), 1)
+            number = round(level) if high - low > 20 else float(f"{level:.4g}")
+            self._tab.edit_field(step, "inputs.1", number)
+        if e.type == "mouseup":
+            self._is_dragged = False
+            self.on_drag_end()
+
+    # pictures and texts
+
+    def choices(self, names: list[str]) -> None:
+        """Offer the names of steps."""
+        for select, value in ((self._after, self._tab.after), (self._before, self._tab.before)):
+            select.set_options(names, value=value)
+
+    async def show(self) -> None:
+        """Show the sections and the histogram; a later call replaces this one."""
+        self._spinner.set_visibility(True)
+        try:
+            found = await asyncio.wrap_future(self._latest.submit(self._compute))
+        except Replaced:
+            return
+        except Exception as error:  # shown to the user
+            found = Shown(str(error))
+        self._spinner.set_visibility(False)
+        self._shown = found
+        self._remark.text = found.remark
+        for axis, image in self._images.items():
+            image.set_visibility(axis in found.pictures)
+            if axis in found.pictures:
+                part = found.pictures[axis].shape[1] / SIZE
+                image.style(f"width: calc(min({SIZE}px, 49.5%) * {part:.4f})")
+                image.set_source(png_uri(found.pictures[axis]))
+        for slider, n, at in zip(self._positions, self._shape(), self._tab.region.at, strict=True):
+            slider.props["max"] = max(1, n - 1)
+            slider.value = int(at * n)
+        self._show_histogram()
+        await self._show_exact(found)
+
+    async def _show_exact(self, found: Shown) -> None:
+        """Compute exact numbers instead of estimates, and show them."""
+        tokens = {n.token for n in found.numbers}
+        if not tokens or tokens == self._exact:
+            return
+        self._exact = tokens
+        previews = self._tab.workspace.previews
+        try:
+            job = self._numbers.submit(lambda stop: previews.compute_numbers(found.numbers, stop))
+            is_known = await asyncio.wrap_future(job)
+        except Replaced:
+            return
+        except Exception as error:  # shown to the user
+            self._remark.text = f"{self._remark.text}; {error}"
+            return
+        if is_known:
+            await self.show()
+
+    def _compute(self, stop: threading.Event) -> Shown:
+        """Compute all of this pane, in a thread."""
+        tab, workspace = self._tab, self._tab.workspace
+        after, known = tab.after, workspace.state().known
+        texts = [f"{n} = {x}" for n in known if (x := workspace.number(n, stop))]
+        try:
+            view = workspace.view(after, tab.region, stop)
+        except Unavailable as error:
+            return Shown("; ".join([str(error), *texts]))
+        pictures = painted(view, SIZE)
+        if tab.mode != "step" and tab.before != after:
+            first = painted(workspace.view(tab.before, tab.region, stop), SIZE)
+            mix = overlaid if tab.mode == "overlay" else partial(joined, part=tab.curtain)
+            pictures = {a: mix(first.get(a, p), p) for a, p in pictures.items()}
+        source = workspace.input_of(after) if tab.threshold_step() else after
+        item, histogram = known.get(source), None
+        if isinstance(item, Volume) and item.dtype.kind != "b":
+            with suppress(ValueError):
+                histogram = workspace.previews.histogram(item, stop)
+        remark = "as the run writes it"
+        if view.provisional:
+            remark = f"provisional: {'; '.join(view.provisional)}"
+        texts = [f"{after}: {remark}", *texts]
+        return Shown("; ".join(texts), view, pictures, histogram, view.numbers)
+
+    def _show_histogram(self) -> None:
+        found = self._shown.histogram
+        self._histogram.set_visibility(found is not None)
+        self._range.set_visibility(found is not None)
+        if found is None:
+            return
+        counts, low, high = found
+        logs = np.log10(counts + 1.0)
+        logs *= (HEIGHT - 4) / max(logs.max(), 1e-9)
+        step = WIDTH / len(counts)
+        points = " ".join(
+            f"{x * step:.1f},{HEIGHT - v:.1f}" for k, v in enumerate(logs) for x in (k, k + 1)
+        )
+        content = f'<polygon points="0,{HEIGHT} {points} {WIDTH},{HEIGHT}" fill="#7fa7cc"/>'
+        text = f"intensities from {low:.4g} to {high:.4g}, logarithmic"
+        name = self._tab.threshold_step()
+        if name:
+            level = self._tab.workspace.document.item(name).given["inputs"][-1]
+            x = WIDTH * (level - low) / (high - low)
+            line = f'x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HEIGHT}"'
+            content += f'<line {line} stroke="#b03030" stroke-width="3"/>'
+            text += f"; drag the line, {level:g}"
+        self._histogram.content, self._range.text = content, text
+
+    def close(self) -> None:
+        """Stop what only this pane waits for."""
+        self._latest.close()
+        self._numbers.close()

@@ -1,0 +1,178 @@
+"""The page in a real browser, and the server behind it."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from tests.show import browser
+from tests.tiers import thorough
+
+RNG = np.random.default_rng(0)
+EM = np.clip(RNG.normal(100, 25, (40, 200, 200)) + 60 * np.sin(np.arange(200) / 9), 0, 255)
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    """The address of a studio of a volume, in a process of its own, and its folder."""
+    folder = tmp_path_factory.mktemp("studio")
+    v = bv.open(EM.astype("u1"), voxel_size=(20, 10, 10), unit="nm")
+    bv.compute(v.to(str(folder / "em.ome.zarr"), chunks=40), runner=None, progress=False)
+    words = [sys.executable, "-m", "beam_volumes", "studio", "em.ome.zarr", "r.yaml", "--print"]
+    process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip(), folder
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def status(url, **headers):
+    try:
+        with urlopen(Request(url, headers=headers)) as answer:
+            return answer.status
+    except HTTPError as error:
+        return error.code
+
+
+def test_only_this_machine_with_the_secret_is_served(studio):
+    url, folder = studio
+    place = urlsplit(url)
+    assert place.hostname == "127.0.0.1" and len(place.path) > 20
+    assert status(url) == 200
+    top = f"http://{place.netloc}"
+    assert status(top) == status(f"{top}/guess/") == status(f"{top}/openapi.json") == 404
+    assert status(url, Host="evil.example") == status(url, Origin="http://evil.example") == 403
+    assert status(url, Origin=f"http://127.0.0.1:1{place.port}") == 403
+    # A page of another port must not open a socket either.
+    headers = {
+        "Host": place.netloc,
+        "Origin": "http://127.0.0.1:1",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "x" * 22 + "==",
+    }
+    for origin, want in (("http://127.0.0.1:1", 403), (top, 101)):
+        connection = http.client.HTTPConnection(place.netloc, timeout=30)
+        path = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+        connection.request("GET", path, headers={**headers, "Origin": origin})
+        assert connection.getresponse().status == want
+        connection.close()
+    assert sorted(os.listdir(folder)) == ["em.ome.zarr", "em.ome.zarr.run"]
+
+
+class Tab(browser.Page):
+    """A page with what a user does."""
+
+    def value(self, expression):
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return found["result"].get("value")
+
+    def shows(self, text):
+        self.until(f"document.body.innerText.includes({json.dumps(text)})")
+
+    def click(self, text):
+        """Click a button by its text or its name for screen readers."""
+        wanted = json.dumps(text.lower())
+        self.until(
+            "(b = [...document.querySelectorAll('button')].find(b => !b.disabled && "
+            f"[b.textContent.trim().toLowerCase(), b.ariaLabel].includes({wanted}))) "
+            "&& (b.click(), true)"
+        )
+
+    def type(self, label, text):
+        field = f"document.querySelector('input[aria-label={json.dumps(label)}]')"
+        self.until(f"{field} && ({field}.focus(), {field}.select(), true)")
+        self.call("Input.insertText", text=text)
+
+    def key(self, name, code):
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=code)
+
+    def remember(self):
+        """Keep the picture of the first section, for `changes`."""
+        self.value("window.before = document.querySelector('.studio-image img').src; 0")
+
+    def changes(self):
+        self.until("document.querySelector('.studio-image img').src != window.before")
+
+    def drag(self, selector, begin, end):
+        box = self.value(
+            f"(r = document.querySelector({json.dumps(selector)}).getBoundingClientRect(), "
+            "[r.x, r.y, r.width, r.height])"
+        )
+        for kind, part in (("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end)):
+            x, y = box[0] + part * box[2], box[1] + box[3] / 2
+            self.call(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=x,
+                y=y,
+                button="left",
+                buttons=1,
+                clickCount=1,
+            )
+
+
+@thorough
+def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
+    browser.require()
+    url, folder = studio
+    monkeypatch.chdir(folder)
+    with Tab((1600, 1000)) as page:
+        page.open(url)
+        page.shows("as the run writes it")
+        for words, op in (("blur", "gaussian_filter"), ("greater", "greater"), ("label", "label")):
+            page.type("add a function", words)
+            page.click(op)
+            page.shows(f"{op}: as the run writes it")
+        page.click("gaussian_filter")
+        page.shows("gaussian_filter: as the run writes it")
+        # A slider is moved with the keyboard, and the picture follows.
+        page.remember()
+        page.until(
+            "(document.querySelector('[aria-label=\"gaussian_filter sigma\"] [tabindex]').focus(), true)"
+        )
+        for _ in range(10):
+            page.key("ArrowRight", 39)
+        page.changes()
+        page.until("document.querySelector('input[aria-label=sigma]').value == '2.0'")
+        # The threshold is dragged on the histogram.
+        page.click("greater")
+        page.shows("drag the line")
+        page.remember()
+        level = page.value("document.querySelector('input[aria-label=\"input 2\"]').value")
+        page.drag(".studio-histogram", 0.5, 0.6)
+        page.changes()
+        page.until(
+            f"document.querySelector('input[aria-label=\"input 2\"]').value != {json.dumps(level)}"
+        )
+        page.click("label")
+        page.shows("label: as the run writes it")
+        page.click("run")
+        page.shows("done in")
+        page.click("save")
+        page.shows("saved as r.yaml")
+        assert page.failures == [] and page.messages == []
+        assert {urlsplit(u).hostname for u in page.requests.values() if u[:4] == "http"} == {
+            "127.0.0.1"
+        }
+    text = Path("r.yaml").read_text()
+    assert "sigma: 2" in text and f"gaussian_filter, {level}" not in text
+    assert main(["run", "r.yaml", "--set", "output=again.ome.zarr", "--quiet"]) == 0
+    written = [
+        {p.relative_to(o): p.read_bytes() for p in Path(o).rglob("[0-9]*") if p.is_file()}
+        for o in ("studio.ome.zarr", "again.ome.zarr")
+    ]
+    assert written[0] == written[1] and written[0]
