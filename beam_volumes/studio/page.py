@@ -37,8 +37,9 @@ class StudioPage:
                 self._cards = Cards(self._tab)
             with ui.column().classes("grow gap-2 min-w-0"):
                 self._view = ViewPane(self._tab)
+                table = ui.column().classes("w-full")
             with ui.column().classes("w-[280px] shrink-0 gap-2"):
-                self._run = RunPane(self._tab)
+                self._run = RunPane(self._tab, table)
         self._view.on_drag_end = self._build
         ui.keyboard(self._key)
         ui.timer(0.3, self._tick)

@@ -49,7 +49,7 @@ from beam_volumes.show.viewer.precomputed_values import is_computed_whole, with_
 from beam_volumes.storage.inputs.arrays import open_array
 
 #: Volumes of so many voxels are computed whole if a step needs that; labels of larger ones are provisional.
-MAX_WHOLE = 1 << 22
+MAX_WHOLE = 1 << 24
 #: Voxels of the region in which labels are provisional.
 MAX_REGION = 1 << 23
 #: Bytes that may be read for exact numbers.
@@ -322,8 +322,8 @@ def overlaid(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.
     >>> overlaid(np.full((1, 2, 3), 100, "u1"), np.array([[[0, 0, 0], [200, 0, 0]]], "u1"))[0].tolist()
     [[100, 100, 100], [150, 50, 50]]
     """
-    if image.shape != labels.shape:
-        return image
+    if image.shape != labels.shape:  # of a thinner region
+        return labels
     mixed = (1 - opacity) * image + opacity * labels
     shown = labels.any(axis=-1, keepdims=True)
     return np.where(shown, mixed, image).round().astype(np.uint8)

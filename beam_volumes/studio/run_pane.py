@@ -19,9 +19,9 @@ from beam_volumes.studio.tab import Tab
 
 
 class RunPane:
-    """The plan and the run of the recipe."""
+    """The plan and the run of the recipe; rows of its table are shown in ``table``."""
 
-    def __init__(self, tab: Tab) -> None:
+    def __init__(self, tab: Tab, table: ui.column) -> None:
         self._tab, self._document, self._costs = tab, tab.workspace.document, Latest()
         ui.label("Cost of the run").classes("text-lg")
         self._cost = ui.column().classes("w-full gap-0")
@@ -34,6 +34,9 @@ class RunPane:
             self._resume = ui.button("resume", on_click=lambda: self._start(True)).props("flat")
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
         self._status = ui.label().classes("text-sm whitespace-pre-line")
+        self._table = table
+        #: The last run that has ended.
+        self._ended: Run | None = None
 
     def build(self) -> None:
         """Make the forms of the outputs again."""
@@ -120,10 +123,40 @@ class RunPane:
         if job is not None:
             self._progress.value = round(job.part, 3)
             self._status.text = _status(job)
+        if job is not None and not is_running and job is not self._ended:
+            self._ended = job
+            self._show_table()
+
+    def _show_table(self) -> None:
+        """Show the rows of the run's table; a click on a row moves the sections to its object."""
+        workspace = self._tab.workspace
+        rows = workspace.rows()
+        self._table.clear()
+        if not rows:
+            return
+
+        def clicked(e: Any) -> None:
+            at = workspace.place(rows[e.args["row"]])
+            tab = self._tab
+            if not isinstance(workspace.state().known.get(tab.after), Volume):
+                tab.after = workspace.input_of(tab.after) or tab.after
+            if at is not None:
+                tab.look(at=at)
+
+        columns = [{"name": n, "label": n, "field": n, "sortable": True} for n in rows[0]]
+        shown = [{**{n: _rounded(v) for n, v in r.items()}, "row": k} for k, r in enumerate(rows)]
+        with self._table, ui.card().classes("w-full"):
+            table = ui.table(rows=shown, columns=columns, row_key="row", pagination=10)
+            table.props("dense flat").classes("w-full cursor-pointer")
+            table.on("rowClick", clicked, js_handler="(event, row) => emit({row: row.row})")
 
     def close(self) -> None:
         """Stop what only this pane waits for; a run goes on."""
         self._costs.close()
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _cost_lines(plan: Plan | None) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from beam_volumes.drive import compute
 from beam_volumes.graph.protocols import nothing_computed
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.table import Table
+from beam_volumes.graph.table import ComputedTable, Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
@@ -23,12 +23,15 @@ from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import RecipeError, printed
 from beam_volumes.recipes.recipe import Input, Recipe, parse_recipe, split_name
 from beam_volumes.session.begin import begin
+from beam_volumes.show.pages.table_page import dataset_of, is_table
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.studio import palette
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Run
 from beam_volumes.studio.preview import Previews, Region, Unavailable, View
 
+#: Rows of a table that are shown.
+MAX_ROWS = 2000
 _LINE = re.compile(r"recipe:(\d+): ")
 
 
@@ -163,7 +166,16 @@ class Workspace:
             )
             if index == 0 and "inputs" not in given and len(self.document.inputs()) > 1:
                 given = {"input": after, **given}
-            return self.document.insert(index, op, given)
+            name = self.document.insert(index, op, given)
+            if operation.gives in ("table", "number") and index == len(names):
+                self._write_too(name, after, operation.gives == "table")
+            return name
+
+    def _write_too(self, name: str, last: str, is_table: bool) -> None:
+        """Add a table or a number to the outputs; outputs of the last step keep their volume."""
+        outputs = [{"step": last, **o} for o in self.document.outputs()]
+        path = {"path": f"{name}.parquet"} if is_table else {}
+        self.document.set_outputs([*outputs, {"step": name, **path}])
 
     def set_field(self, name: str, key: str, value: Any) -> None:
         """Set a field of a step: a parameter, or ``inputs.1`` for the second input."""
@@ -286,6 +298,32 @@ class Workspace:
 
         self.run = Run(work)
         return self.run
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the first rows of the first table of the run that has ended."""
+        outcome = None if self.run is None else self.run.outcome
+        for result in () if outcome is None else outcome.results:
+            if isinstance(result, ComputedTable):
+                return result.to_pyarrow().slice(0, MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
+            if isinstance(result, str) and is_table(result):
+                return dataset_of(result).head(MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
+        return []
+
+    def place(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
+        """Return the position of an object by its row, from 0 to 1; None without bbox or centroid."""
+        volume = next(v for v in self.state().known.values() if isinstance(v, Volume))
+        visible = volume.space.visible
+        many = len(visible)
+        if f"bbox-{2 * many - 1}" in row:
+            centres = [(row[f"bbox-{k}"] + row[f"bbox-{k + many}"] - 1) / 2 for k in range(many)]
+        elif f"centroid-{many - 1}" in row:
+            centres = [row[f"centroid-{k}"] for k in range(many)]
+        else:
+            return None
+        at = [0.5] * 3
+        for a, centre in zip(visible, centres, strict=True):
+            at[a] = min(max((int(centre + 0.5) + 0.5) / volume.grid_shape[a], 0.0), 1.0)
+        return at[0], at[1], at[2]
 
     def save(self, path: str) -> None:
         """Write the recipe."""

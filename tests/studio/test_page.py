@@ -160,8 +160,17 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         )
         page.click("label")
         page.shows("label: as the run writes it")
+        page.type("add a function", "measure")
+        page.click("regionprops_table")
+        page.shows("regionprops_table: a table")
         page.click("run")
         page.shows("done in")
+        # A row leads to its object.
+        position = "document.querySelector('[aria-label=\"position along x\"]').ariaValueNow"
+        page.value(f"window.x = {position}; 0")
+        page.until("(r = document.querySelectorAll('tbody tr')[1]) && (r.click(), true)")
+        page.shows("label: as the run writes it")
+        page.until(f"{position} != window.x")
         page.click("save")
         page.shows("saved as r.yaml")
         assert page.failures == [] and page.messages == []
@@ -170,7 +179,9 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         }
     text = Path("r.yaml").read_text()
     assert "sigma: 2" in text and f"gaussian_filter, {level}" not in text
-    assert main(["run", "r.yaml", "--set", "output=again.ome.zarr", "--quiet"]) == 0
+    changes = ["outputs.0.path=again.ome.zarr", "outputs.1.path=again.parquet"]
+    words = [word for change in changes for word in ("--set", change)]
+    assert main(["run", "r.yaml", *words, "--quiet"]) == 0
     written = [
         {p.relative_to(o): p.read_bytes() for p in Path(o).rglob("[0-9]*") if p.is_file()}
         for o in ("studio.ome.zarr", "again.ome.zarr")

@@ -180,6 +180,20 @@ def test_a_run_stops_and_goes_on(workspace, monkeypatch):
     assert np.array_equal(np.asarray(bv.open("s.zarr")), np.asarray(smooth))
 
 
+def test_a_row_leads_to_its_object(workspace):
+    run = workspace.start()
+    run.wait()
+    assert run.error == ""
+    rows = workspace.rows()
+    cells = np.asarray(bv.open("cells.zarr"))
+    assert [r["label"] for r in rows] == list(range(1, cells.max() + 1))[: len(rows)]
+    for row in (rows[0], rows[len(rows) // 2]):
+        at = workspace.place(row)
+        centre = np.argwhere(cells == row["label"]).mean(0)
+        assert np.all(np.abs(np.array(at) * EM.shape - 0.5 - centre) <= 0.51)
+    assert workspace.place({"label": 1}) is None
+
+
 def test_errors_have_the_name_of_their_step(workspace):
     w = workspace
     w.document.set("smooth", "sigma", [1, 2])
