@@ -28,7 +28,7 @@ filtered = bv.fourier_filter(striped, without_stripes, axes=(1, 2), name="stripe
 bv.preview(filtered)
 
 # %%
-# What is left of the stripes: how much the means of rows differ from those of the clean slices.
+# What is left of the stripes: how much the means of rows differ from the means in the clean slices.
 errors = [np.asarray(v).mean(axis=2) - clean.mean(axis=2) for v in (striped, filtered)]
 print("stripes before and after:", *(f"{e.std():.1f}" for e in errors))
 assert errors[1].std() < errors[0].std() / 2
