@@ -14,7 +14,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.console import duration
-from beam_volumes.studio.jobs import Latest, Replaced, Run
+from beam_volumes.studio.jobs import Replaced, Run
 from beam_volumes.studio.tab import Tab
 
 
@@ -22,7 +22,8 @@ class RunPane:
     """The plan and the run of the recipe; rows of its table are shown in ``table``."""
 
     def __init__(self, tab: Tab, table: ui.column) -> None:
-        self._tab, self._document, self._costs = tab, tab.workspace.document, Latest()
+        self._tab, self._document = tab, tab.workspace.document
+        self._costs = tab.workspace.latest()
         ui.label("Cost of the run").classes("text-lg")
         self._cost = ui.column().classes("w-full gap-0")
         ui.label("Outputs").classes("text-lg")
@@ -30,7 +31,7 @@ class RunPane:
         self._overwrite = ui.checkbox("replace existing outputs")
         with ui.row().classes("items-center"):
             self._run = ui.button("run", on_click=lambda: self._start(False))
-            self._stop = ui.button("stop", on_click=tab.workspace.close).props("outline")
+            self._stop = ui.button("stop", on_click=tab.workspace.stop).props("outline")
             self._resume = ui.button("resume", on_click=lambda: self._start(True)).props("flat")
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
         self._status = ui.label().classes("text-sm whitespace-pre-line")

@@ -18,7 +18,7 @@ from beam_volumes.graph.nodes import FoldValue
 from beam_volumes.graph.volume import Volume
 from beam_volumes.show.picture import png_uri
 from beam_volumes.show.sampling import along
-from beam_volumes.studio.jobs import Latest, Replaced
+from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.preview import Unavailable, View, joined, overlaid, painted
 from beam_volumes.studio.tab import Slider, Tab
 
@@ -43,7 +43,8 @@ class ViewPane:
     """Sections of the region that is looked at."""
 
     def __init__(self, tab: Tab) -> None:
-        self._tab, self._latest, self._numbers = tab, Latest(), Latest()
+        self._tab = tab
+        self._latest, self._numbers = tab.workspace.latest(), tab.workspace.latest()
         self._shown, self._exact = Shown(""), set[str]()
         self._is_dragged = False
         self.on_drag_end: Callable[[], None] = lambda: None

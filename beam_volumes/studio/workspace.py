@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from beam_volumes.show.pages.table_page import dataset_of, is_table
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.studio import palette
 from beam_volumes.studio.document import Document
-from beam_volumes.studio.jobs import Run
+from beam_volumes.studio.jobs import Latest, Run
 from beam_volumes.studio.preview import Previews, Region, Unavailable, View
 
 #: Rows of a table that are shown.
@@ -132,6 +133,7 @@ class Workspace:
         self.previews = Previews(memory)
         self.run: Run | None = None
         self._memory = memory
+        self._jobs: WeakSet[Latest] = WeakSet()
         self._opened: dict[str, Volume] = {}
         self._state = State("")
         self._lock = threading.RLock()
@@ -331,10 +333,22 @@ class Workspace:
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.document.text)
 
-    def close(self) -> None:
+    def latest(self) -> Latest:
+        """Return a queue of jobs that `close` stops, too."""
+        made = Latest()
+        self._jobs.add(made)
+        return made
+
+    def stop(self) -> None:
         """Stop a run."""
         if self.run is not None:
             self.run.stop()
+
+    def close(self) -> None:
+        """Stop a run and all jobs, for which the process would wait at its end."""
+        self.stop()
+        for jobs in list(self._jobs):
+            jobs.close()
 
     # internals
 

@@ -13,7 +13,7 @@ from beam_volumes.session import slabs
 from beam_volumes.session.local import Stopped
 from beam_volumes.studio import preview
 from beam_volumes.studio.document import Document
-from beam_volumes.studio.jobs import Latest, Replaced
+from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import search, why_not
 from beam_volumes.studio.preview import Previews, Region, Unavailable
 from beam_volumes.studio.workspace import Folders, Workspace, new_text
@@ -91,7 +91,7 @@ def test_work_is_stopped_and_replaced(workspace):
     stop.set()
     with pytest.raises(Stopped):
         workspace.view("smooth", Region(), stop)
-    latest, begun = Latest(), threading.Event()
+    latest, begun = workspace.latest(), threading.Event()
 
     def waits(stop):
         begun.set()
@@ -105,7 +105,12 @@ def test_work_is_stopped_and_replaced(workspace):
     for replaced in (first, between):
         with pytest.raises(Replaced):
             replaced.result(30)
-    latest.close()
+    begun.clear()
+    waiting = latest.submit(waits)
+    begun.wait(30)
+    workspace.close()
+    with pytest.raises(Replaced):
+        waiting.result(30)
 
 
 def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
