@@ -57,18 +57,21 @@ FUNCTIONS = [
      "morphological_gradient morphological_laplace", "scipy, bit for bit", "neighbourhood", "1"),
     ("binary_erosion binary_dilation binary_opening binary_closing binary_hit_or_miss",
      "scipy, bit for bit", "neighbourhood", "1"),
+    ("entropy autolevel enhance_contrast", "scikit-image", "neighbourhood", "1"),
     ("rolling_ball", "scikit-image, bit for bit", "neighbourhood", "1"),
     ("denoise_bilateral", "scikit-image with centred distances, and the formula along three axes", "neighbourhood",
      "1; 2 without `sigma_color=`"),
     ("denoise_nl_means", "the formula on float64", "neighbourhood", "1"),
     ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
      "scikit-image on float64", "neighbourhood", "1"),
-    ("scharr farid roberts", "scikit-image on float64", "neighbourhood", "1"),
+    ("scharr farid roberts gabor", "scikit-image on float64", "neighbourhood", "1"),
     ("denoise_wiener", "scipy.signal's `wiener` on float64", "neighbourhood", "1; 2 without `noise=`"),
     ("structure_tensor structure_tensor_eigenvalues hessian_matrix hessian_matrix_eigvals sato",
      "scikit-image on float64", "neighbourhood", "1"),
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
     ("meijering", "scikit-image on float64", "neighbourhood", "2"),
+    ("features", "scikit-image", "neighbourhood", "1"),
+    ("classify", "scikit-learn, bit for bit", "pointwise", "1"),
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
@@ -83,6 +86,7 @@ FUNCTIONS = [
     ("downsample", "tensorstore (means of floats: summed in float64), bit for bit", "regrid", "1"),
     ("upsample", "scipy, bit for bit", "regrid", "1"),
     ("shift zoom affine_transform rotate", "scipy, bit for bit; splines: on float64", "regrid", "1"),
+    ("map_coordinates warp", "scipy, bit for bit; splines: on float64", "neighbourhood", "1"),
     ("spline_filter spline_filter1d", "scipy on float64", "neighbourhood", "1"),
     ("coordinates", "numpy", "regrid", "1"),
     ("apply_transforms", "scipy slice by slice, bit for bit", "regrid", "1"),
@@ -113,6 +117,7 @@ FUNCTIONS = [
     ("expand_labels", "scikit-image, and all pairs of voxels in numpy", "neighbourhood", "1"),
     ("reconstruction h_maxima h_minima", "scikit-image", "across", "3"),
     ("blob_log blob_dog", "scikit-image on float64", "table", "1; 2 with `threshold_rel=`"),
+    ("match_template", "scikit-image", "patches", "1"),
     ("canny", "scikit-image, slice by slice", "across", "2; more with `use_quantiles=`"),
     ("local_maxima local_minima", "scikit-image", "across", "2"),
     ("peak_local_max", "scikit-image", "table", "2"),
@@ -176,7 +181,7 @@ NO_TWIN = "no reference"
 #: Functions that are not operations.
 AROUND = (
     "open plan compute verify probe_model register_slices register_frames register_tiles register "
-    "fit_transform track"
+    "fit_transform track pixel_classifier"
 )
 
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"
@@ -188,9 +193,8 @@ SCIPY = {
     "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
     "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function gets whole lines, while a sweep along z "
                          "only holds the slices that it needs"),
-    "geometric_transform": ("affine_transform", "in other maps, a voxel may depend on any other"),
+    "geometric_transform": ("affine_transform map_coordinates", "with the positions as a volume, and a limit of their distance"),
     "iterate_structure": ("ball cross cube", "with any radius; morphology has `iterations=`"),
-    "map_coordinates": ("affine_transform", "in other maps, a voxel may depend on any other"),
     "maximum": ("max", _PER_LABEL),
     "minimum": ("min", _PER_LABEL),
     "standard_deviation": ("std", _PER_LABEL),

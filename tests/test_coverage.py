@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import beam_volumes as bv
 
@@ -36,6 +37,10 @@ def tiles(tile):
     return (tile > 90).astype("u4")
 
 
+def classifier():
+    return RandomForestClassifier(2, random_state=0).fit([[1.0], [2.0]], [1, 2])
+
+
 def by_name(*rows):
     return {name: arguments for names, arguments in rows for name in names.split()}
 
@@ -48,7 +53,7 @@ OF_VOLUME = by_name(
     ("argmax argmin", ()),
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
-    ("scharr farid roberts meijering", ()),
+    ("scharr farid roberts meijering features", ()),
     ("canny blob_log blob_dog equalize_adapthist rolling_ball denoise_nl_means estimate_sigma", ()),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
@@ -63,6 +68,7 @@ OF_VOLUME = by_name(
     ("percentile_filter rank_filter", (3, 3)),
     ("fftn ifftn fftshift ifftshift", ()),
     ("convolve correlate fftconvolve richardson_lucy", (np.ones((3, 3, 3)),)),
+    ("entropy autolevel enhance_contrast", (3,)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
     ("spline_filter spline_filter1d", (3,)),
     ("generic_gradient_magnitude", ("sobel",)),
@@ -94,6 +100,7 @@ OTHERS = {
     "arcsin": lambda: bv.arcsin(F),
     "arctan2": lambda: bv.arctan2(F, F),
     "boundary_scores": lambda: first(bv.boundary_scores(LABELS, LABELS)),
+    "classify": lambda: bv.classify(F, classifier()),
     "combine_stains": lambda: bv.combine_stains(RGB, np.eye(3)),
     "contingency": lambda: bv.contingency(LABELS, LABELS),
     "correlation": lambda: bv.correlation(V, V),
@@ -111,6 +118,7 @@ OTHERS = {
     "fourier_uniform": lambda: bv.fourier_uniform(SPECTRUM, 1),
     "frangi": lambda: bv.frangi(V, gamma=1.0),
     "fuse": lambda: bv.fuse([V, V], [(0, 0, 0), (0, 0, 5)]),
+    "gabor": lambda: first(bv.gabor(V, 0.25)),
     "hed2rgb": lambda: bv.hed2rgb(RGB),
     "hessian_matrix": lambda: first(bv.hessian_matrix(V)),
     "hessian_matrix_eigvals": lambda: first(bv.hessian_matrix_eigvals(bv.hessian_matrix(V))),
@@ -120,8 +128,10 @@ OTHERS = {
     "label2rgb": lambda: bv.label2rgb(LABELS, V),
     "labeled_comprehension": lambda: bv.labeled_comprehension(V, LABELS, [1], np.max, float, 0),
     "match_histograms": lambda: bv.match_histograms(V, V),
+    "map_coordinates": lambda: bv.map_coordinates(V, np.indices(V.shape), max_displacement=1),
     "map_labels": lambda: bv.map_labels(LABELS, lambda r: r.mask, name="n", version=1),
     "map_instances": lambda: bv.map_instances(V, tiles, (6, 8, 8), (2, 2, 2), name="n", version=1),
+    "match_template": lambda: bv.match_template(V, np.arange(8).reshape(2, 2, 2)),
     "map_overlap": lambda: bv.map_overlap(np.abs, V, name="n", version=1),
     "mark_boundaries": lambda: bv.mark_boundaries(V, LABELS),
     "meshes": lambda: bv.meshes(LABELS, "meshes"),
@@ -146,6 +156,7 @@ OTHERS = {
         bv.structure_tensor_eigenvalues(bv.structure_tensor(V))
     ),
     "variation_of_information": lambda: first(bv.variation_of_information(LABELS, LABELS)),
+    "warp": lambda: bv.warp(V, np.zeros((3, *V.shape)), max_displacement=1),
     "watershed": lambda: bv.watershed(V),
     "watershed_affinities": lambda: bv.watershed_affinities(AFFINITIES, low=1),
     "wiener": lambda: bv.wiener(V, np.ones((3, 3, 3)), 0.1),

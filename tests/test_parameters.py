@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 import beam_volumes as bv
 from beam_volumes.graph.kinds import ParameterError, kind_of
@@ -42,10 +43,12 @@ class Unread:
 V, M, L = (bv.open(Unread(dtype)) for dtype in ("f4", "?", "i4"))
 COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
 SPECTRUM = bv.stack([V, V], ["real", "imag"])
+FIELD = bv.open(Unread("f4", (3, 5, 6, 7)), axes="czyx")
 EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
 MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
 
 TRANSFORMS = ((0, 0),) * 5
+FOREST = RandomForestClassifier(2, random_state=0).fit([[1.0], [2.0]], [1, 2])
 
 #: By name, what stands for a parameter that must be given, where its type does not say it: a volume, or 1
 #: for a number. By function and name where one needs another.
@@ -70,7 +73,9 @@ GIVEN = {
     **{"seed_point": (0, 0, 0), "new_value": 1},
     **{f"{name}.image": M for name in ("area_opening", "area_closing")},
     **{"tiles": [V, V], "transforms": [(0, 0, 0), (0, 0, 5)]},
-    **{"apply_transforms.transforms": TRANSFORMS},
+    **{"apply_transforms.transforms": TRANSFORMS, "classifier": FOREST, "max_displacement": 1},
+    **{"template": np.arange(4).reshape(1, 2, 2)},
+    **{"coordinates": FIELD, "displacement": FIELD},
 }  # fmt: skip
 #: They compute, open files or start servers when they are called; their own tests call them.
 EAGER = {
@@ -94,6 +99,7 @@ EAGER |= {
     "plan",
     "generic_filter",
 }
+EAGER |= {"pixel_classifier"}
 FUNCTIONS = {
     name: getattr(bv, name)
     for name in bv.__all__

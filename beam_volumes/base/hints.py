@@ -107,7 +107,7 @@ INSTEAD = {
     },
     "hessian": "it is not offered; bv.sato and bv.frangi find ridges",
     "hessian_matrix_det": "it is not offered; bv.hessian_matrix has the derivatives",
-    "rank": "bv.rank_filter, bv.median_filter and bv.percentile_filter are there",
+    "rank": "bv.entropy, bv.autolevel, bv.median_filter, bv.rank_filter and others are there, without it",
     "otsu": "bv.threshold_otsu is of a whole volume; bv.threshold_local takes neighbourhoods",
     **{
         n: f"bv.grey_{n}(v, footprint=bv.cross(1, v.ndim)) is that; bv.binary_{n} is for masks"
@@ -167,10 +167,8 @@ INSTEAD = {
     "estimate_transform": "bv.fit_transform fits one to pairs of points",
     "phase_cross_correlation": "bv.register finds the shift of two volumes",
     "ransac": "bv.fit_transform has max_residual=",
-    "warp": "bv.affine_transform, bv.rotate, bv.shift and bv.zoom are there",
-    **dict.fromkeys(
-        ("map_coordinates", "geometric_transform"),
-        "it is not offered; bv.affine_transform, bv.rotate, bv.shift and bv.zoom are there",
+    "geometric_transform": (
+        "it is not offered; bv.affine_transform takes a matrix, and bv.map_coordinates a volume of positions"
     ),
     **dict.fromkeys(
         ("AffineTransform", "matrix_transform"), "bv.affine_transform takes a matrix, of z, y, x"
@@ -205,6 +203,7 @@ INSTEAD = {
         ("deconvolve", "unsupervised_wiener"), "bv.richardson_lucy and bv.wiener deconvolve"
     ),
     "order_filter": "bv.rank_filter selects a voxel of a footprint by its rank",
+    "multiscale_basic_features": "bv.features computes them as channels",
     # beyond neighbourhoods, or not offered
     "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
@@ -216,7 +215,7 @@ INSTEAD = {
     ),
     **dict.fromkeys(
         (
-            *("hog", "gabor", "local_binary_pattern", "correlation_lags", "lab2rgb"),
+            *("hog", "local_binary_pattern", "correlation_lags", "lab2rgb"),
             *("diameter_opening", "diameter_closing", "max_tree", "max_tree_local_maxima"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
             *("mean_bilateral", "noise_filter"),

@@ -312,7 +312,9 @@ def _is_operation(function: Any) -> bool:
         return False
     signature = inspect.signature(function)
     needed = [_text(p.annotation) for p in signature.parameters.values() if p.default is p.empty]
-    is_eager = re.search(r"list\[|ComputedTable|ndarray", _text(signature.return_annotation))
+    is_eager = re.search(
+        r"list\[|ComputedTable|ndarray|PixelClassifier", _text(signature.return_annotation)
+    )
     first = next(iter(signature.parameters.values()), None)
     if is_eager or any(n.startswith("Callable") for n in needed):
         return False

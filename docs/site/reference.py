@@ -29,7 +29,7 @@ FAMILIES = {
     "pointwise": "Pointwise",
     "elementary": "Functions of each voxel",
 }
-CLASSES = ["Volume", "Scalar", "Table", "Target", "TableTarget", "Plan", "Slab"]
+CLASSES = ["Volume", "Scalar", "Table", "Target", "TableTarget", "Plan", "Slab", "PixelClassifier"]
 
 #: By verb, what one types. A verb that is not here ends the build.
 EXAMPLES = {
@@ -73,7 +73,7 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
     facts = {name: row for names, *row in FUNCTIONS for name in names.split()}
     families: dict[str, list[str]] = {family: [] for family in FAMILIES}
     for name, module in EXPORTS.items():
-        if module.startswith(".ops."):
+        if module.startswith(".ops.") and name not in CLASSES:
             families[module.split(".")[2]].append(name)
     blocks = [("Open, plan, compute", AROUND)]
     blocks += [(FAMILIES[family], names) for family, names in families.items()]

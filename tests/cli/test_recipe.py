@@ -6,7 +6,7 @@ import yaml
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.cli.verbs.warm_up import OTHERS, WITH_CHANNELS, calls_of
+from beam_volumes.cli.verbs.warm_up import FIELDS, OTHERS, WITH_CHANNELS, calls_of
 from beam_volumes.drive.compute import compute
 from beam_volumes.plan.planner import plan
 from beam_volumes.recipes.build import build, expressions
@@ -335,7 +335,7 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
                 item = (
                     "mask" if parameter in masks or name.startswith(("binary", "area")) else "input"
                 )
-                item = "colours" if name in WITH_CHANNELS else item
+                item = "colours" if name in WITH_CHANNELS or parameter in FIELDS else item
                 item = "labels" if parameter == "labels" else item
                 inputs.append("tensor" if several else item)
         if name == "fuse":  # of opened volumes

@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "blob_log": ({"max_sigma": 2, "num_sigma": 2},),
     "blob_dog": ({"max_sigma": 2},),
+    "classify": (),  # it needs a trained forest
     "clip": ({"min": 1, "max": 3},),
     "convolve1d": ({"weights": (1, 2, 1)},),
     "correlate1d": ({"weights": (1, 2, 1)},),
@@ -59,6 +60,8 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
     "predict": (),  # it compiles no kernels
+    "map_coordinates": ({"max_displacement": 99},),
+    "match_template": (),  # it compiles no kernels
     "meijering": ({"sigmas": (1,)},),
     "median_filter": (_SIZE, {"size": 5}, _BALL),
     "pad": ({"pad_width": 1},),
@@ -75,6 +78,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "shift": ({"shift": 0.5}, {"shift": 0.5, "order": 0}),
     "stack": ({"names": None},),
     "upsample": ({"factors": 2}, {"factors": 2, "order": 1}),
+    "warp": ({"max_displacement": 99},),
     "watershed_affinities": ({"low": 1, "high": 3},),
     "wiener": ({"psf": np.ones((3, 3, 3)), "balance": 0.1},),
     "with_space": ({"origin": 8},),
@@ -83,9 +87,11 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
 #: Operations on colours, and all operations that need three channels.
 COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
 WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
+#: Parameters that are volumes with a channel for each axis.
+FIELDS = ("coordinates", "displacement")
 #: Operations that compile no kernels.
 FOURIER = ("fourier_gaussian", "fourier_shift", "fourier_uniform")
-OTHERS = ("meshes", "predict", *FOURIER)
+OTHERS = ("classify", "match_template", "meshes", "predict", *FOURIER)
 CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 
@@ -213,10 +219,15 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     if operation.name in WITH_CHANNELS:
         volume = bv.stack([volume] * 3)
     calls = calls_of(operation)
-    if "intensity" in operation.parameters:
+    intensity = operation.parameters.get("intensity")
+    if intensity is not None and intensity.volume:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
     for arguments in calls:
-        inputs: list[Any] = [volume for name in operation.required if name not in arguments]
+        inputs: list[Any] = [
+            bv.stack([volume] * 3) if name in FIELDS else volume
+            for name in operation.required
+            if name not in arguments
+        ]
         if any(p.volume == "volumes" for p in operation.parameters.values()):
             # Tiles are opened volumes.
             inputs = [(volume, volume) if operation.name == "fuse" else bv.structure_tensor(volume)]

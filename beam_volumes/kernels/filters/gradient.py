@@ -1,4 +1,4 @@
-"""The magnitude of a gradient, in one pass."""
+"""The magnitude of a gradient, in one pass, and second differences."""
 
 import numpy as np
 
@@ -82,3 +82,86 @@ def _over_x(s0, s2, y0, y1, y2, z0, z1, z2, centre, length):
         gy = real(kind(y0[x] + y2[x] + centre * y1[x]))
         gz = real(kind(z0[x] + z2[x] + centre * z1[x]))
         length[x] = np.sqrt(gz * gz + gy * gy + gx * gx)
+
+
+@kernel
+def second_difference(src, out, y0, y1, nx, first, second, before, start, shape):
+    """The central differences along two axes, one after the other, with `numpy.gradient`'s values.
+
+    At the edges of the volume, a difference is between the outer voxel and the next one. ``src`` and ``out``
+    are float32 or float64. Axes are 0 to 2, ``first <= second``. ``before`` are the slices, rows and columns
+    of ``src`` before those of ``out``: one along each of the axes, two if they are the same. ``start`` is the
+    position of the first voxel of ``out`` in a volume of a ``shape``. Scratch: two rows.
+    """
+    work = np.empty((2, nx + 4), src.lines.dtype)
+    _second_differences(src, out, y0, y1, nx, first, second, before, start, shape, work)
+
+
+@row_kernel
+def _second_differences(src, out, y0, y1, nx, first, second, before, start, shape, work):
+    lines, left = src.lines, src.left
+    wide = nx + 2 * before[2]
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            here = (k + before[0], y + before[1])
+            place = (start[0] + k, start[1] + y)
+            if first == 2:
+                last = work[1, : nx + 2]
+                centre = src.firsts[here[0]] + here[1]
+                _along_row(lines[centre, left : left + wide], last, start[2] - 1, shape[2])
+                _along_row(last, row, start[2], shape[2])
+            elif second == 2:
+                a, b, scale = _ends(place[first], shape[first])
+                i, j = _line(src, here, first, a), _line(src, here, first, b)
+                last = work[0, :wide]
+                _between(lines[i, left : left + wide], lines[j, left : left + wide], scale, last)
+                _along_row(last, row, start[2], shape[2])
+            else:
+                # A difference along the first axis at each end of the one along the second.
+                before_it, after_it, outer = _ends(place[second], shape[second])
+                for end in range(2):
+                    step = after_it if end else before_it
+                    there = (here[0] + step, here[1]) if second == 0 else (here[0], here[1] + step)
+                    at = place[first] + (step if first == second else 0)
+                    a, b, scale = _ends(at, shape[first])
+                    i, j = _line(src, there, first, a), _line(src, there, first, b)
+                    _between(
+                        lines[i, left : left + nx], lines[j, left : left + nx],
+                        scale, work[end, :nx],
+                    )  # fmt: skip
+                _between(work[0, :nx], work[1, :nx], outer, row)
+
+
+@row_kernel
+def _ends(at, size):
+    """The steps to the voxels of a difference, and 1 divided by their distance."""
+    a, b = -int(at > 0), int(at < size - 1)
+    return a, b, 1.0 / max(b - a, 1)
+
+
+@row_kernel
+def _line(src, at, axis, step):
+    """The line of a row, some slices or rows further."""
+    k, y = at
+    return src.firsts[k + step] + y if axis == 0 else src.firsts[k] + y + step
+
+
+@row_kernel
+def _between(a, b, scale, out):
+    kind = out.dtype.type
+    for x in range(out.size):
+        out[x] = (b[x] - a[x]) * kind(scale)
+
+
+@row_kernel
+def _along_row(row, out, position, size):
+    """Differences along a row that begins one voxel earlier; ``position`` is the place of ``out[0]``."""
+    half = out.dtype.type(0.5)
+    for x in range(out.size):
+        out[x] = (row[x + 2] - row[x]) * half
+    first, last = -position, size - 1 - position
+    if 0 <= first < out.size:
+        out[first] = row[first + 2] - row[first + 1]
+    if 0 <= last < out.size:
+        out[last] = row[last + 1] - row[last]

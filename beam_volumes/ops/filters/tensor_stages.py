@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from beam_volumes.base.geometry import Triple
 from beam_volumes.kernels.filters import eigen
-from beam_volumes.sweep.stage import Block, KernelStage
+from beam_volumes.kernels.filters.gradient import second_difference
+from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.sweep.stage import Block, KernelStage, Padding
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +92,35 @@ class Ridge(Symmetric):
     def parameters(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         gamma = float(values[0]) if self.gamma is None else self.gamma
         return self.ndim, self.alpha, self.beta, gamma, self.power, self.sign
+
+
+@dataclass(frozen=True, eq=False)
+class SecondDifference(Neighbourhood):
+    """The differences along two axes of a volume of some shape, like `numpy.gradient` twice."""
+
+    axes: tuple[int, int]
+    shape: Triple
+
+    shift_invariant = False
+    cost = 1.0
+    kernel = staticmethod(second_difference)
+
+    @classmethod
+    def of(
+        cls, name: str, dtype: np.dtype, axes: tuple[int, int], shape: Triple
+    ) -> SecondDifference:
+        z, y, x = (axes.count(a) for a in range(3))
+        extent = (2 * z + 1, 2 * y + 1, 2 * x + 1)
+        return cls(name, dtype, (z, y, x), extent, Padding(("nearest",) * 3), axes, shape)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 2 * (cols + 4) * self.dtype.itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return *self.axes, self.before, self.shape
+
+    def arguments(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        where = self.before, out.start, self.shape
+        return inputs[0], out, y0, y1, out.cols, *self.axes, *where

@@ -1,0 +1,47 @@
+"""Votes of the trees of a forest."""
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+
+#: Samples that descend a tree at the same time.
+BLOCK = 256
+
+
+@kernel
+def votes(samples, sums, feature, threshold, left, leaf, roots, values):
+    """Add the values of each sample's leaf in each tree to ``sums``, tree by tree.
+
+    At a node, a sample goes on to ``left``, or to the next node if its ``feature`` is above the
+    ``threshold``. A leaf is its own ``left``, with an infinite threshold.
+
+    - ``samples``: float32 (n, features); ``sums``: float64 (n, classes).
+    - ``feature``, ``threshold``, ``left``, ``leaf``: for each node; ``leaf`` is the row of ``values``
+      (float64) of a leaf. All but the thresholds (float32) are uint32: signed indices take twice as long.
+    - ``roots``: uint32, the first node of each tree.
+    """
+    nodes = np.empty(BLOCK, np.uint32)
+    active = np.empty(BLOCK, np.uint32)  # samples that are not in a leaf
+    none, one = np.uint32(0), np.uint32(1)
+    for first in range(0, samples.shape[0], BLOCK):
+        block = samples[first : first + BLOCK]
+        for root in roots:
+            count = len(block)
+            for i in range(count):
+                nodes[np.uint32(i)] = root
+                active[np.uint32(i)] = i
+            while count:
+                left_over = none
+                for j in range(count):
+                    i = active[np.uint32(j)]
+                    node = nodes[i]
+                    is_above = block[i, feature[node]] > threshold[node]
+                    node = left[node] + (one if is_above else none)
+                    nodes[i] = node
+                    active[left_over] = i
+                    left_over += one if left[node] != node else none
+                count = np.int64(left_over)
+            for i in range(len(block)):
+                row = leaf[nodes[np.uint32(i)]]
+                for c in range(sums.shape[1]):
+                    sums[first + i, c] += values[row, c]

@@ -1,0 +1,102 @@
+"""Interpolation at positions from a stored field, as in scipy.ndimage.map_coordinates."""
+
+import numpy as np
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.geometry.resample import away, place, tap
+from beam_volumes.kernels.geometry.splines import MAX_TAPS, affine_row
+from beam_volumes.kernels.jit import kernel
+
+
+@kernel
+def at_field(
+    src, fields, out, y0, y1, nx, start, shape, at, lead, extent, moved, relative, reach, taps, mode,
+    cval, wrong,
+):  # fmt: skip
+    """The voxels at the positions in three ``fields``, or at distances from each voxel if ``relative``.
+
+    ``src``, ``start``, ``shape``, ``at``, ``taps`` (1 for the nearest voxel, or the order plus 1), ``mode``
+    and ``cval`` are described at `beam_volumes.kernels.geometry.resample.affine`. Axes that are not ``moved``
+    have no field. Positions are those in a volume of ``extent``, which begins at ``lead`` in ``shape``;
+    voxels around it are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes
+    1, the position of this voxel in the volume, and its distance along the first such axis.
+    """
+    order = taps.max() - 1
+    outside = away(cval, out.lines.dtype)
+    weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)
+    c, still, own = np.empty(3, np.float64), np.zeros(3, np.float64), np.empty(3, np.int64)
+    size = np.empty(3, np.int64)
+    for i in range(3):
+        size[i] = shape[i]
+    # Where the volume's row 0 and column 0 would be in the flat ring, for each slice.
+    width = src.lines.shape[1]
+    firsts = np.empty(src.firsts.size, np.int64)
+    for u in range(src.firsts.size):
+        firsts[u] = (src.firsts[u] - start[1]) * width + src.left - start[2]
+    voxels = src.lines.reshape(src.lines.size)
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            own[0], own[1] = at[0] + k - lead[0], at[1] + y - lead[1]
+            for x in range(nx):
+                row[x] = outside
+                own[2] = at[2] + x - lead[2]
+                is_known = True
+                for i in range(3):
+                    if not 0 <= own[i] < extent[i]:
+                        is_known = False
+                if not is_known:
+                    continue
+                for i in range(3):
+                    c[i] = own[i]
+                    if not moved[i]:
+                        continue
+                    field = fields[0] if i == 0 else fields[1] if i == 1 else fields[2]
+                    there = field.lines[field.firsts[k] + y, field.left + x]
+                    distance = there if relative else there - own[i]
+                    if not abs(distance) <= reach[i]:
+                        is_known = False
+                        if wrong[0] == 0:
+                            wrong[0], wrong[4] = 1, distance
+                            for j in range(3):
+                                wrong[1 + j] = own[j]
+                    c[i] = own[i] + there if relative else there
+                if not is_known:
+                    continue
+                for i in range(3):
+                    c[i] += lead[i]
+                if order > 1:
+                    affine_row(
+                        voxels, firsts, width, start[0], row[x : x + 1], c, still, 0, size, taps, mode,
+                        cval, outside, weight, index,
+                    )  # fmt: skip
+                    continue
+                for i in range(3):
+                    c[i] = place(c[i], size[i], mode)
+                    if c[i] <= -1.0 and mode == 3:
+                        is_known = False
+                        break
+                    first = np.int64(np.floor(c[i] if taps[i] == 2 else c[i] + 0.5))
+                    for t in range(taps[i]):
+                        index[i, t] = tap(first + t, size[i], mode)
+                    weight[i, 0] = 1.0 - (c[i] - first) if taps[i] == 2 else 1.0
+                    weight[i, 1] = 1.0 - weight[i, 0]
+                if not is_known:
+                    continue
+                total = 0.0
+                for a in range(taps[0]):
+                    for b in range(taps[1]):
+                        for d in range(taps[2]):
+                            u, v, w = index[0, a], index[1, b], index[2, d]
+                            is_inside = u >= 0 and v >= 0 and w >= 0
+                            at_voxel = firsts[u - start[0]] + v * width + w if is_inside else 0
+                            if order == 0:
+                                if is_inside:
+                                    row[x] = voxels[at_voxel]
+                                continue
+                            value = np.float64(voxels[at_voxel]) if is_inside else cval
+                            total += value * weight[0, a] * weight[1, b] * weight[2, d]
+                if order:
+                    row[x] = away(total, row.dtype)
+            if order:
+                one_nan(row)

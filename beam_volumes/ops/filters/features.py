@@ -1,0 +1,149 @@
+"""Features of pixels at several scales, for classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+from typing import Any
+
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.filters.derivatives import generic_gradient_magnitude
+from beam_volumes.ops.filters.linear import gaussian_filter
+from beam_volumes.ops.filters.tensor_stages import SecondDifference
+from beam_volumes.ops.filters.tensors import (
+    hessian_matrix_eigvals,
+    structure_tensor,
+    structure_tensor_eigenvalues,
+)
+from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import stage_of
+from beam_volumes.ops.parameters.docs import documented
+
+
+@documented
+def features(
+    volume: Volume,
+    sigmas: float | str | Sequence[Any] = (0.5, 1, 2, 4, 8),
+    *,
+    intensity: bool = True,
+    edges: bool = True,
+    texture: bool = True,
+    structure: bool = False,
+) -> Volume:
+    """Compute features of each voxel at several scales, as channels, to classify voxels by them.
+
+    Parameters
+    ----------
+    %(intensities)s
+    sigmas : sequence, default: (0.5, 1, 2, 4, 8)
+        Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
+        voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
+    intensity : bool, default: True
+        Whether to include the smoothed volume.
+    edges : bool, default: True
+        Whether to include the magnitude of its Sobel gradient.
+    texture : bool, default: True
+        Whether to include the eigenvalues of its Hessian matrix, in descending order.
+    structure : bool, default: False
+        Whether to include the eigenvalues of its structure tensor, which is smoothed by half of the
+        scale. scikit-image does not have this feature.
+
+    Returns
+    -------
+    Volume
+        A volume with the axis c first, scale after scale: float32 for bool, integers of up to 16 bits,
+        float16 and float32, otherwise float64. Channels have names such as ``"edges 2"``; features of
+        several channels come one channel after the other, and begin with its name or number.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, a scale is given twice, or no feature is selected.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or a scale is not a length.
+
+    See Also
+    --------
+    pixel_classifier : learns classes from features.
+
+    Notes
+    -----
+    One sweep. The halo is four times the largest of ``sigmas`` and two voxels; six times with
+    ``structure``. Windows of all features are in memory at the same time. Compute larger scales on a
+    downsampled volume (`downsample`).
+
+    Eigenvalues of float32 have an error of 2e-7 of the largest one.
+
+    References
+    ----------
+    `skimage.feature.multiscale_basic_features`.
+
+    Examples
+    --------
+    >>> step = bv.open(np.array([[0, 0, 0, 8, 8, 8]], "u1"))
+    >>> found = bv.features(step, [1], texture=False)
+    >>> found.channels
+    ('intensity 1', 'edges 1')
+    >>> np.asarray(found)[1, 0].round(1)
+    array([0.3, 1.7, 3.6, 3.6, 1.7, 0.3], dtype=float32)
+    """
+    volume = as_volume(volume)
+    if not (intensity or edges or texture or structure):
+        raise ValueError("features: no feature is selected")
+    scales = _scales(volume, sigmas)
+    made: dict[str, Volume] = {}
+    for k, channel in enumerate(channels(volume)):
+        own = volume.channels[k] if volume.channels else str(k)
+        prefix = f"{own} " if volume.space.has_channels else ""
+        for text, sigma in scales.items():
+            smooth = gaussian_filter(channel, sigma, mode="nearest")
+            if intensity:
+                made[f"{prefix}intensity {text}"] = smooth
+            if edges:
+                made[f"{prefix}edges {text}"] = _edges(smooth)
+            several = {"texture": _texture(smooth)} if texture else {}
+            if structure:
+                tensor = structure_tensor(smooth, [s / 2 for s in sigma], mode="nearest")
+                several["structure"] = structure_tensor_eigenvalues(tensor)
+            for name, values in several.items():
+                made |= {f"{prefix}{name} {text} {i}": v for i, v in enumerate(values)}
+    return stack(list(made.values()), list(made))
+
+
+def _scales(volume: Volume, sigmas: Any) -> dict[str, list[float]]:
+    """Return the voxels of each scale along the visible axes, by its text."""
+    given: list[Any] = [sigmas] if isinstance(sigmas, str | int | float) else list(sigmas)
+    axes = volume.space.visible
+    scales: dict[str, list[float]] = {}
+    for sigma in given:
+        text = sigma if isinstance(sigma, str) else f"{sigma:g}" if par.is_number(sigma) else ""
+        text = text or "x".join(s if isinstance(s, str) else f"{s:g}" for s in sigma)
+        if text in scales:
+            raise ValueError(f"features: sigmas={sigmas!r} has {text} twice")
+        lengths = par.lengths(volume, sigma, axes, "sigmas")
+        scales[text] = [lengths[a] for a in axes]
+    if not scales:
+        raise ValueError("features: sigmas is empty")
+    return scales
+
+
+def _edges(smooth: Volume) -> Volume:
+    """Compute the magnitude of the Sobel gradient on scikit-image's scale."""
+    axes = len(smooth.space.axes)
+    length = generic_gradient_magnitude(smooth, "sobel", mode="nearest")
+    return apply_ufunc("multiply", length, smooth.dtype.type(4.0 ** (1 - axes) * axes**-0.5))
+
+
+def _texture(smooth: Volume) -> tuple[Volume, ...]:
+    name = "features"
+    (node,) = smooth.nodes
+    pairs = combinations_with_replacement(smooth.space.visible, 2)
+    elements = [
+        stage_of(smooth, SecondDifference.of(name, smooth.dtype, pair, node.shape))
+        for pair in pairs
+    ]
+    if len(elements) < 3:
+        return tuple(elements)  # a row has one second derivative
+    return hessian_matrix_eigvals(elements)

@@ -1,0 +1,281 @@
+"""Statistics of the values around each voxel, named as in scikit-image's filters.rank."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.elementary.functions import apply
+from beam_volumes.kernels.filters import entropy as kernels
+from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
+from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.parameters.building import stage_in
+from beam_volumes.ops.parameters.docs import documented, documented_like
+from beam_volumes.ops.parameters.neighbourhood import Footprint
+from beam_volumes.ops.pointwise import where
+from beam_volumes.sweep.stage import Block, Padding
+
+#: Voxels of a footprint: sums of counts and logarithms fit 64 bits.
+_MAX_VOXELS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Entropy(Neighbourhood):
+    """The entropy of the values under a footprint, in a volume of a shape."""
+
+    runs: np.ndarray
+    bins: int
+    voxels: int
+    shape: Triple
+
+    shift_invariant = False
+    kernel = staticmethod(kernels.entropy)
+
+    @property
+    def cost(self) -> float:
+        return 10.0 + 4.0 * len(self.runs)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 8 * self.bins + 24 * len(self.runs) + 64 * self.voxels
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.runs, self.before, self.shape, self.bins, self.voxels
+
+    def arguments(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> tuple[Any, ...]:
+        where = self.runs, self.before, out.start, self.shape
+        return inputs[0], out, y0, y1, out.cols, *where, self.bins, *_logarithms(self.voxels)
+
+
+@functools.lru_cache(2)
+def _logarithms(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``n * log2(n)`` as integers and ``log2(n)`` for n up to a count."""
+    logs = np.empty(count + 1)
+    apply("log2", [np.maximum(np.arange(count + 1), 1)], logs)
+    return np.rint(np.arange(count + 1) * logs * 2.0**kernels.BITS).astype(np.int64), logs
+
+
+@documented
+def entropy(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Compute the entropy of the values around each voxel, a measure of texture.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened: bool, uint8 or uint16.
+    %(size)s
+    %(footprint)s
+    %(axes)s
+
+    Returns
+    -------
+    Volume
+        A float32 volume: the number of bits to encode the value of a voxel under the footprint, 0 where all
+        are equal.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or does not have one entry for each axis, or not exactly one of
+        ``size`` and ``footprint`` is given.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or has another dtype.
+
+    See Also
+    --------
+    autolevel : stretches the contrast around each voxel.
+    features : other measures of texture.
+
+    Notes
+    -----
+    Voxels beyond the edges do not count. The result equals scikit-image, which returns float64. The time
+    grows with the rows of the footprint, not with its columns.
+
+    %(halo)s
+
+    References
+    ----------
+    `skimage.filters.rank.entropy`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[5, 5, 5, 1, 2, 3]], "u1"))
+    >>> np.asarray(bv.entropy(v, (1, 3))).round(2)
+    array([[0.  , 0.  , 0.92, 1.58, 1.58, 1.  ]], dtype=float32)
+    """
+    name = "entropy"
+    volume = as_volume(volume)
+    if volume.dtype.kind not in "bu" or volume.dtype.itemsize > 2:
+        raise TypeError(
+            f"{name}: a volume of {volume.dtype}; convert it to uint8 or uint16, such as by "
+            "rescale_intensity"
+        )
+    around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
+    voxels = len(around.offsets)
+    if voxels > _MAX_VOXELS:
+        raise ValueError(
+            f"{name}: a footprint of {voxels:,} voxels; up to {_MAX_VOXELS:,} are possible"
+        )
+    source = volume.astype(np.uint8) if volume.dtype.kind == "b" else volume
+    fields = around.fields(np.dtype(np.float32), Padding(("nearest",) * 3))
+    bins = 1 << 8 * source.dtype.itemsize
+    shape = source.nodes[0].shape
+    stage = Entropy(*fields, _runs(around.offsets), bins, voxels, shape)
+    return stage_in(np.dtype(np.float32), source, stage)
+
+
+def _runs(offsets: np.ndarray) -> np.ndarray:
+    """Return the runs of a footprint along x: slice, row, first column, and the one after the last."""
+    begins = np.ones(len(offsets), bool)
+    begins[1:] = (np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1)
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], len(offsets)) - 1
+    return np.column_stack([offsets[first], offsets[last, 2] + 1]).astype(np.int64)
+
+
+@documented_like(entropy)
+def autolevel(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Stretch the contrast: the minimum around a voxel becomes 0, and the maximum the dtype's.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened: unsigned integers of up to 32 bits,
+        or floats.
+    %(size)s
+    %(footprint)s
+    %(axes)s
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype; 0 where all voxels around are equal. Floats are from 0 to 1.
+
+    See Also
+    --------
+    enhance_contrast : selects the minimum or the maximum.
+    equalize_adapthist : equalizes local histograms.
+
+    Notes
+    -----
+    Voxels beyond the edges do not count. The result for uint8 equals scikit-image, which scales uint16 to
+    the maximum of the image instead.
+
+    %(halo)s
+
+    References
+    ----------
+    `skimage.filters.rank.autolevel`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[5, 5, 5, 1, 2, 3]], "u1"))
+    >>> np.asarray(bv.autolevel(v, (1, 3)))
+    array([[  0,   0, 255,   0, 127, 255]], dtype=uint8)
+    """
+    volume = as_volume(volume)
+    dtype = volume.dtype
+    if dtype.kind not in "uf" or (dtype.kind == "u" and dtype.itemsize > 4):
+        raise TypeError(
+            f"autolevel: a volume of {dtype}; convert it to uint8 or uint16, or to floats"
+        )
+    low, high = _extremes(volume, "autolevel", size, footprint, axes)
+    if dtype.kind == "f":
+        span = apply_ufunc("subtract", high, low)
+        level = apply_ufunc("divide", apply_ufunc("subtract", volume, low), span)
+        return where(apply_ufunc("equal", span, 0), dtype.type(0), level)
+    wide = np.uint64
+    above = apply_ufunc("subtract", volume, low).astype(wide)
+    span = apply_ufunc("maximum", apply_ufunc("subtract", high, low), dtype.type(1)).astype(wide)
+    scaled = apply_ufunc("multiply", above, wide(np.iinfo(dtype).max))
+    return apply_ufunc("floor_divide", scaled, span).astype(dtype)
+
+
+@documented_like(autolevel)
+def enhance_contrast(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: ArrayLike | None = None,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Replace each voxel by the minimum or the maximum around it, whichever is closer.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened: unsigned integers or floats.
+    %(size)s
+    %(footprint)s
+    %(axes)s
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype: the minimum if both are equally close.
+
+    See Also
+    --------
+    autolevel : stretches the contrast.
+    unsharp_mask : sharpens edges.
+
+    Notes
+    -----
+    Voxels beyond the edges do not count. The result equals scikit-image.
+
+    %(halo)s
+
+    References
+    ----------
+    `skimage.filters.rank.enhance_contrast`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 2, 3, 7, 8, 9]], "u1"))
+    >>> np.asarray(bv.enhance_contrast(v, (1, 3)))
+    array([[1, 1, 2, 8, 7, 9]], dtype=uint8)
+    """
+    volume = as_volume(volume)
+    if volume.dtype.kind not in "uf":
+        raise TypeError(
+            f"enhance_contrast: a volume of {volume.dtype}; convert it to unsigned integers or floats"
+        )
+    low, high = _extremes(volume, "enhance_contrast", size, footprint, axes)
+    above, below = apply_ufunc("subtract", volume, low), apply_ufunc("subtract", high, volume)
+    return where(apply_ufunc("less", below, above), high, low)
+
+
+def _extremes(
+    volume: Volume, name: str, size: Any, footprint: Any, axes: Any
+) -> tuple[Volume, Volume]:
+    """Return the minimum and maximum around each voxel, without voxels beyond the edges."""
+    dtype = volume.dtype
+    around = Footprint.of(volume, name, size, footprint, 0, axes, "reflect", 0.0)
+    if not around.inside[around.before]:
+        raise ValueError(f"{name}: footprint={footprint!r} does not contain its centre")
+    ends = (-np.inf, np.inf) if dtype.kind == "f" else (0, int(np.iinfo(dtype).max))
+    how: dict[str, Any] = {"mode": "constant", "axes": axes}
+    low = minimum_filter(volume, size, footprint, cval=ends[1], **how)
+    high = maximum_filter(volume, size, footprint, cval=ends[0], **how)
+    return low, high

@@ -1,0 +1,110 @@
+"""Filters compared with scikit-image: seconds of the processor for arrays in memory.
+
+Run ``python benchmarks/filters.py [part of a name]``. Contenders take turns; the fastest of three runs
+counts, and compilation does not. scikit-image uses one thread, and its time is divided by ours: two threads
+take half of ours each.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.ndimage as ndi
+from skimage import exposure, feature, filters, morphology, restoration, transform
+from sklearn.ensemble import RandomForestClassifier
+
+import beam_volumes as bv
+
+RUNS = 3
+
+
+def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Ours and scikit-image's call by name."""
+    rng = np.random.default_rng(0)
+    image = ndi.gaussian_filter(rng.random((512, 512)), 2) * 4 + rng.normal(0, 0.05, (512, 512))
+    image = image.astype("f4")
+    wide = rng.integers(0, 256, (2048, 2048), dtype="u1")
+    stack = ndi.gaussian_filter(rng.random((48, 160, 160), "f4"), 1.5)
+    stack = (stack - stack.min()) / np.ptp(stack)
+    small = stack[:24, :64, :64]
+    template = stack[10:26, 40:56, 60:76]
+    by = rng.uniform(-3, 3, (3, *stack.shape))
+    at = np.indices(stack.shape) + by
+    found = np.asarray(bv.features(stack, [1, 2]))
+    samples = np.moveaxis(found, 0, -1).reshape(-1, len(found))
+    known = rng.integers(0, samples.shape[0], 4000)
+    forest = RandomForestClassifier(100, max_depth=20, random_state=0, n_jobs=1)
+    forest.fit(samples[known], 1 + (samples[known, 0] > np.median(samples[:, 0])))
+    channels = bv.open(found, axes="czyx")
+    blobs = {"min_sigma": 2, "max_sigma": 5, "threshold": 0.02}
+    return {
+        "denoise_bilateral 512 x 512": (
+            lambda: np.asarray(bv.denoise_bilateral(image, sigma_color=0.1, sigma_spatial=2)),
+            lambda: restoration.denoise_bilateral(image, sigma_color=0.1, sigma_spatial=2),
+        ),
+        "denoise_nl_means 24 x 64 x 64": (
+            lambda: np.asarray(bv.denoise_nl_means(small, 5, 6, h=0.1)),
+            lambda: restoration.denoise_nl_means(small, 5, 6, h=0.1),
+        ),
+        "denoise_nl_means 512 x 512": (
+            lambda: np.asarray(bv.denoise_nl_means(image, h=0.1)),
+            lambda: restoration.denoise_nl_means(image, h=0.1),
+        ),
+        "equalize_adapthist 2048 x 2048": (
+            lambda: np.asarray(bv.equalize_adapthist(wide)),
+            lambda: exposure.equalize_adapthist(wide),
+        ),
+        "blob_log 48 x 160 x 160": (
+            lambda: bv.compute(bv.blob_log(stack, num_sigma=4, **blobs), runner=None),
+            lambda: feature.blob_log(stack, num_sigma=4, **blobs),
+        ),
+        "blob_dog 48 x 160 x 160": (
+            lambda: bv.compute(bv.blob_dog(stack, **blobs), runner=None),
+            lambda: feature.blob_dog(stack, **blobs),
+        ),
+        "features 48 x 160 x 160": (
+            lambda: np.asarray(bv.features(stack, [1, 2])),
+            lambda: feature.multiscale_basic_features(stack, sigma_min=1, sigma_max=2, workers=1),
+        ),
+        "classify 48 x 160 x 160": (
+            lambda: np.asarray(bv.classify(channels, forest)),
+            lambda: forest.predict(samples),
+        ),
+        "match_template 48 x 160 x 160": (
+            lambda: np.asarray(bv.match_template(stack, template, pad_input=True)),
+            lambda: feature.match_template(stack, template, pad_input=True),
+        ),
+        "warp 48 x 160 x 160": (
+            lambda: np.asarray(bv.warp(stack, by, max_displacement=3)),
+            lambda: transform.warp(stack, at, order=1),
+        ),
+        "entropy 512 x 512": (
+            lambda: np.asarray(bv.entropy(wide[:512, :512], footprint=morphology.disk(5))),
+            lambda: filters.rank.entropy(wide[:512, :512], morphology.disk(5)),
+        ),
+    }  # fmt: skip
+
+
+def main() -> None:
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    print("| | here, CPU s | scikit-image, CPU s | ratio |\n| --- | --- | --- | --- |", flush=True)
+    for name, contenders in rows().items():
+        if chosen not in name:
+            continue
+        contenders[0]()  # compiles
+        seconds: list[list[float]] = [[], []]
+        for _ in range(RUNS):
+            for k, call in enumerate(contenders):
+                begun = time.process_time()
+                call()
+                seconds[k].append(time.process_time() - begun)
+        ours, theirs = map(min, seconds)
+        print(f"| {name} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
