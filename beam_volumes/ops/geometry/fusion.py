@@ -15,7 +15,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
-from beam_volumes.ops.geometry.transforms import is_xml, matrices_of
+from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, triple
 from beam_volumes.ops.parameters.docs import documented
@@ -56,9 +56,8 @@ def fuse(
         For each tile the position of its first voxel, or a matrix that maps its indices to
         positions: square, or homogeneous with the position in its last column. One entry for each
         axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis, named z, y and x, and a row for each tile, in order. The path of an XML file of
-        BigStitcher, BigDataViewer or TeraStitcher, or with stage positions of OME, has a tile for
-        each view setup, stack or image. With None, tiles are placed by their own origins.
+        axis, named z, y and x, and a row for each tile, in order. With None, tiles are placed by
+        their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
@@ -137,10 +136,6 @@ def fuse(
     if target not in DTYPES or (target.itemsize == 8 and target.kind in "iu"):
         raise TypeError(f"fuse: dtype={target} is not offered; use at most 32 bits, or float64")
     space = _space_of_all(opened)
-    if physical and is_xml(transforms):
-        raise ValueError(
-            f"fuse: physical={physical!r}: positions of XML files are converted to voxels; leave it out"
-        )
     if transforms is None:
         physical = True
     if physical and space.voxel_size is None:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.ops.geometry.positions import matrices_of_xml
-
 
 def matrices_of(
     transforms: Any, axes: Sequence[str], count: int, name: str, each: str, what: str = "transforms"
@@ -18,13 +16,12 @@ def matrices_of(
     """Return a matrix, (count, axes, axes), and a position, (count, axes), for each tile or slice.
 
     ``transforms`` has a position or a matrix for each, or is a table or a CSV file with a column
-    for each axis, and optionally for each pair of axes, such as ``m_yx``; or it is an XML file.
-    ``name`` is the function, ``each`` the plural of tile or slice, and ``what`` the parameter, for
-    messages.
+    for each axis, and optionally for each pair of axes, such as ``m_yx``. ``name`` is the function,
+    ``each`` the plural of tile or slice, and ``what`` the parameter, for messages.
     """
     n = len(axes)
     if isinstance(transforms, str | os.PathLike):
-        transforms = _of_file(transforms, axes, name, what)
+        transforms = _of_csv(transforms, name, what)
     if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
         transforms = _of_columns(transforms, axes, name, what)
     if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
@@ -68,26 +65,15 @@ def matrices_of(
     return matrices, places
 
 
-def is_xml(transforms: Any) -> bool:
-    """Whether transforms are the path of an XML file."""
-    return isinstance(transforms, str | os.PathLike) and os.fspath(transforms).lower().endswith(
-        ".xml"
-    )
-
-
-def _of_file(path: str | os.PathLike[str], axes: Sequence[str], name: str, what: str) -> Any:
-    given = f"{name}: {what}={os.fspath(path)!r}"
+def _of_csv(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"{given}: there is no such file; give an existing one")
-    if is_xml(path):
-        try:
-            return matrices_of_xml(path, axes)
-        except ValueError as error:
-            raise ValueError(f"{given}: {error}") from None
+        raise FileNotFoundError(
+            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one"
+        )
     with open(path, newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     if not rows:
-        raise ValueError(f"{given} has no rows below its header")
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
     return {column.strip(): [row[column] for row in rows] for column in rows[0] if column}
 
 

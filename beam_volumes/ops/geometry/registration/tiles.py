@@ -46,7 +46,7 @@ def register_tiles(
     positions : array_like, table or path
         For each tile the approximate position of its first voxel, in voxels: one number for each
         axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
-        axis. The path of an XML file is accepted, too; see `fuse`.
+        axis.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
         for each.
