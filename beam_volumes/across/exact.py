@@ -93,10 +93,18 @@ class Wide:
 
     def int64(self, name: str, dtype: type[np.integer] = np.int64) -> np.ndarray:
         """As integers of 64 bits; raises an error if one does not fit."""
-        numbers, unit = self.python()
+        values: np.ndarray | list[int]
+        if self.first >= 0 and self.first + self.digits.shape[-1] <= 2:
+            values = np.zeros(self.digits.shape[:-1], np.int64)
+            for i in range(self.digits.shape[-1]):
+                values += self.digits[..., i] << 32 * (self.first + i)
+            lowest, highest = int(values.min(initial=0)), int(values.max(initial=0))
+        else:
+            numbers, unit = self.python()
+            values = [n << unit for n in numbers]
+            lowest, highest = min(values, default=0), max(values, default=0)
         info = np.iinfo(dtype)
-        values = [n << unit for n in numbers]
-        if values and not (info.min <= min(values) and max(values) <= info.max):
+        if not (info.min <= lowest and highest <= info.max):
             raise ValueError(f"{name} does not fit {np.dtype(dtype)}: use a mean instead")
         return np.array(values, dtype).reshape(self.digits.shape[:-1])
 

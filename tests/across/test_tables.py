@@ -10,6 +10,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
+from beam_volumes.across.exact import Wide
 from tests.tiers import dtypes_drawn, examples, label_dtypes
 
 REFERENCE = (
@@ -309,3 +310,16 @@ def test_batches():
         tables.properties(tables.merge(pieces), labels.shape),
         tables.properties(whole, labels.shape),
     )
+
+
+def test_exact_sums_become_integers_of_64_bits():
+    for numbers in ([], [0], [-1, 5], [2**31, -(2**31)], [2**63 - 1, -(2**63)], [3 << 32, 1 << 40]):
+        values = np.array(numbers, np.int64)
+        wide = Wide.integers(values)
+        assert np.array_equal(wide.int64("a sum"), values)
+        assert (wide + wide).python()[0] == [2 * n >> 32 * (wide + wide).first for n in numbers]
+    large = Wide.integers(np.array([2**62])).times(2)
+    assert large.int64("a sum", np.uint64).tolist() == [2**63]
+    for sums, dtype in ((large, np.int64), (Wide.integers(np.array([-1])), np.uint64)):
+        with pytest.raises(ValueError, match="a sum does not fit"):
+            sums.int64("a sum", dtype)
