@@ -118,6 +118,9 @@ from .ops.geometry.registration.volumes import fit_transform as fit_transform
 from .ops.geometry.registration.volumes import register as register
 from .ops.geometry.resampling import downsample as downsample
 from .ops.geometry.resampling import upsample as upsample
+from .ops.geometry.tile_files import open_tiles as open_tiles
+from .ops.geometry.tile_files import save_transforms as save_transforms
+from .ops.intensity.bias import fit_bias as fit_bias
 from .ops.intensity.colour import combine_stains as combine_stains
 from .ops.intensity.colour import hed2rgb as hed2rgb
 from .ops.intensity.colour import rgb2gray as rgb2gray
@@ -240,6 +243,7 @@ from .plan.estimate.estimating import estimate as estimate
 from .plan.plan import Plan as Plan
 from .plan.planner import plan as plan
 from .session.masks import MaskWarning as MaskWarning
+from .show.pages.tiles_page import tiles_report as tiles_report
 from .show.preview import preview as preview
 from .show.viewer.view import view as view
 from .storage.formats.unfinished import UnfinishedWarning as UnfinishedWarning
@@ -256,6 +260,7 @@ from .transforms import Predict as Predict
 from .transforms import ReadAll as ReadAll
 from .transforms import ReadSlabs as ReadSlabs
 from .transforms import RegionTable as RegionTable
+from .transforms import RegisterTiles as RegisterTiles
 from .transforms import RelabelSlabs as RelabelSlabs
 from .transforms import Slab as Slab
 from .transforms import SlabGrid as SlabGrid

@@ -42,6 +42,7 @@ FUNCTIONS = [
     ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 if the smallest voxel decides"),
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
      "2; for percentiles, one for each 8 bits and one"),
+    ("fit_bias", "numpy's least squares, slice by slice", "number, then pointwise", "2"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
     ("match_histograms", "scikit-image", "pointwise", "2 for integers to 16 bits, otherwise 3"),
     ("equalize_adapthist", "scikit-image", "number, then pointwise", "4"),
@@ -181,7 +182,7 @@ NO_TWIN = "no reference"
 #: Functions that are not operations.
 AROUND = (
     "open plan compute verify probe_model register_slices register_frames register_tiles register "
-    "fit_transform track pixel_classifier"
+    "fit_transform track pixel_classifier open_tiles save_transforms tiles_report"
 )
 
 _PER_LABEL = "with the same `labels=` and `index=`, by keyword"

@@ -50,6 +50,7 @@ OURS = {
     "verify",
     "view",
 }
+OURS |= {"tiles_report"}
 
 HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.M)
 ITEM = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.+)$")

@@ -13,7 +13,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.planner import Wanted
 from beam_volumes.recipes.catalogue import crop as cropped
-from beam_volumes.recipes.catalogue import footprints
+from beam_volumes.recipes.catalogue import footprints, is_of_tiles
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.recipe import (
     Input,
@@ -98,8 +98,14 @@ def expressions(
     return known
 
 
-def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Volume:
-    """Open an input, cropped as for `build`."""
+def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Any:
+    """Open an input, cropped as for `build`: a volume, or a tuple of tiles."""
+    if is_of_tiles(item.what):
+        with _mistakes(item.where, item.name):
+            tiles = tuple(bv.open_tiles(item.what, **item.options)[0])
+        if crop is not None:
+            raise RecipeError(item.where, f"{item.name!r} is tiles, which cannot be cropped")
+        return tiles
     with _mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
     if callable(crop):

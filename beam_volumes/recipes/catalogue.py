@@ -130,7 +130,7 @@ class Parameter:
     def is_sequence(self) -> bool:
         """Whether a single value must be put into a list."""
         kinds = [t for t in _types(self.annotation) if t != "None"]
-        return bool(kinds) and all(k.startswith(("Sequence", "tuple")) for k in kinds)
+        return bool(kinds) and all(k.startswith(("Sequence", "Iterable", "tuple")) for k in kinds)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -181,6 +181,11 @@ class Operation:
     def filled(self, inputs: int) -> tuple[str, ...]:
         """Return the parameters that are set by a number of inputs."""
         return self.positional[: 1 if self.is_of_many else inputs]
+
+
+def is_of_tiles(what: Any) -> bool:
+    """Whether an input is tiles with positions: a project, or a table of paths."""
+    return isinstance(what, str) and what.lower().endswith((".xml", ".csv"))
 
 
 def crop(volume: Volume, box: str) -> Volume:
@@ -287,7 +292,7 @@ def operations() -> dict[str, Operation]:
     ]
     return {
         **{name: _ufunc(name) for name in sorted(SUPPORTED)},
-        **{f.__name__: _function(f) for f in functions},
+        **{f.__name__: operation_of(f) for f in functions},
     }
 
 
@@ -336,7 +341,8 @@ def _ufunc(name: str) -> Operation:
     return Operation(name, partial(apply_ufunc, name), names, names, {}, summary)
 
 
-def _function(function: Callable[..., Any]) -> Operation:
+def operation_of(function: Callable[..., Any]) -> Operation:
+    """Describe a function by its signature and docstring."""
     name, signature = function.__name__, inspect.signature(function)
     text = inspect.getdoc(function) or name
     entries = _entries(text)

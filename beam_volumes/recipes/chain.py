@@ -18,7 +18,7 @@ from typing import Any
 from beam_volumes.base import hints as elsewhere
 from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.ops.parameters.checks import is_length
-from beam_volumes.recipes.catalogue import Parameter, footprints, operations
+from beam_volumes.recipes.catalogue import Parameter, footprints, is_of_tiles, operations
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
 from beam_volumes.recipes.recipe import NAME, split_name
 from beam_volumes.recipes.words import WHERE, Part, Words, spelt
@@ -135,7 +135,7 @@ class _Document:
         place = {"spec": _spec(path)} if path.startswith("{") else {"path": Entry(path, path)}
         short = not options and "path" in place
         self.inputs[name] = place["path"] if short else Entry({**place, **options}, path)
-        self.gives[name] = "volume"
+        self.gives[name] = "volumes" if is_of_tiles(path) else "volume"
 
     # names
 

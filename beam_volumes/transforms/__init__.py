@@ -41,6 +41,7 @@ from beam_volumes.transforms.steps.labels import LabelSlabs  # noqa: E402
 from beam_volumes.transforms.steps.measure import MeasureSlabs  # noqa: E402
 from beam_volumes.transforms.steps.predict import Predict  # noqa: E402
 from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
+from beam_volumes.transforms.steps.register import RegisterTiles  # noqa: E402
 from beam_volumes.transforms.steps.scan import SlabScan  # noqa: E402
 from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs  # noqa: E402
 from beam_volumes.transforms.steps.tables import RegionTable  # noqa: E402
@@ -60,6 +61,7 @@ __all__ = [
     "ReadAll",
     "ReadSlabs",
     "RegionTable",
+    "RegisterTiles",
     "RelabelSlabs",
     "Slab",
     "SlabGrid",

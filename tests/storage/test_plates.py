@@ -169,3 +169,14 @@ def test_odd_metadata_are_told_of_by_name(plate):
                 at[0][at[1]] = old
         file.write_text(json.dumps(good))
     assert told > 30
+
+
+def test_fields_of_a_well_are_tiles(plate):
+    """With positions that are written to their metadata."""
+    well = f"{plate}/B/3"
+    with pytest.raises(ValueError, match="same position in their metadata"):
+        bv.open_tiles(well)
+    bv.save_transforms(well, [(0, 0, 0), (0, 0, 9.5)])
+    tiles, transforms = bv.open_tiles(well)
+    assert transforms[:, :, 3].tolist() == [[0, 0, 0], [0, 0, 9.5]]
+    assert bv.fuse(tiles, transforms).shape == (3, 10, 21)

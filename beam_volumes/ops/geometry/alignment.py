@@ -1,14 +1,16 @@
-"""A transform of its own for each slice."""
+"""A transform of its own for each slice or frame."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.base.geometry import Range, Ranges, Triple
-from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.nodes import Fed, FoldValue, Node, StageNode, Value
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.geometry.rearrange import check_indexable
 from beam_volumes.ops.geometry.resampling import of_order
@@ -16,6 +18,7 @@ from beam_volumes.ops.geometry.stages import Affine
 from beam_volumes.ops.geometry.transforms import matrices_of
 from beam_volumes.ops.parameters.building import constant_in, kernel_input
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, Regrid
 
 #: How planes may be extended beyond their edges.
@@ -44,16 +47,9 @@ class AffinePlanes(Regrid):
     def needs(self, axis: int, wanted: Ranges) -> Range:
         if axis == 0:
             return wanted[0]
-        n, slices = self.of[axis], slice(*wanted[0])
-        ends = self.offsets[slices, axis - 1]
-        lo, hi = ends.copy(), ends.copy()
-        for k, (a, b) in enumerate(wanted[1:]):
-            row = self.matrices[slices, axis - 1, k]
-            lo += np.minimum(row * a, row * (b - 1))
-            hi += np.maximum(row * a, row * (b - 1))
-        # One more voxel, because bounds and coordinates are rounded in different orders.
-        first = int(np.clip(np.floor(lo).min() - 1, 0, n - 1))
-        return first, int(np.clip(np.ceil(hi).max() + 2, first + 1, n))
+        slices = slice(*wanted[0])
+        rows, ends = self.matrices[slices, axis - 1], self.offsets[slices, axis - 1]
+        return _needed(rows, ends, wanted[1:], self.of[axis])
 
     def inner(self, axis: int) -> Range:
         return (0, self.grid[0]) if axis == 0 else (0, 0)
@@ -79,6 +75,78 @@ class AffinePlanes(Regrid):
         return Affine(self.name, self.dtype, self.of, self.grid, *how)
 
 
+def _needed(rows: np.ndarray, ends: np.ndarray, wanted: Sequence[Range], n: int) -> Range:
+    """Return the voxels along an axis that some transforms need: a row of each matrix, and an offset."""
+    lo, hi = ends.copy(), ends.copy()
+    for k, (a, b) in enumerate(wanted):
+        lo += np.minimum(rows[:, k] * a, rows[:, k] * (b - 1))
+        hi += np.maximum(rows[:, k] * a, rows[:, k] * (b - 1))
+    # One more voxel, because bounds and coordinates are rounded in different orders.
+    first = int(np.clip(np.floor(lo).min() - 1, 0, n - 1))
+    return first, int(np.clip(np.ceil(hi).max() + 2, first + 1, n))
+
+
+@dataclass(frozen=True, eq=False)
+class AffineFrames(Regrid):
+    """The voxel at ``matrices[t] @ position + offsets[t]`` of frame t, or an interpolation around it.
+
+    The frame's number is a value of the stage, so all frames have one stage, and its plan.
+    """
+
+    matrices: np.ndarray  #: (frames, 3, 3)
+    offsets: np.ndarray  #: (frames, 3)
+    order: int
+    mode: str
+    cval: float
+
+    compiled = True
+    coupled = frozenset({0, 1, 2})
+
+    @property
+    def cost(self) -> float:
+        return 2.0 + 0.8 * (1 + self.order) ** 3
+
+    def needs(self, axis: int, wanted: Ranges) -> Range:
+        """Return what any frame needs."""
+        return _needed(self.matrices[:, axis], self.offsets[:, axis], wanted, self.of[axis])
+
+    def inner(self, axis: int) -> Range:
+        return 0, 0
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        t = int(values[0])
+        taps = np.array([1 + self.order if n > 1 else 1 for n in self.of])
+        how = self.matrices[t], self.offsets[t], taps, self.mode, self.cval
+        Affine(self.name, self.dtype, self.of, self.grid, *how).run(inputs, out, y0, y1, ())
+
+
+@dataclass(frozen=True, eq=False)
+class OnlyVoxel(Reduction):
+    """The value of a volume of one voxel."""
+
+    def zero(self) -> int:
+        return 0
+
+    def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> int:
+        return int(voxels[0, 0])
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def finish(self, state: int, values: tuple[Any, ...]) -> np.generic:
+        return self.dtype.type(state)
+
+
+def _frame_number(frames: int) -> Value:
+    """Return the number of each frame, as a lazy number of each point in time."""
+    # One more, since an axis of one point is dropped when it is opened.
+    numbers = np.arange(frames + 1, dtype=np.int64).reshape(-1, 1, 1, 1)
+    (node,) = open_volume(numbers, axes="tzyx")[:frames].nodes
+    return FoldValue.of(OnlyVoxel("frame", np.dtype(np.int64), ()), [Fed(node)])
+
+
 @documented
 def apply_transforms(
     volume: Volume,
@@ -89,10 +157,10 @@ def apply_transforms(
     mode: str = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Apply one transform to each slice.
+    """Apply one transform to each slice, or to each frame of a movie.
 
-    Use it to align serial sections or a drifting film, with the transforms of `register_slices` or
-    of another program.
+    Use it to align serial sections or a drifting film, with the transforms of `register_slices`,
+    `register_frames` or of another program.
 
     Parameters
     ----------
@@ -102,10 +170,11 @@ def apply_transforms(
         that maps indices to positions: 2 x 2, or homogeneous with the position in its last column. A
         table, such as the result of `register_slices`, a DataFrame or the path of a CSV file, has
         columns ``y`` and ``x``, and optionally the matrix in ``m_yy``, ``m_yx``, ``m_xy`` and
-        ``m_xx``. In voxels.
+        ``m_xx``. In voxels. If the volume has an axis of time, there is one transform for each
+        frame instead, of all axes of space.
     bounding_box : bool, default: False
-        Whether to enlarge the planes of the result to contain all transformed slices, or to keep
-        the shape.
+        Whether to enlarge the result to contain all transformed slices or frames, or to keep the
+        shape.
     order : {0, 1}, default: 1
         0 is the nearest voxel, 1 is linear. Positions within a millionth of a voxel of whole numbers
         count as whole, and copy voxels.
@@ -122,8 +191,8 @@ def apply_transforms(
     Raises
     ------
     ValueError
-        If a parameter is out of range, there is not one transform for each slice, a matrix has no
-        inverse, or the volume has no voxels or no axes y and x.
+        If a parameter is out of range, there is not one transform for each slice or frame, a matrix
+        has no inverse, or the volume has no voxels or no axes y and x.
     TypeError
         If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
 
@@ -136,11 +205,13 @@ def apply_transforms(
     Notes
     -----
     %(streams)s
-    Slices are not mixed, so each slice is read once.
+    Slices are not mixed, so each slice is read once. Slabs of a frame read the voxels that any
+    frame needs, so their overlap grows with the drift.
 
     References
     ----------
-    `scipy.ndimage.affine_transform`, slice by slice, with the inverse of each matrix.
+    `scipy.ndimage.affine_transform`, slice by slice or frame by frame, with the inverse of each
+    matrix.
 
     Examples
     --------
@@ -150,50 +221,59 @@ def apply_transforms(
     >>> bv.apply_transforms(v, [(0, 0), (0, 1)], bounding_box=True).shape
     (2, 1, 4)
     """
-    v = of_order(volume, order, "apply_transforms")
-    if v.space.times:
-        raise ValueError(
-            "apply_transforms: the volume has an axis of time; use affine_transform for each frame, "
-            "v[0] to v[-1], with the inverse of its matrix"
-        )
+    name = "apply_transforms"
+    v = of_order(volume, order, name)
+    is_movie = v.space.times > 0
     if not {1, 2} <= {*v.space.visible}:
-        raise ValueError(
-            f"apply_transforms: the volume has the axes {', '.join(v.axes)}; y and x are needed"
-        )
+        raise ValueError(f"{name}: the volume has the axes {', '.join(v.axes)}; y and x are needed")
     if mode not in _MODES:
-        raise ValueError(
-            f"apply_transforms: mode={mode!r} is not offered; use one of {', '.join(_MODES)}"
-        )
-    depth, *plane = v.grid_shape
-    forward, place = matrices_of(
-        transforms, ("y", "x"), depth, "apply_transforms", "slices of the volume"
-    )
+        raise ValueError(f"{name}: mode={mode!r} is not offered; use one of {', '.join(_MODES)}")
+    axes = v.space.axes if is_movie else ("y", "x")
+    count = v.space.times or v.grid_shape[0]
+    each = "frames of the movie" if is_movie else "slices of the volume"
+    forward, place = matrices_of(transforms, axes, count, name, each)
     rounded = np.rint(place)
     place = np.where(abs(place - rounded) < _WHOLE, rounded, place)
-    first, extent = (0, 0), plane
+    at = ["zyx".index(a) for a in axes]
+    first, extent = [0, 0, 0], [*v.grid_shape]
     if bounding_box:
-        first, extent = _bounding_box(forward, place, plane)
-    check_indexable([depth, *extent], "apply_transforms: the extent of all slices")
-    identity = (forward == np.eye(2)).all(axis=(1, 2))
-    inverse = np.where(identity[:, None, None], np.eye(2), np.linalg.inv(forward))
-    offsets = -np.einsum("zab,zb->za", inverse, place - np.array(first))
+        for a, low, n in zip(
+            at, *_bounding_box(forward, place, [extent[a] for a in at]), strict=True
+        ):
+            first[a], extent[a] = low, n
+    check_indexable(extent, f"{name}: the extent of all {each.partition(' ')[0]}")
+    identity = (forward == np.eye(len(axes))).all(axis=(1, 2))
+    inverse = np.where(identity[:, None, None], np.eye(len(axes)), np.linalg.inv(forward))
+    offsets = -np.einsum("zab,zb->za", inverse, place - np.array([first[a] for a in at]))
     source = kernel_input(v)
-    grid: Triple = (depth, extent[0], extent[1])
-    how = inverse, offsets, order, mode, constant_in(v.dtype, cval, "cval", "apply_transforms")
-    stage = AffinePlanes("apply_transforms", source.dtype, source.grid_shape, grid, *how)
-    space = v.space.shifted((0, *first))
-    return source.map_channels(lambda node: StageNode.of(stage, (node,)), space).astype(v.dtype)
+    grid: Triple = (extent[0], extent[1], extent[2])
+    outside = constant_in(v.dtype, cval, "cval", name)
+    parameters: tuple[Value, ...] = ()
+    if is_movie:
+        whole, starts = np.tile(np.eye(3), (count, 1, 1)), np.zeros((count, 3))
+        whole[np.ix_(range(count), at, at)], starts[:, at] = inverse, offsets
+        inverse, offsets, parameters = whole, starts, (_frame_number(count),)
+    make: Any = AffineFrames if is_movie else AffinePlanes
+    stage = make(
+        name, source.dtype, source.grid_shape, grid, inverse, offsets, order, mode, outside
+    )
+
+    def applied(node: Node) -> Node:
+        return StageNode.of(stage, (node,), parameters)
+
+    space = v.space.shifted((first[0], first[1], first[2]))
+    return source.map_channels(applied, space).astype(v.dtype)
 
 
 def _bounding_box(
-    forward: np.ndarray, place: np.ndarray, plane: list[int]
-) -> tuple[tuple[int, int], list[int]]:
+    forward: np.ndarray, place: np.ndarray, shape: Sequence[int]
+) -> tuple[list[int], list[int]]:
     """Return the first voxel of the box of the centres of all slices' voxels, and its shape."""
-    reach = np.array(plane) - 1.0
+    reach = np.array(shape) - 1.0
     middle = np.einsum("zab,b->za", forward, reach / 2) + place
     half = np.einsum("zab,b->za", abs(forward), reach / 2)
     low = np.floor((middle - half).min(axis=0) + _WHOLE)
     high = np.ceil((middle + half).max(axis=0) - _WHOLE)
     if max(abs(low).max(), abs(high).max()) >= 2**53:
         raise ValueError("apply_transforms: the positions are too large to index voxels")
-    return (int(low[0]), int(low[1])), [int(n) + 1 for n in high - low]
+    return [int(n) for n in low], [int(n) + 1 for n in high - low]

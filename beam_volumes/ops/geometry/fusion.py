@@ -209,9 +209,11 @@ def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
 
 def _space_of_all(opened: Sequence[Volume]) -> Space:
     """Return the axes, voxel size and unit that all tiles share."""
+    # Thousands of tiles have few different spaces.
+    different = {(v.space.voxel_size, v.space.unit, v.space.channels): v.space for v in opened}
     at_one_place = (
-        Volume(opened[0].nodes, replace(v.space, origin=(0.0, 0.0, 0.0), sliced_from=None))
-        for v in opened
+        Volume(opened[0].nodes, replace(space, origin=(0.0, 0.0, 0.0), sliced_from=None))
+        for space in different.values()
     )
     return shared_space("fuse", *at_one_place)
 

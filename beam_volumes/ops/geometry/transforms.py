@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.storage.inputs.tile_projects import project_tiles
+
 
 def matrices_of(
     transforms: Any, axes: Sequence[str], count: int, name: str, each: str, what: str = "transforms"
@@ -20,8 +22,12 @@ def matrices_of(
     ``each`` the plural of tile or slice, and ``what`` the parameter, for messages.
     """
     n = len(axes)
-    if isinstance(transforms, str | os.PathLike):
-        transforms = _of_csv(transforms, name, what)
+    if isinstance(transforms, str | os.PathLike) and str(transforms).lower().endswith(".xml"):
+        at = ["zyx".index(a) for a in axes]
+        tiles = project_tiles(existing(transforms, name, what), {})
+        transforms = [tile.matrix[at][:, [*at, 3]] for tile in tiles]
+    elif isinstance(transforms, str | os.PathLike):
+        transforms = table_of(transforms, name, what)
     if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
         transforms = _of_columns(transforms, axes, name, what)
     if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
@@ -65,16 +71,22 @@ def matrices_of(
     return matrices, places
 
 
-def _of_csv(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
-    if not os.path.isfile(path):
-        raise FileNotFoundError(
-            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one"
-        )
-    with open(path, newline="", encoding="utf-8-sig") as file:
+def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
+    """Return the columns of a CSV file."""
+    with open(existing(path, name, what), newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     if not rows:
         raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
     return {column.strip(): [row[column] for row in rows] for column in rows[0] if column}
+
+
+def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
+    """Return the absolute path of a file."""
+    if not os.path.isfile(path):
+        raise FileNotFoundError(
+            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one"
+        )
+    return os.path.abspath(path)
 
 
 def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.ndarray:

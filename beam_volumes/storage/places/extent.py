@@ -75,8 +75,11 @@ class Bytes:
     """
 
     def __init__(self, extents: Iterable[Extent]) -> None:
+        folders: dict[str, _Path] = {}
         self._paths = [
-            _Path(p.ids, p.parts, p.server, e.names) for e in extents for p in _paths(e.store)
+            _Path(p.ids, p.parts, p.server, e.names)
+            for e in extents
+            for p in _paths(e.store, folders)
         ]
 
     def meet(self, other: Bytes) -> bool:
@@ -113,18 +116,18 @@ def _named(names: Sequence[str] | None, below: tuple[str, ...]) -> bool:
     return any(n == path or n.startswith(path + "/") for n in names)
 
 
-def _paths(store: Any) -> Iterator[_Path]:
+def _paths(store: Any, folders: dict[str, _Path]) -> Iterator[_Path]:
     """Yield the places where a key-value store keeps its bytes."""
     spec: Spec = dict(store) if isinstance(store, Mapping) else ts.KvStore.Spec(store).to_json()
     driver, path = str(spec.get("driver")), str(spec.get("path", ""))
     if driver == "kvstack":
         for layer in spec.get("layers", ()):
-            yield from _paths(layer["base"])
+            yield from _paths(layer["base"], folders)
     elif "base" in spec:
-        for base in _paths(spec["base"]):
+        for base in _paths(spec["base"], folders):
             yield base.within(driver, _parts(path))
     elif driver == "file":
-        yield _local(path)
+        yield _local(path, folders)
     elif driver == "http":
         yield from _served(str(spec.get("base_url", "")), path)
     elif driver in ("s3", "gcs", "gcs_grpc"):
@@ -134,17 +137,22 @@ def _paths(store: Any) -> Iterator[_Path]:
         yield _keyed((driver,), _parts(path))
 
 
-def _local(path: str) -> _Path:
-    """Return a local path; existing folders are identified by inode."""
-    real = os.path.realpath(os.path.expanduser(path))
-    root, rest = os.path.splitdrive(real)
-    parts = tuple(p for p in rest.split(os.sep) if p)
-    at = root + os.sep
-    ids: list[Hashable] = [_identity(at) or ("file", root)]
-    for part in parts:
-        at = os.path.join(at, part)
-        ids.append(_identity(at) or (ids[-1], part))
-    return _Path(tuple(ids), parts)
+def _local(path: str, folders: dict[str, _Path]) -> _Path:
+    """Return a local path; existing folders are identified by inode, and kept in ``folders``."""
+    path = os.path.expanduser(path)
+    # Links are followed before "..", as the system does.
+    resolve = os.path.realpath if ".." in path.split(os.sep) else os.path.abspath
+    path = resolve(path)
+    if os.path.islink(path):
+        path = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    if not name:
+        return _Path((_identity(path) or ("file", path),), ())
+    if folder not in folders:
+        folders[folder] = _local(folder, folders)
+    above = folders[folder]
+    own = _identity(path) or (above.ids[-1], name)
+    return _Path((*above.ids, own), (*above.parts, name))
 
 
 def _identity(path: str) -> Hashable:

@@ -100,47 +100,55 @@ def register_tiles(
     [2.0, 43.0]
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
-    name = "register_tiles"
-    opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
-    if not opened:
-        raise ValueError(f"{name}: give at least one tile")
-    axes = opened[0].space.axes
-    for k, v in enumerate(opened):
-        if v.space.axes != axes or v.space.times:
-            raise ValueError(
-                f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
-                "need the same axes of space, and none of time"
-            )
-    matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
-    if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):
-        raise ValueError(f"{name}: positions has matrices; give the position of each tile")
-    visible = opened[0].space.visible
-    allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
-    limits = np.array([par.positive(allowed[a], "max_shift", name) for a in visible])
-    every = _Tiles(opened, given, limits)
+    every = TilePairs.of(tiles, positions, max_shift, "register_tiles")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
-    links = {pair: link for pair, link in found.items() if link.quality >= min_quality}
-    solved = placed(
-        links,
-        given,
-        _spanning(every.pairs, len(opened)),
-        model="translation",
-        reference=0,
-        extent=(1,) * len(axes),
-        max_residual=_MAX_RESIDUAL,
-    )
-    places = solved.places + (given.mean(axis=0) - solved.places.mean(axis=0))
-    return _tables(axes, places, found, solved)
+    return every.solved(found, min_quality)
 
 
 @dataclass(frozen=True)
-class _Tiles:
-    """Tiles with given positions."""
+class TilePairs:
+    """Tiles with given positions, and their pairs."""
 
     opened: Sequence[Volume]
     given: np.ndarray
     limits: np.ndarray  #: The maximum error of distances along each axis
+
+    @classmethod
+    def of(cls, tiles: Sequence[Volume], positions: Any, max_shift: Any, name: str) -> TilePairs:
+        opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
+        if not opened:
+            raise ValueError(f"{name}: give at least one tile")
+        axes = opened[0].space.axes
+        for k, v in enumerate(opened):
+            if v.space.axes != axes or v.space.times:
+                raise ValueError(
+                    f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
+                    "need the same axes of space, and none of time"
+                )
+        matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
+        if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):
+            raise ValueError(f"{name}: positions has matrices; give the position of each tile")
+        visible = opened[0].space.visible
+        allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
+        limits = [par.positive(allowed[a], "max_shift", name) for a in visible]
+        return cls(opened, given, np.array(limits))
+
+    def solved(
+        self, found: Mapping[tuple[int, int], Link], min_quality: float
+    ) -> tuple[ComputedTable, ComputedTable]:
+        """Return the tables of positions and pairs, given the link of each pair."""
+        placement = placed(
+            {pair: link for pair, link in found.items() if link.quality >= min_quality},
+            self.given,
+            _spanning(list(found), len(self.opened)),
+            model="translation",
+            reference=0,
+            extent=(1,) * len(self.limits),
+            max_residual=_MAX_RESIDUAL,
+        )
+        places = placement.places + (self.given.mean(axis=0) - placement.places.mean(axis=0))
+        return _tables(self.opened[0].space.axes, places, found, placement)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from beam_volumes.base.space import Space
+import numpy as np
+
+from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.ome_metadata import (
     axes_of,
@@ -39,6 +41,7 @@ from beam_volumes.storage.formats.format import (
     level_among,
 )
 from beam_volumes.storage.formats.metadata import Foreign
+from beam_volumes.storage.places.claims import Document, changed
 from beam_volumes.storage.places.outside import check_key
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import AFFINE
@@ -227,6 +230,54 @@ class OmeZarr(Zarr):
             if d.mask:
                 found[f"{k}/.zattrs"] = mask
         return found
+
+
+def move_image(place: Place, axes: Sequence[str], size: np.ndarray, origin: np.ndarray) -> None:
+    """Set the position of an image's first voxel along ``axes``, in the unit of its voxel size.
+
+    The translations of all levels are changed by the same amount. It can be repeated.
+    """
+    node = find(place)
+    if node is None or node.is_array or len(images_in(node.attributes)) != 1:
+        raise ValueError(f"{place.text} is not one OME-Zarr image; only these store positions")
+    metadata = Foreign(place.text, "OME metadata")
+
+    def move(document: dict[str, Any]) -> bool:
+        attributes = document.get("attributes", document)
+        image = attributes.get("ome", attributes)["multiscales"][0]
+        levels, _ = _checked_levels(image, place, metadata)
+        names = [str(a).lower() for a in axes_of(image, metadata)[0] or AXES]
+        at = [names.index(a) for a in axes]
+        scale, begin = (
+            np.array(g or [0.0] * len(names)) for g in grid_of(levels[0], image, metadata)
+        )
+        if not np.allclose(scale[at], size):
+            raise ValueError(
+                f"{place.text} has axes with several units; rewrite it by convert to store a position"
+            )
+        by = np.zeros(len(names))
+        by[at] = origin - begin[at]
+        outer, _ = grid_of({}, image, metadata)
+        for level in levels:
+            steps = level.setdefault("coordinateTransformations", [])  # type: ignore[attr-defined]
+            shift = np.array(grid_of(level, {}, metadata)[1] or [0.0] * len(names)) + by / (
+                outer or 1
+            )
+            steps[:] = [s for s in steps if s.get("type") != "translation"]
+            steps.append({"type": "translation", "translation": shift.tolist()})
+        return True
+
+    if node.version == 3:
+        changed(Document(place.directory, "zarr.json"), move)
+        return
+    changed(Document(place.directory, ".zattrs"), move)
+    if place.read(".zmetadata") is not None:
+
+        def copy(document: dict[str, Any]) -> bool:
+            document["metadata"][".zattrs"] = place.json(".zattrs")
+            return True
+
+        changed(Document(place.directory, ".zmetadata"), copy)
 
 
 def _plain(request: OpenRequest, **options: Any) -> OpenRequest:

@@ -87,6 +87,17 @@ class Tiff(Format):
         )
 
 
+def stage_positions(place: Place) -> list[Space | None] | None:
+    """Return the position of each image of an OME-TIFF, as far as known; None for other places."""
+    if not _is_tiff(place):
+        return None
+    with _metadata(opened_file(place.spec), place) as tiff:
+        if not tiff.is_ome:
+            return [None] * len(tiff.series)
+        ome = Ome(tiff.ome_metadata or "")
+        return [ome.stage_position(k) for k in range(len(tiff.series))]
+
+
 def _is_tiff(place: Place) -> bool:
     """Whether a TIFF file is at a place, by its first bytes, or in a bucket by its name."""
     path = place.local

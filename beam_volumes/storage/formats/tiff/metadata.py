@@ -204,3 +204,22 @@ class Ome:
         names = [str(e.get("Name") or "") for e in pixels if tag_of(e) == "Channel"]
         known = names if all(names) and len(set(names)) == len(names) else ()
         return ImageMetadata(space, sizes[0] is None, known)
+
+    def stage_position(self, number: int) -> Space | None:
+        """Return a space that begins at the stage's position at the first plane."""
+        images = self.images
+        pixels = first_of(images[number], "Pixels") if number < len(images) else None
+        planes = () if pixels is None else (e for e in pixels if tag_of(e) == "Plane")
+        plane = min(planes, key=lambda e: [whole(e.get(f"The{a}")) for a in "TZC"], default=None)
+        if plane is None or None in (plane.get("PositionY"), plane.get("PositionX")):
+            return None
+        # Without a unit, positions have an unknown one; programs that omit it mean micrometers.
+        units = [plane.get(f"Position{a}Unit", "reference frame") for a in "ZYX"]
+        try:
+            places = [float(plane.get(f"Position{a}") or 0) for a in "ZYX"]
+        except ValueError:
+            return None
+        unit, (found,) = converted(["µm" if u == "reference frame" else u for u in units], places)
+        if unit is None or found is None or not all(map(math.isfinite, found)):
+            return None
+        return Space(voxel_size=(1.0, 1.0, 1.0), unit=unit, origin=(found[0], found[1], found[2]))

@@ -1,0 +1,274 @@
+"""Tiles with the transforms that other programs store, and transforms for other programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.geometry.transforms import existing, matrices_of, table_of
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.formats.chunked.ome import move_image
+from beam_volumes.storage.formats.tiff.format import stage_positions
+from beam_volumes.storage.inputs.opening import asked_at, members
+from beam_volumes.storage.inputs.tile_projects import project_tiles, with_registrations
+from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.stack import matching
+
+
+@documented
+def open_tiles(
+    source: Any, *, index: dict[str, int | str] | None = None
+) -> tuple[list[Volume], np.ndarray]:
+    """Open overlapping tiles and read their positions from the files of other programs.
+
+    Use it to begin with the project of BigStitcher or TeraStitcher, or with the tiles of a
+    microscope. `register_tiles` and `fuse` take the result.
+
+    Parameters
+    ----------
+    source : path, list of paths or table
+        An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
+        TeraStitcher. Or a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an OME-TIFF of
+        several images, or an OME-Zarr plate, well or series: positions are the positions of the
+        stage in OME-TIFF, and otherwise the origins of the images, such as the translations of
+        OME-Zarr. Or a CSV file or a table with a column ``path`` and a column for each axis, in
+        voxels.
+    index : dict, optional
+        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
+        several. BigStitcher's numbers or names.
+
+    Returns
+    -------
+    tiles : list of Volume
+        The opened tiles.
+    transforms : numpy.ndarray
+        For each tile a matrix that maps its indices to positions in voxels, with the position in
+        its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
+        calibration, so voxels of the fused volume have the size of the tiles' voxels.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file does not exist.
+    ValueError
+        If a file is invalid, names files outside of its folder, needs ``index``, or has no
+        positions.
+    TypeError
+        If ``source`` is neither a path, a list of paths nor a table.
+
+    See Also
+    --------
+    save_transforms : writes transforms for other programs.
+    register_tiles : improves the positions.
+    fuse : makes one volume of the tiles.
+
+    Notes
+    -----
+    Only metadata are read. A position in a TIFF file without a unit is in micrometers. The axes of
+    a stage may point the other way: multiply a column of ``transforms[:, :, -1]`` by -1.
+
+    References
+    ----------
+    D. Hörl et al., "BigStitcher: reconstructing high-resolution image datasets of cleared and
+    expanded samples", Nature Methods 16, 2019; A. Bria and G. Iannello, "TeraStitcher", BMC
+    Bioinformatics 13, 2012.
+
+    Examples
+    --------
+    >>> for k, part in enumerate([np.zeros((8, 12), "u1"), np.ones((8, 12), "u1")]):
+    ...     tile = bv.open(part, voxel_size=0.5, unit="um", origin=(0, 5 * k))
+    ...     _ = bv.compute(tile.to(f"tile-{k}.ome.zarr"))
+    >>> tiles, transforms = bv.open_tiles("tile-*.ome.zarr")
+    >>> transforms[:, :, -1]
+    array([[ 0.,  0.],
+           [ 0., 10.]])
+    >>> bv.fuse(tiles, transforms).shape
+    (8, 22)
+    """
+    if isinstance(source, Mapping) or hasattr(source, "columns"):
+        return _of_table(source, index)
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        if "://" not in text:
+            text = os.path.expanduser(text)
+        if text.lower().endswith(".xml"):
+            return _of_project(existing(text, "open_tiles", "source"), index or {})
+        if text.lower().endswith(".csv"):
+            return _of_table(table_of(text, "open_tiles", "source"), index, text)
+        return _of_metadata(matching(text) or members(text) or [text], index)
+    if isinstance(source, Sequence) and all(isinstance(p, str | os.PathLike) for p in source):
+        return _of_metadata([os.fspath(p) for p in source], index)
+    raise TypeError(f"open_tiles: source={source!r} is neither a path, a list of paths nor a table")
+
+
+def _of_project(path: str, index: Mapping[str, Any]) -> tuple[list[Volume], np.ndarray]:
+    tiles, matrices = [], []
+    for entry in project_tiles(path, index):
+        tile = open_volume(entry.path, dataset=entry.dataset)
+        if tile.space.times:
+            tile = tile[entry.index.get("t", 0)]
+        if "c" in tile.axes:
+            tile = tile.sel(c=entry.index.get("c", 0))
+        if entry.voxel_size is not None:
+            size = [entry.voxel_size[a] for a in tile.space.visible]
+            tile = tile.with_space(voxel_size=size, unit=entry.unit)
+        tiles.append(tile)
+        matrices.append(entry.matrix)
+    if not tiles:
+        raise ValueError(f"open_tiles: {path} has no tiles; give another file")
+    visible = [*tiles[0].space.visible]
+    return tiles, np.stack(matrices)[:, visible][:, :, [*visible, 3]]
+
+
+def _of_table(table: Any, index: Any, path: str | None = None) -> tuple[list[Volume], np.ndarray]:
+    if "path" not in table:
+        known = ", ".join(map(str, table)) or "none"
+        raise ValueError(
+            f"open_tiles: source has no column 'path' (columns: {known}); rename its columns"
+        )
+    places = [str(p) for p in table["path"]]
+    if path is not None:
+        places = [os.path.join(os.path.dirname(path), p) for p in places]
+        for place in places:
+            check_path(path, place)
+    tiles = [open_volume(place, index=index) for place in places]
+    axes, count = tiles[0].space.axes, len(tiles)
+    matrices, positions = matrices_of(table, axes, count, "open_tiles", "tiles", "source")
+    return tiles, np.concatenate([matrices, positions[:, :, None]], axis=2)
+
+
+def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.ndarray]:
+    """Open tiles with the positions in their own metadata."""
+    if not paths:
+        raise ValueError("open_tiles: source has no tiles; give at least one path")
+    tiles, places = [], []
+    for path in paths:
+        stages = stage_positions(Place.of(path))
+        images = range(len(stages)) if stages is not None and len(paths) == 1 else (None,)
+        for image in images:
+            tile = open_volume(path, index=index, dataset=None if image is None else str(image))
+            space = tile.space
+            if space.voxel_size is None:
+                raise ValueError(
+                    f"open_tiles: {path} has no voxel size, so its position in voxels is unknown; give a "
+                    "table with the positions in voxels"
+                )
+            stage = None if not stages else stages[image or 0]
+            origin = space.origin if stage is None else stage.in_unit(space.unit).origin
+            tiles.append(tile)
+            places.append([origin[a] / space.voxel_size[a] for a in space.visible])
+    if len({len(p) for p in places}) > 1:
+        raise ValueError("open_tiles: the tiles have different axes; open them one by one")
+    found = np.array(places)
+    if len(found) > 1 and not np.ptp(found, axis=0).any():
+        raise ValueError(
+            f"open_tiles: all {len(found)} tiles have the same position in their metadata; give a table "
+            "with the columns path, z, y and x"
+        )
+    matrices = np.tile(np.eye(found.shape[1]), (len(found), 1, 1))
+    return tiles, np.concatenate([matrices, found[:, :, None]], axis=2)
+
+
+def save_transforms(
+    source: Any,
+    transforms: Any,
+    target: str | os.PathLike[str] | None = None,
+    *,
+    index: dict[str, int | str] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write the transforms of tiles for other programs, such as BigDataViewer and Neuroglancer.
+
+    Parameters
+    ----------
+    source : path or list of paths
+        The tiles: an XML file of BigStitcher, or OME-Zarr images, which `open_tiles` opens.
+    transforms : array_like, table or path
+        For each tile its position or a matrix, in voxels: for example the table of
+        `register_tiles`.
+    target : path, optional
+        The XML file to write for BigStitcher. OME-Zarr images need none: their own metadata are
+        changed, in the place where they are.
+    index : dict, optional
+        The time point and the channel of the tiles. BigStitcher's views of others keep their
+        registrations.
+    overwrite : bool, default: False
+        Whether to replace an existing ``target``, which may be ``source``.
+
+    Raises
+    ------
+    ValueError
+        If transforms do not fit to the tiles, or OME-Zarr images would need a matrix: their metadata
+        have positions only.
+    FileExistsError
+        If ``target`` exists.
+
+    See Also
+    --------
+    open_tiles : reads the transforms again.
+
+    Notes
+    -----
+    No voxels are read. BigStitcher's file keeps everything except the registrations of these tiles.
+    They get one transform, and the calibration that they had.
+
+    References
+    ----------
+    The file format of BigDataViewer, and "Next-generation file formats (NGFF)", version 0.5.
+
+    Examples
+    --------
+    >>> for k in range(2):
+    ...     tile = bv.open(np.zeros((8, 12), "u1"), voxel_size=0.5, unit="um")
+    ...     _ = bv.compute(tile.to(f"moved-{k}.ome.zarr"))
+    >>> bv.save_transforms("moved-*.ome.zarr", [(0, 0), (1, 9.5)])
+    >>> bv.open("moved-1.ome.zarr").origin
+    (0.5, 4.75)
+    """
+    name = "save_transforms"
+    if target is not None:
+        _save_project(existing(source, name, "source"), transforms, target, index or {}, overwrite)
+        return
+    if isinstance(source, str | os.PathLike):
+        if os.fspath(source).lower().endswith(".xml"):
+            raise ValueError(f"{name}: give target=, the XML file to write")
+        paths = matching(os.fspath(source)) or members(os.fspath(source)) or [os.fspath(source)]
+    else:
+        paths = [os.fspath(p) for p in source]
+    tiles = [as_volume(open_volume(path)) for path in paths]
+    axes = tiles[0].space.axes
+    matrices, positions = matrices_of(transforms, axes, len(tiles), name, "tiles")
+    if (matrices != np.eye(len(axes))).any():
+        raise ValueError(
+            f"{name}: transforms has matrices, and OME-Zarr images store positions only; fuse the tiles"
+        )
+    for path, tile, position in zip(paths, tiles, positions, strict=True):
+        size = np.array([(tile.space.voxel_size or (1.0,) * 3)[a] for a in tile.space.visible])
+        move_image(asked_at(path)[0], axes, size, position * size)
+
+
+def _save_project(
+    path: str, transforms: Any, target: Any, index: Mapping[str, Any], overwrite: bool
+) -> None:
+    name = "save_transforms"
+    if not os.fspath(target).lower().endswith(".xml"):
+        raise ValueError(f"{name}: target={os.fspath(target)!r} is not the name of an .xml file")
+    if os.path.exists(target) and not overwrite:
+        raise FileExistsError(f"{name}: target={os.fspath(target)!r} exists; give overwrite=True")
+    folder = os.path.dirname(os.path.abspath(target))
+    if folder != os.path.dirname(path):
+        raise ValueError(
+            f"{name}: target={os.fspath(target)!r} is in another folder than {path}, and its paths are "
+            "relative; write it next to it"
+        )
+    entries = project_tiles(path, index)
+    matrices, positions = matrices_of(transforms, "zyx", len(entries), name, "tiles")
+    every = np.concatenate([matrices, positions[:, :, None]], axis=2)
+    data = with_registrations(path, every, [entry.view for entry in entries])
+    Place.of(folder).write(os.path.basename(target), data)

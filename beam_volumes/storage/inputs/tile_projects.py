@@ -1,0 +1,292 @@
+"""Tiles and their transforms in the XML files of BigStitcher and TeraStitcher."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.sources.axes import unit_name
+
+#: The name of the transform from voxels to isotropic voxels, in files of BigStitcher.
+CALIBRATION = "calibration"
+#: Maximum size of a file: BigStitcher needs about a kilobyte for each tile.
+_MAX_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class ProjectTile:
+    """A tile of a project; ``matrix``, (3, 4), maps its indices to positions in voxels."""
+
+    path: str
+    matrix: np.ndarray
+    voxel_size: Sequence[float] | None = None
+    unit: str | None = None
+    dataset: str | None = None
+    index: Mapping[str, int] = field(default_factory=dict)  #: Along t and c, where it has them
+    view: tuple[str, str] = ("", "")  #: BigStitcher's numbers of time point and setup
+
+
+def read_xml(path: str) -> Element:
+    """Parse a file; entities are refused, and nothing else is read."""
+    if os.path.getsize(path) > _MAX_BYTES:
+        raise ValueError(f"{path} is larger than {_MAX_BYTES >> 20} MiB; give a table of tiles")
+    with open(path, "rb") as file:
+        data = file.read()
+    if b"<!ENTITY" in data:
+        raise ValueError(f"{path} declares entities of XML, which are not read; remove them")
+    try:
+        return ElementTree.fromstring(data)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ValueError(f"{path} is no valid XML: {error}; restore it") from None
+
+
+def project_tiles(path: str, index: Mapping[str, Any]) -> list[ProjectTile]:
+    """Return the tiles of one channel and one time point."""
+    root = read_xml(path)
+    readers = {"SpimData": _of_bigstitcher, "TeraStitcher": _of_terastitcher}
+    if root.tag not in readers:
+        raise ValueError(
+            f"{path} is XML of {printable(root.tag)}, not of BigStitcher (SpimData) or TeraStitcher; give "
+            "a table of tiles"
+        )
+    try:
+        return readers[root.tag](path, root, index)
+    except (KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is incomplete: there is no {error}; restore it") from None
+
+
+def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
+    setups = {_text(s, "id"): s for s in root.iter("ViewSetup")}
+    gone = {(m.get("timepoint"), m.get("setup")) for m in root.iter("MissingView")}
+    views = {
+        key: view for view in root.iter("ViewRegistration") if (key := view_of(view)) not in gone
+    }
+    time = _time(path, sorted({t for t, _ in views}, key=int), index)
+    channel = _channel(path, root, setups, {s for t, s in views if t == time}, index)
+    chosen = sorted((int(s), s) for t, s in views if t == time and s in channel)
+    base = os.path.join(os.path.dirname(path), root.findtext("BasePath") or ".")
+    loader = root.find("SequenceDescription/ImageLoader")
+    if loader is None or loader.get("format") not in _LOADERS:
+        given = "none" if loader is None else repr(loader.get("format"))
+        raise ValueError(
+            f"{path}: images of the loader {given} are not opened; resave them in BigStitcher as HDF5, N5 "
+            "or OME-Zarr, or give a table of tiles"
+        )
+    image = _LOADERS[loader.get("format", "")](loader, base)
+    first = views[time, chosen[0][1]] if chosen else None
+    scale = calibration_of(path, first)
+    result = []
+    for _, setup in chosen:
+        where, dataset, at = image(time, setup)
+        check_path(path, where)
+        matrix = _matrix(path, views[time, setup]) / scale[:, None]
+        size, unit = _voxel_size(setups[setup])
+        result.append(ProjectTile(where, matrix, size, unit, dataset, at, (time, setup)))
+    return result
+
+
+def view_of(view: Element) -> tuple[str, str]:
+    return view.attrib["timepoint"].strip(), view.attrib["setup"].strip()
+
+
+def _text(element: Element, name: str) -> str:
+    found = element.findtext(name)
+    if found is None:
+        raise KeyError(name)
+    return found.strip()
+
+
+def _time(path: str, times: Sequence[str], index: Mapping[str, Any]) -> str:
+    if "t" not in index and len(times) == 1:
+        return times[0]
+    if "t" not in index or str(index["t"]) not in times:
+        raise ValueError(
+            f"{path} has the points in time {', '.join(times)}; choose one by index={{'t': ...}}"
+        )
+    return str(index["t"])
+
+
+def _channel(
+    path: str,
+    root: Element,
+    setups: Mapping[str, Element],
+    there: set[str],
+    index: Mapping[str, Any],
+) -> set[str]:
+    """Return the setups of the selected channel."""
+    names = {
+        _text(c, "id"): (c.findtext("name") or "").strip()
+        for a in root.iter("Attributes")
+        if a.get("name") == "channel"
+        for c in a
+    }
+    channels = {s: (setups[s].findtext("attributes/channel") or "0").strip() for s in there}
+    given = sorted({*channels.values()}, key=lambda c: (len(c), c))
+    if "c" not in index and len(given) <= 1:
+        return there
+    found = [c for c in given if str(index.get("c")) in (c, names.get(c))]
+    if not found:
+        shown = ", ".join(f"{c} ({names[c]})" if names.get(c) else c for c in given)
+        raise ValueError(f"{path} has the channels {shown}; choose one by index={{'c': ...}}")
+    return {s for s, c in channels.items() if c == found[0]}
+
+
+def calibration_of(path: str, view: Element | None) -> np.ndarray:
+    """Return the scales of z, y and x that a view applies first: positions are divided by them."""
+    transforms = [] if view is None else view.findall("ViewTransform")
+    if transforms and (transforms[-1].findtext("Name") or "").strip().lower() == CALIBRATION:
+        matrix = _affine(path, transforms[-1])
+        scale = matrix.diagonal()[:3].copy()
+        if (scale > 0).all() and (matrix == np.diag([*scale, 1.0])).all():
+            return scale
+    return np.ones(3)
+
+
+def _matrix(path: str, view: Element) -> np.ndarray:
+    """Return the product of a view's transforms: the last one is applied first."""
+    result = np.eye(4)
+    for transform in view.findall("ViewTransform"):
+        result = result @ _affine(path, transform)
+    return result[:3]
+
+
+def _affine(path: str, transform: Element) -> np.ndarray:
+    """Return a transform as a homogeneous matrix of z, y and x."""
+    result = np.eye(4)
+    try:
+        numbers = np.array((transform.findtext("affine") or "").split(), np.float64)
+        rows = numbers.reshape(3, 4)
+    except ValueError:
+        rows = np.full((3, 4), np.nan)
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"{path}: the transform {printable(transform.findtext('Name') or '')!r} has no affine matrix "
+            "of 12 numbers; restore it"
+        )
+    result[:3, :3], result[:3, 3] = rows[::-1, 2::-1], rows[::-1, 3]
+    return result
+
+
+def _voxel_size(setup: Element) -> tuple[list[float] | None, str | None]:
+    """Return voxel size z, y, x and unit, if they are known."""
+    try:
+        size = [float(n) for n in _text(setup, "voxelSize/size").split()]
+        unit = unit_name(setup.findtext("voxelSize/unit"))
+    except (KeyError, ValueError):
+        return None, None
+    return (size[::-1], unit) if len(size) == 3 and min(size) > 0 else (None, None)
+
+
+_Image = Callable[[str, str], tuple[str, str | None, dict[str, int]]]
+
+
+def _named(loader: Element, base: str, tag: str) -> str:
+    """Return a path that a loader names."""
+    return os.path.normpath(os.path.join(base, _text(loader, tag).removeprefix("file:")))
+
+
+def _in_hdf5(loader: Element, base: str) -> _Image:
+    path = _named(loader, base, "hdf5")
+    return lambda t, s: (path, f"t{int(t):05d}/s{int(s):02d}/0/cells", {})
+
+
+def _in_n5(loader: Element, base: str) -> _Image:
+    path = _named(loader, base, "n5")
+    return lambda t, s: (os.path.join(path, f"setup{s}", f"timepoint{t}", "s0"), None, {})
+
+
+def _in_zarr(loader: Element, base: str) -> _Image:
+    path, groups = _named(loader, base, "zarr"), {}
+    for group in loader.iter("zgroup"):
+        time = (group.get("timepoint") or group.get("tp") or "0").strip()
+        place = group.get("path") or _text(group, "path")
+        at = (group.get("indicies") or "0 0").split()  # spelt like this, of c and t
+        groups[time, group.attrib["setup"].strip()] = (place, at)
+
+    def image(t: str, s: str) -> tuple[str, str | None, dict[str, int]]:
+        place, at = groups[t, s]
+        index = dict(zip("ct", map(int, at), strict=False))
+        return os.path.normpath(os.path.join(path, place)), None, index
+
+    return image
+
+
+def _in_files(loader: Element, base: str) -> _Image:
+    files = {}
+    for entry in loader.iter("FileMapping"):
+        series = int(entry.get("series") or 0)
+        key = entry.attrib["timepoint"].strip(), entry.attrib["view_setup"].strip()
+        index = {"c": int(entry.get("channel") or 0), "t": 0}
+        files[key] = _named(entry, base, "file"), str(series) if series else None, index
+    return lambda t, s: files[t, s]
+
+
+#: How BigStitcher's loaders of images store the view of a time point and a setup.
+_LOADERS: dict[str, Callable[[Element, str], _Image]] = {
+    "bdv.hdf5": _in_hdf5,
+    "bdv.n5": _in_n5,
+    "bdv.multimg.zarr": _in_zarr,
+    "spimreconstruction.filemap2": _in_files,
+}
+
+
+def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
+    folder = root.find("stacks_dir").get("value", "")  # type: ignore[union-attr]
+    if not os.path.isdir(folder):  # the project was moved
+        folder = os.path.dirname(path)
+    voxels = root.find("voxel_dims").attrib  # type: ignore[union-attr]
+    try:
+        size = [abs(float(voxels[a])) for a in "DVH"]
+    except ValueError:
+        size = []
+    known = (size, "micrometer") if size and min(size) > 0 else (None, None)
+    in_blocks = "3Dseries" in root.get("volume_format", "")
+    result = []
+    for stack in root.iter("Stack"):
+        if stack.get("Z_RANGES") == "":  # it has no images
+            continue
+        where = os.path.normpath(os.path.join(folder, stack.attrib["DIR_NAME"]))
+        check_path(path, where)
+        try:
+            place = [float(stack.attrib[f"ABS_{a}"]) for a in "DVH"]
+        except ValueError as error:
+            raise ValueError(f"{path}: a position is not a number: {error}; restore it") from None
+        matrix = np.concatenate([np.eye(3), np.reshape(place, (3, 1))], axis=1)
+        images = os.path.join(where, "*.tif*") if in_blocks else where
+        result.append(ProjectTile(images, matrix, *known))
+    return result
+
+
+def with_registrations(path: str, matrices: np.ndarray, views: Sequence[tuple[str, str]]) -> bytes:
+    """Return BigStitcher's file with other transforms, (views, 3, 4), of some views.
+
+    The calibration remains, so positions have the same unit as before.
+    """
+    root = read_xml(path)
+    if root.tag != "SpimData":
+        raise ValueError(f"{path} is not XML of BigStitcher (SpimData); write a .csv file")
+    found = {view_of(v): v for v in root.iter("ViewRegistration")}
+    scale = calibration_of(path, found[views[0]])
+    for key, matrix in zip(views, matrices, strict=True):
+        view = found[key]
+        for old in view.findall("ViewTransform"):
+            view.remove(old)
+        linear = matrix[:, :3] * scale[:, None] / scale
+        moved = np.concatenate([linear, (matrix[:, 3] * scale)[:, None]], axis=1)
+        calibration = np.concatenate([np.diag(scale), np.zeros((3, 1))], axis=1)
+        for name, affine in (("beam_volumes", moved), (CALIBRATION, calibration)):
+            transform = ElementTree.SubElement(view, "ViewTransform", type="affine")
+            ElementTree.SubElement(transform, "Name").text = name
+            rows = np.concatenate([affine[::-1, 2::-1], affine[::-1, 3:]], axis=1)
+            text = " ".join(repr(float(n) + 0.0) for n in rows.ravel())
+            ElementTree.SubElement(transform, "affine").text = text
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="UTF-8", xml_declaration=True)

@@ -1,0 +1,125 @@
+"""Registration of tiles, with each pair as an element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Tuple, with_output_types
+
+from beam_volumes.graph.table import ComputedTable
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.registration.images import Link
+from beam_volumes.ops.geometry.registration.tiles import TilePairs
+from beam_volumes.transforms.steps.slabs import check_readable
+from beam_volumes.transforms.waiting import beginning
+
+#: The two tiles of a pair, and numbers of their link.
+_Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
+#: Pairs that are created at a time.
+_BATCH = 1024
+
+
+@with_output_types(Tuple[ComputedTable, ComputedTable])
+class RegisterTiles(beam.PTransform):
+    """Find the positions of overlapping tiles: a pipeline to one element, the two tables.
+
+    Use it for thousands of tiles, or tiles in a bucket. Workers compare the pairs, and one worker solves
+    for the positions.
+
+    Parameters
+    ----------
+    tiles : sequence of Volume
+        Tiles of one channel with the same axes, in storage that all workers can read.
+    positions : array_like, table or path
+        For each tile the approximate position of its first voxel, in voxels.
+    max_shift : float or sequence of float, default: 20.0
+        The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
+        for each.
+    min_quality : float, default: 0.5
+        Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or a tile is in the memory of this process.
+
+    See Also
+    --------
+    beam_volumes.register_tiles : the same in this process, with a description of the tables.
+
+    Notes
+    -----
+    Only numbers of pairs are shuffled, less than a hundred bytes each. The worker that solves has all
+    of them.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> from scipy import ndimage
+    >>> film = ndimage.gaussian_filter(np.random.default_rng(0).normal(size=(60, 100)), 2)
+    >>> for k, part in enumerate([film[:, :60], film[2:, 43:]]):
+    ...     _ = bv.compute(bv.open(part).to(f"film-{k}.zarr"))
+    >>> tiles = [bv.open(f"film-{k}.zarr") for k in (0, 1)]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     tables = p | bv.RegisterTiles(tiles, [(0, 0), (0, 40)])
+    ...     _ = tables | beam.MapTuple(lambda positions, pairs: print(pairs["used"].to_pylist()))
+    [True]
+    """
+
+    def __init__(
+        self,
+        tiles: Sequence[Volume],
+        positions: Any,
+        *,
+        max_shift: float | Sequence[float] = 20.0,
+        min_quality: float = 0.5,
+    ):
+        super().__init__()
+        self.every = TilePairs.of(tiles, positions, max_shift, "RegisterTiles")
+        self.min_quality = float(min_quality)
+        for tile in self.every.opened:
+            check_readable(tile)
+
+    def expand(self, begin: Any) -> beam.PCollection:
+        pipeline, wait = beginning(begin, "RegisterTiles")
+        pairs = self.every.pairs
+        batches = [tuple(pairs[k : k + _BATCH]) for k in range(0, len(pairs), _BATCH)]
+        return (
+            pipeline
+            | "Batches" >> beam.Create(batches)
+            | "Pairs" >> beam.FlatMap(_pairs, **wait).with_output_types(Tuple[int, int])
+            | "Spread" >> beam.Reshuffle()
+            | "Compare" >> beam.Map(partial(_link, every=self.every)).with_output_types(_Found)
+            | "All" >> beam.combiners.ToList()
+            | "Solve" >> beam.Map(partial(_solved, every=self.every, min_quality=self.min_quality))
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "tiles": DisplayDataItem(len(self.every.opened), label="Number of tiles"),
+            "pairs": DisplayDataItem(len(self.every.pairs), label="Number of pairs"),
+        }
+
+
+def _pairs(batch: Sequence[tuple[int, int]], ready: Any = None) -> Sequence[tuple[int, int]]:
+    return batch
+
+
+def _link(pair: tuple[int, int], every: TilePairs) -> tuple[tuple[int, int], tuple[float, ...]]:
+    link = every.link(pair)
+    return pair, (*link.shift.tolist(), link.quality, link.voxels)
+
+
+def _solved(
+    found: Iterable[tuple[tuple[int, int], tuple[float, ...]]], every: TilePairs, min_quality: float
+) -> tuple[ComputedTable, ComputedTable]:
+    links = {
+        pair: Link.shifted(np.array(shift), quality, voxels)
+        for pair, (*shift, quality, voxels) in sorted(found)
+    }
+    return every.solved(links, min_quality)

@@ -1,0 +1,63 @@
+"""Registration from the command line, and its tables in chains and recipes."""
+
+import numpy as np
+import scipy.ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import read_recipe
+
+
+def tissue(*shape):
+    smooth = ndi.gaussian_filter(np.random.default_rng(0).normal(size=shape), 2)
+    return (128 + 40 * smooth / smooth.std()).clip(0, 255).astype("u1")
+
+
+def test_tiles(tmp_path, monkeypatch, capsys):
+    """From stage positions to a fused volume, with a report of the bad overlap."""
+    monkeypatch.chdir(tmp_path)
+    world, true = tissue(8, 70, 150), [(0, 0), (2, 42), (1, 88)]
+    for k, (y, x) in enumerate(true):
+        tile = world[:, y : y + 60, x : x + 60].copy()
+        if k == 2:
+            tile[:] = tissue(9, 61, 61)[1:, 1:, 1:]
+        tile = bv.open(tile, voxel_size=0.5, unit="um", origin=(0, 0, 22 * k))
+        bv.compute(tile.to(f"tiles/{k}.ome.zarr"))
+    words = ["register-tiles", *(f"tiles/{k}.ome.zarr" for k in range(3)), "-o", "tiles.csv"]
+    assert main([*words, "--max-shift", "4", "--pairs", "pairs.csv", "--report", "a.html"]) == 0
+    _, transforms = bv.open_tiles("tiles.csv")
+    np.testing.assert_allclose(transforms[1, :, 3] - transforms[0, :, 3], (0, 2, 42), atol=0.1)
+    page = (tmp_path / "a.html").read_text()
+    assert "1 and 2: correlation" in page and "not used" in page
+    assert page.count("<img") == 1 and page.count("<svg") == 4
+    assert "false" in (tmp_path / "pairs.csv").read_text()
+    assert main([*words, "--max-shift", "4"]) == 2
+    assert "tiles.csv exists" in capsys.readouterr().err
+    assert main(["chain", "tiles.csv", "fuse", "--transforms", "tiles.csv", "-o", "all.zarr"]) == 0
+    fused = bv.fuse(*bv.open_tiles("tiles.csv"))
+    np.testing.assert_array_equal(bv.open("all.zarr"), fused)
+    (tmp_path / "recipe.yaml").write_text(
+        "input: tiles.csv\nsteps: {fuse: {transforms: tiles.csv}}\noutput: again.zarr\n"
+    )
+    (target,) = build(read_recipe("recipe.yaml")).targets
+    assert target.volume.shape == fused.shape
+
+
+def test_slices_and_frames(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    world, shifts = tissue(80, 90), [(0, 0), (3, -4), (1, 2)]
+    stack = np.stack([world[8 + y : 72 + y, 8 + x : 72 + x] for y, x in shifts])
+    bv.compute(bv.open(stack).to("stack.tif"))
+    assert main(["register-slices", "stack.tif", "-o", "a.csv", "--reference", "0"]) == 0
+    assert (
+        main(["chain", "stack.tif", "apply_transforms", "--transforms", "a.csv", "-o", "b.zarr"])
+        == 0
+    )
+    aligned = np.asarray(bv.open("b.zarr"))[:, 10:-10, 10:-10].astype(int)
+    assert abs(aligned - aligned[0]).mean() < 3
+    capsys.readouterr()
+    assert main(["register-frames", "stack.tif", "--axes", "tyx", "--skip", "2"]) == 0
+    assert capsys.readouterr().out.startswith('"t","y","x","m_yy"')
+    assert main(["register-slices", "stack.tif", "--model", "elastic"]) == 2
+    assert "model=" in capsys.readouterr().err

@@ -1,0 +1,246 @@
+"""Tiles and transforms in files of BigStitcher, TeraStitcher, OME-TIFF and OME-Zarr."""
+
+import os
+
+import numpy as np
+import pytest
+import tifffile
+
+import beam_volumes as bv
+from tests.catalogue import voxels
+
+PLACES = [(0, 0, 0), (1, 4, 20), (0, 30, 2.5)]
+SCALE = np.array([3.0, 1.0, 1.0])  # the calibration of voxels of 1.5 x 0.5 x 0.5
+
+
+def tile_of(k):
+    return voxels((4, 36, 28), "u2", k)
+
+
+def affine(matrix, place):
+    """A matrix of z, y and x in BigStitcher's order."""
+    rows = np.c_[np.asarray(matrix, float)[::-1, ::-1], np.asarray(place, float)[::-1]]
+    return " ".join(map(str, rows.ravel()))
+
+
+def write_bigstitcher(path, loader, turn=None, channels=("0", "0", "0"), times=("0",)):
+    setups, views = "", ""
+    for k, place in enumerate(PLACES):
+        setups += (
+            f"<ViewSetup><id>{k}</id><size>28 36 4</size><voxelSize><unit>µm</unit><size>0.5 0.5 1.5"
+            f"</size></voxelSize><attributes><channel>{channels[k]}</channel></attributes></ViewSetup>"
+        )
+        for t in times:
+            views += f'<ViewRegistration timepoint="{t}" setup="{k}">'
+            for name, matrix, shift in (
+                ("Stitching Transform", np.eye(3) if turn is None else turn, SCALE * place),
+                ("calibration", np.diag(SCALE), (0, 0, 0)),
+            ):
+                views += (
+                    f'<ViewTransform type="affine"><Name>{name}</Name><affine>{affine(matrix, shift)}'
+                    "</affine></ViewTransform>"
+                )
+            views += "</ViewRegistration>"
+    path.write_text(
+        f"<?xml version='1.0' encoding='UTF-8'?><SpimData version='0.2'><BasePath type='relative'>."
+        f"</BasePath><SequenceDescription>{loader}<ViewSetups>{setups}<Attributes name='channel'>"
+        "<Channel><id>0</id><name>DAPI</name></Channel><Channel><id>1</id><name>GFP</name></Channel>"
+        f"</Attributes></ViewSetups></SequenceDescription><ViewRegistrations>{views}"
+        "</ViewRegistrations><StitchingResults/></SpimData>",
+        encoding="utf-8",
+    )
+    return path
+
+
+def in_zarr(folder):
+    groups = ""
+    for k in range(3):
+        bv.compute(bv.open(tile_of(k)).to(folder / "all.zarr" / f"s{k}.ome.zarr"))
+        groups += f'<zgroup setup="{k}" tp="0" path="s{k}.ome.zarr" indicies="0 0"/>'
+    groups = f"<zgroups>{groups}</zgroups>"
+    return f'<ImageLoader format="bdv.multimg.zarr"><zarr>all.zarr</zarr>{groups}</ImageLoader>'
+
+
+def in_n5(folder):
+    for k in range(3):
+        bv.compute(
+            bv.open(tile_of(k)).to(folder / "a.n5" / f"setup{k}" / "timepoint0" / "s0", format="n5")
+        )
+    return '<ImageLoader format="bdv.n5"><n5 type="relative">a.n5</n5></ImageLoader>'
+
+
+def in_hdf5(folder):
+    import h5py
+
+    with h5py.File(folder / "a.h5", "w") as file:
+        for k in range(3):
+            file[f"t00000/s{k:02d}/0/cells"] = tile_of(k).view("i2")
+            file[f"s{k:02d}/resolutions"] = [[1.0, 1.0, 1.0]]
+    return '<ImageLoader format="bdv.hdf5"><hdf5 type="relative">a.h5</hdf5></ImageLoader>'
+
+
+def in_tiffs(folder):
+    files = ""
+    for k in range(3):
+        tifffile.imwrite(folder / f"t{k}.tif", tile_of(k), photometric="minisblack")
+        files += (
+            f'<FileMapping view_setup="{k}" timepoint="0" series="0" channel="0"><file type="relative">'
+            f"t{k}.tif</file></FileMapping>"
+        )
+    return f'<ImageLoader format="spimreconstruction.filemap2"><files>{files}</files></ImageLoader>'
+
+
+@pytest.mark.parametrize("write", [in_zarr, in_n5, in_hdf5, in_tiffs])
+def test_bigstitcher(tmp_path, write):
+    path = write_bigstitcher(tmp_path / "dataset.xml", write(tmp_path))
+    tiles, transforms = bv.open_tiles(path)
+    for k, tile in enumerate(tiles):
+        np.testing.assert_array_equal(np.asarray(tile), tile_of(k))
+        assert (tile.voxel_size, tile.unit) == ((1.5, 0.5, 0.5), "micrometer")
+    np.testing.assert_array_equal(transforms, [np.c_[np.eye(3), p] for p in PLACES])
+    fused = bv.fuse(tiles, transforms)
+    np.testing.assert_array_equal(bv.fuse(tiles, PLACES)[:, :9, :9], fused[:, :9, :9])
+
+
+def test_bigstitcher_is_written_back(tmp_path):
+    """Other views and everything else in the file remain."""
+    turn = np.array([[1, 0.1, 0], [0, 1, 0.2], [0.3, 0, 1]])
+    path = write_bigstitcher(tmp_path / "a.xml", in_zarr(tmp_path), turn, channels=("0", "0", "1"))
+    index = {"c": "DAPI"}
+    _, transforms = bv.open_tiles(path, index=index)
+    wanted = (turn * SCALE) / SCALE[:, None]
+    np.testing.assert_allclose(transforms[1], np.c_[wanted, PLACES[1]])
+    moved = np.array([np.c_[np.eye(3), (1, 2, 3.25)], np.c_[wanted, (4, 5, 6)]])
+    bv.save_transforms(path, moved, tmp_path / "b.xml", index=index)
+    _, again = bv.open_tiles(tmp_path / "b.xml", index=index)
+    np.testing.assert_allclose(again, moved, rtol=1e-14)
+    np.testing.assert_array_equal(again[0], moved[0])
+    _, other = bv.open_tiles(tmp_path / "b.xml", index={"c": 1})
+    np.testing.assert_array_equal(other, bv.open_tiles(path, index={"c": 1})[1])
+    assert "StitchingResults" in (tmp_path / "b.xml").read_text()
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        bv.save_transforms(path, moved, tmp_path / "b.xml", index=index)
+
+
+def test_terastitcher(tmp_path):
+    """Also if the folder of the stacks is not where the file says."""
+    stacks = ""
+    for k, (z, y, x) in enumerate(PLACES):
+        bv.compute(bv.open(tile_of(k)).to(tmp_path / "0" / str(k), format="tiff-slices"))
+        stacks += (
+            f'<Stack ROW="0" COL="{k}" ABS_V="{y}" ABS_H="{x}" ABS_D="{z}" DIR_NAME="0/{k}" '
+            'Z_RANGES="[0,4)"><NORTH_displacements/></Stack>'
+        )
+    stacks += '<Stack ROW="1" COL="0" ABS_V="0" ABS_H="0" ABS_D="0" DIR_NAME="none" Z_RANGES=""/>'
+    (tmp_path / "import.xml").write_text(
+        '<?xml version="1.0" encoding="UTF-8" ?><!DOCTYPE TeraStitcher SYSTEM "TeraStitcher.DTD">'
+        r'<TeraStitcher volume_format="TiledXY|2Dseries"><stacks_dir value="C:\data" />'
+        f'<voxel_dims V="0.8" H="-0.8" D="1" /><STACKS>{stacks}</STACKS></TeraStitcher>'
+    )
+    tiles, transforms = bv.open_tiles(tmp_path / "import.xml")
+    np.testing.assert_array_equal(transforms[:, :, 3], PLACES)
+    np.testing.assert_array_equal(np.asarray(tiles[2]), tile_of(2))
+    assert (tiles[0].voxel_size, tiles[0].unit) == ((1, 0.8, 0.8), "micrometer")
+
+
+def write_ome_tiff(path, k, unit):
+    z, y, x = PLACES[k]
+    by = 1000 if unit == "nm" else 1
+    tifffile.imwrite(
+        path,
+        tile_of(k),
+        ome=True,
+        metadata={
+            "axes": "ZYX",
+            **{"PhysicalSizeZ": 1.5, "PhysicalSizeY": 0.5, "PhysicalSizeX": 0.5},
+            "Plane": {
+                "PositionZ": [1.5 * (z + i) * by for i in range(4)],
+                "PositionY": [0.5 * y * by] * 4,
+                "PositionX": [0.5 * x * by] * 4,
+                **({} if unit is None else {f"Position{a}Unit": [unit] * 4 for a in "XYZ"}),
+            },
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", [None, "nm"])
+def test_stage_positions_of_ome_tiff(tmp_path, unit):
+    for k in range(3):
+        write_ome_tiff(tmp_path / f"{k}.ome.tif", k, unit)
+    tiles, transforms = bv.open_tiles(tmp_path / "*.ome.tif")
+    np.testing.assert_allclose(transforms[:, :, 3], PLACES)
+    np.testing.assert_array_equal(np.asarray(tiles[1]), tile_of(1))
+    tifffile.imwrite(
+        tmp_path / "0.tif",
+        tile_of(0),
+        imagej=True,
+        resolution=(2, 2),
+        metadata={"spacing": 1, "unit": "um"},
+    )
+    with pytest.raises(ValueError, match="same position in their metadata; give a table"):
+        bv.open_tiles([tmp_path / "0.tif"] * 2)
+
+
+def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
+    """Also of coarser levels, whose first voxel has another centre."""
+    for k, version in enumerate(("0.4", "0.5", "0.5")):
+        tile = bv.open(tile_of(k), voxel_size=(1.5, 0.5, 0.5), unit="um", origin=(3, 0, 0))
+        bv.compute(tile.to(tmp_path / f"{k}.ome.zarr", ome_version=version, levels=2))
+    paths = [tmp_path / f"{k}.ome.zarr" for k in range(3)]
+    before = bv.open(paths[1], level=1).origin
+    for _ in range(2):
+        bv.save_transforms(paths, PLACES)
+    tiles, transforms = bv.open_tiles(tmp_path / "*.ome.zarr")
+    np.testing.assert_array_equal(transforms[:, :, 3], PLACES)
+    after = bv.open(paths[1], level=1).origin
+    np.testing.assert_allclose(
+        np.subtract(after, before), np.multiply(PLACES[1], tiles[1].voxel_size) - (3, 0, 0)
+    )
+    with pytest.raises(ValueError, match="positions only"):
+        bv.save_transforms(paths, [np.eye(3) * 2] * 3)
+
+
+def test_tables_with_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("in")
+    for k in range(3):
+        bv.compute(bv.open(tile_of(k)).to(f"in/{k}.zarr"))
+    lines = ["path,x,y,z", *(f"{k}.zarr,{x},{y},{z}" for k, (z, y, x) in enumerate(PLACES))]
+    (tmp_path / "in" / "tiles.csv").write_text("\n".join(lines))
+    table = {"path": [f"in/{k}.zarr" for k in range(3)]}
+    table |= {a: [p[i] for p in PLACES] for i, a in enumerate("zyx")}
+    for source in ("in/tiles.csv", table):
+        tiles, transforms = bv.open_tiles(source)
+        np.testing.assert_array_equal(transforms[:, :, 3], PLACES)
+        np.testing.assert_array_equal(np.asarray(tiles[2]), tile_of(2))
+
+
+def test_refusals(tmp_path):
+    loader = in_tiffs(tmp_path)
+    path = write_bigstitcher(tmp_path / "a.xml", loader, channels=("0", "1", "1"), times=("0", "3"))
+    with pytest.raises(ValueError, match=r"points in time 0, 3; choose one by index=\{'t'"):
+        bv.open_tiles(path)
+    with pytest.raises(
+        ValueError, match=r"channels 0 \(DAPI\), 1 \(GFP\); choose one by index={'c'"
+    ):
+        bv.open_tiles(path, index={"t": 0})
+    text = path.read_text()
+    path.write_text(text.replace("<SpimData", '<!DOCTYPE a [<!ENTITY e "ha">]><SpimData', 1))
+    with pytest.raises(ValueError, match="declares entities"):
+        bv.open_tiles(path)
+    path.write_text(text.replace("filemap2", "stack.ij"))
+    with pytest.raises(ValueError, match="resave them in BigStitcher as HDF5"):
+        bv.open_tiles(path, index={"t": 0, "c": 0})
+    path.write_text(text.replace(">t0.tif", ">../../t0.tif"))
+    with pytest.raises(ValueError, match="outside its folder"):
+        bv.open_tiles(path, index={"t": 0, "c": 0})
+    path.write_text(text[:-20])
+    with pytest.raises(ValueError, match="no valid XML"):
+        bv.open_tiles(path)
+    path.write_text("<svg/>")
+    with pytest.raises(ValueError, match="XML of svg, not of BigStitcher"):
+        bv.open_tiles(path)
+    with pytest.raises(TypeError, match="neither a path"):
+        bv.open_tiles(5)
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        bv.open_tiles("nowhere.xml")

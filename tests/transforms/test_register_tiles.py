@@ -1,0 +1,29 @@
+"""Pairs of tiles as elements: the tables of `register_tiles`, to the bit."""
+
+import apache_beam as beam
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from apache_beam.testing.util import assert_that
+
+import beam_volumes as bv
+
+
+def test_a_runner_gives_the_same_tables(tmp_path):
+    world = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(90, 130)), 2).astype("f4")
+    given = [(0, 0), (0, 40), (0, 80), (40, 0), (40, 40)]
+    tiles = []
+    for k, (y, x) in enumerate(given):
+        tile = world[y + k : y + k + 46, x : x + 50]
+        tiles.append(bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=16), runner=None))
+    expected = bv.register_tiles(tiles, given, max_shift=8)
+
+    def same(found):
+        (tables,) = found
+        assert [t.to_pydict() for t in tables] == [t.to_pydict() for t in expected]
+
+    with beam.Pipeline("FnApiRunner") as p:
+        before = p | beam.Create([1])
+        assert_that(before | bv.RegisterTiles(tiles, given, max_shift=8), same)
+    with pytest.raises(ValueError, match="is in the memory of this process"):
+        bv.RegisterTiles([np.zeros((600, 600))], [(0, 0)])
