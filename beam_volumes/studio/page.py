@@ -10,6 +10,7 @@ from __future__ import annotations
 from nicegui import background_tasks, events, ui
 
 from beam_volumes.studio.cards import Cards
+from beam_volumes.studio.export import as_python
 from beam_volumes.studio.run_pane import RunPane
 from beam_volumes.studio.tab import Tab
 from beam_volumes.studio.view_pane import ViewPane
@@ -51,7 +52,9 @@ class StudioPage:
             self._tab.icon_button("redo", "redo (Ctrl+Y)", self._document.redo)
             text = ui.button(icon="edit_note", on_click=self._edit_text)
             text.props('flat dense aria-label="edit as text"').tooltip("edit the recipe as text")
-            self._file = ui.input("file", value=path).props("dense").classes("w-40")
+            code = ui.button(icon="code", on_click=self._show_python)
+            code.props('flat dense aria-label="show as python"').tooltip("show a program in Python")
+            self._file = ui.input("file", value=path).props("dense").classes("w-28")
             ui.button("save", on_click=self._save).props("flat dense")
 
     def _edit_text(self) -> None:
@@ -63,6 +66,15 @@ class StudioPage:
             area = ui.textarea(value=self._document.text).props("autogrow outlined")
             area.classes("w-full font-mono")
             ui.button("apply", on_click=apply)
+        dialog.open()
+
+    def _show_python(self) -> None:
+        recipe = self._tab.workspace.state().recipe
+        if recipe is None:
+            ui.notify("the recipe has errors", type="negative")
+            return
+        with ui.dialog() as dialog, ui.card().classes("w-[800px] max-w-full"):
+            ui.code(as_python(recipe), language="python").classes("w-full")
         dialog.open()
 
     def _save(self) -> None:

@@ -171,6 +171,9 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.until("(r = document.querySelectorAll('tbody tr')[1]) && (r.click(), true)")
         page.shows("label: as the run writes it")
         page.until(f"{position} != window.x")
+        page.click("show as python")
+        page.shows("bv.gaussian_filter(input_, sigma=2.0)")
+        page.key("Escape", 27)
         page.click("save")
         page.shows("saved as r.yaml")
         assert page.failures == [] and page.messages == []
