@@ -7,7 +7,7 @@ Progress, retries, resuming and verification only use the journal. Layout of the
 and in ``runs/<run>/`` the files of that run::
 
     plan                                            the pickled plan, to continue the run
-    prepared, ended                                 marks of steps that are done
+    prepared, cleared, ended                        marks of steps that are done
     starts/<pass>-<thousand>/<slab>-<attempt>       an attempt has begun
     payloads/<pass>/<slab>-<attempt>                data that does not fit into a record
     records/<pass>-<thousand>/<slab>                a slab is finished: its voxels are written
@@ -32,7 +32,7 @@ import socket
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from typing import Any
 
@@ -49,6 +49,7 @@ from beam_volumes.runs.record import (
     unseal,
 )
 from beam_volumes.storage.places.claims import ANY, Superseded, Watched, lost
+from beam_volumes.storage.places.ownership import MAX_AT_ONCE
 from beam_volumes.storage.places.place import (
     Place,
     Spec,
@@ -65,7 +66,11 @@ FOLDER = 1000
 ENDED = "ended"
 #: The mark of a run that has created its outputs.
 PREPARED = "prepared"
+#: The mark of a run that has deleted the journals it replaced.
+_CLEARED = "cleared"
 
+#: Objects of a slab in a journal.
+_PER_SLAB = 3
 _PLAN = "plan"
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
@@ -113,11 +118,14 @@ class Journal(Notes):
         overwrite: bool = False,
         attempts: bool = True,
         replaces: str | None = ANY,
+        in_parts: bool = False,
     ) -> Journal:
         """Create the journal of a run, replacing an old one if ``overwrite``; may be repeated.
 
         ``plan``: returned by `read_plan` to continue the run.
         ``replaces``: the run, or None, that owned the folder when this run was requested.
+        ``in_parts``: the caller deletes old journals of many slabs, by `delete_part` and
+        `note_deleted`.
         Raises FileExistsError: another run's journal exists.
         Raises Superseded: it is not the journal of ``replaces``.
         """
@@ -139,12 +147,13 @@ class Journal(Notes):
                 raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
             if packed is not None:
                 journal._folder.write(_PLAN, packed)
-            if journal._document.replace(manifest.to_json(), generation) is not None:
+            old_runs = journal.large_journals() if in_parts else {}
+            made = replace(manifest, replaced=old_runs).to_json()
+            if journal._document.replace(made, generation) is not None:
                 break
         old |= {folder_name(run)} if run is not None else set()
-        journal._root.delete(
-            *(f"{RUNS}{key}/" for key in sorted(old - {folder_name(manifest.run_id)}))
-        )
+        kept = {folder_name(key) for key in (manifest.run_id, *old_runs)}
+        journal._root.delete(*(f"{RUNS}{key}/" for key in sorted(old - kept)))
         return journal
 
     @classmethod
@@ -183,6 +192,54 @@ class Journal(Notes):
             self._document.replace(None, generation)
         self._root.delete(f"{RUNS}{folder_name(self.run_id)}/")
         self._root.tidy(RUNS)
+
+    # Replaced journals.
+
+    def large_journals(self) -> dict[str, list[int]]:
+        """The journals in the folder with many objects that a run would replace, as in a manifest."""
+        try:
+            there = Journal.load(self.spec)
+        except ValueError:
+            return {}
+        if there is None or there.run_id == self.run_id:
+            return {}
+        slabs = [int(p["slabs"]) for p in there.passes]
+        is_large = _PER_SLAB * sum(slabs) > MAX_AT_ONCE
+        return Journal(self.spec, there.run_id)._left() | (
+            {there.run_id: slabs} if is_large else {}
+        )
+
+    def _left(self) -> dict[str, list[int]]:
+        """The replaced journals that this run has not deleted."""
+        manifest = Journal.load(self.spec)
+        if manifest is None or not manifest.replaced or self.marked(_CLEARED):
+            return {}
+        return manifest.replaced if manifest.run_id == self.run_id else {}
+
+    def parts_left(self) -> int:
+        """The number of parts of replaced journals that the run has to delete."""
+        return sum(-(-n // FOLDER) for slabs in self._left().values() for n in slabs)
+
+    def delete_part(self, k: int) -> None:
+        """Delete a part of a replaced journal: what belongs to a thousand slabs of a pass."""
+        for run, passes in self._left().items():
+            place = Place(Journal(self.spec, run).own)
+            for index, slabs in enumerate(passes):
+                parts = -(-slabs // FOLDER)
+                if k < parts:
+                    folder = f"{index}-{k:06d}/"
+                    place.delete(f"starts/{folder}", f"records/{folder}")
+                    prefix = f"payloads/{index}/{k:06d}"
+                    names = (prefix + name for name in place.names(prefix))
+                    place.delete_while(names, lambda: True)
+                    return
+                k -= parts
+
+    def note_deleted(self) -> None:
+        """Delete the other objects of replaced journals, and note that all are deleted."""
+        if left := self._left():
+            self._root.delete(*(f"{RUNS}{folder_name(run)}/" for run in left))
+            self.mark(_CLEARED)
 
     def read_plan(self) -> bytes | None:
         """The plan of `create`, or None."""

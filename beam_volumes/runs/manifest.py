@@ -49,6 +49,8 @@ class Manifest:
     about: dict[str, Any] = field(default_factory=dict)
     #: The `storage.stamps` of the inputs, by name.
     inputs: dict[str, Any] = field(default_factory=dict)
+    #: Replaced runs that are deleted in parts: the number of slabs of each pass, by run.
+    replaced: dict[str, list[int]] = field(default_factory=dict)
     format: int = FORMAT
 
     def to_json(self) -> bytes:

@@ -84,6 +84,7 @@ def begin(
     )
     journal = Journal(join(place, directory=True), run_id, attempts=not is_small)
     there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)
+    clears = clears or bool(journal.large_journals())
     made_of = about(plan, recipe) if plan.outputs else {}
     plan = with_scratch(plan, scratch_of(journal))
     return Session(

@@ -1,4 +1,4 @@
-"""Delete many objects in parts: of replaced outputs, and of intermediate results.
+"""Delete many objects in parts: of replaced outputs and journals, and of intermediate results.
 
 Objects of a replaced output that the run does not replace are deleted after `Session.prepare`. Parts
 may be repeated, also late: a run never writes an object that has one of their names. Intermediate
@@ -7,7 +7,7 @@ results are deleted after the last pass, and `Session.end` removes the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -21,22 +21,31 @@ from beam_volumes.storage.places.place import Place
 
 
 def count(session: Session) -> int:
-    """Return the number of parts of all outputs."""
-    return sum(output.parts_left(session.run_id) for output in _outputs(session))
+    """Return the number of parts of the journal and of all outputs."""
+    return sum(parts for parts, _ in _parts(session))
 
 
 def delete(session: Session, k: int) -> None:
     """Delete a part, by its number among all."""
-    for output in _outputs(session):
-        parts = output.parts_left(session.run_id)
+    for parts, delete_part in _parts(session):
         if k < parts:
-            output.delete_part(session.run_id, k)
+            delete_part(k)
             return
         k -= parts
 
 
+def _parts(session: Session) -> Iterator[tuple[int, Callable[[int], None]]]:
+    """Return the number of parts of each place, and what deletes one."""
+    if session.journal is not None:
+        yield session.journal.parts_left(), session.journal.delete_part
+    for output in _outputs(session):
+        yield output.parts_left(session.run_id), partial(output.delete_part, session.run_id)
+
+
 def end(session: Session) -> None:
-    """Note in the outputs that all parts are deleted."""
+    """Note in the journal and in the outputs that all parts are deleted."""
+    if session.journal is not None:
+        session.journal.note_deleted()
     for output in _outputs(session):
         output.note_deleted(session.run_id)
 

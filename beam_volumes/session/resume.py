@@ -159,7 +159,8 @@ def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request 
     check_outputs_are_there(plan, journal)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
     there[journal.url] = journal.run_id
-    clears = any(sink.is_clearing(journal.run_id) for sink in plan.outputs)
+    is_clearing = any(sink.is_clearing(journal.run_id) for sink in plan.outputs)
+    clears = is_clearing or journal.parts_left() > 0
     session = Session(plan, journal.run_id, journal, request=request, replaces=there, inputs=now)
     return replace(session, clears=clears)
 

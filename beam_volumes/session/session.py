@@ -101,6 +101,7 @@ class Session(OncePerProcess):
                 overwrite=True,  # `begin` has checked this
                 attempts=journal.attempts,
                 replaces=self.replaces.get(journal.url, ANY),
+                in_parts=self.clears,
             )
         how = self.unfinished
         if journal is not None and outputs:

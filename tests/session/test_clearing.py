@@ -12,6 +12,7 @@ import beam_volumes as bv
 from beam_volumes.base.space import Space
 from beam_volumes.cli.main import main
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.runs import Journal, Manifest
 from beam_volumes.session import clearing, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.outputs.sink import make_sink
@@ -314,3 +315,47 @@ def test_intermediate_results_are_deleted_in_parts(tmp_path, monkeypatch):
 
 def double(block):
     return 2 * block
+
+
+@pytest.mark.parametrize("run", [in_threads, by_pipeline])
+def test_a_run_deletes_the_journal_of_the_replaced_one(tmp_path, monkeypatch, run):
+    monkeypatch.setattr("beam_volumes.runs.journal.MAX_AT_ONCE", 0)
+    in_threads(bv.open(OLD).to(tmp_path / "a.zarr", chunks=CHUNKS))
+    parts = spied(monkeypatch, Journal, "delete_part")
+    run(bv.open(NEW).to(tmp_path / "a.zarr", chunks=CHUNKS))
+    assert (0,) in parts and len(os.listdir(tmp_path / "a.zarr.run/runs")) == 1
+
+
+def test_a_replaced_journal_is_deleted_in_parts(tmp_path, monkeypatch):
+    """Also one that a stopped run has not deleted."""
+    monkeypatch.setattr("beam_volumes.runs.journal.MAX_AT_ONCE", 0)
+    place = str(tmp_path / "a.run")
+
+    def replacing(run, slabs, in_parts=True):
+        manifest = Manifest(run, {}, passes=[{"slabs": n} for n in slabs])
+        return Journal.create(place, manifest, overwrite=True, in_parts=in_parts)
+
+    def there(run):
+        return Place(Journal(first.spec, run).own).names()
+
+    first = replacing("first", [2500, 3])
+    for slab in (0, 999, 1000, 2499):
+        first.start(0, slab)
+        first._folder.write(f"records/0-{slab // 1000:06d}/{slab:09d}", b"")
+        first._folder.write(f"payloads/0/{slab:09d}-x", b"")
+    first.start(1, 2)
+    second = replacing("second", [1])
+    assert second.parts_left() == 4 and len(there("first")) == 13
+    second.delete_part(1)
+    assert len(there("first")) == 10 and not any("/000001000" in n for n in there("first"))
+    third = replacing("third", [1])
+    assert third.parts_left() == 5
+    second.delete_part(0)  # a late attempt
+    assert len(there("first")) == 10
+    for k in (0, 0, 1, 2, 3, 4):
+        third.delete_part(k)
+    assert there("first") == []
+    third.note_deleted()
+    assert third.parts_left() == 0 and os.listdir(tmp_path / "a.run/runs") == ["third"]
+    replacing("fourth", [1], in_parts=False)
+    assert os.listdir(tmp_path / "a.run/runs") == []
