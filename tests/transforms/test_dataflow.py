@@ -239,6 +239,7 @@ def test_every_transform_makes_a_job(bucket, unet_file):
     paths = pipeline | beam.Create(["gs://bucket/em.zarr"])
     _ = paths | bv.ReadAll(depth=5)
     _ = paths | bv.ComputeAll(lambda path: (bv.open(path) + 1).to(f"{path}.out"))
+    _ = pipeline | bv.RegisterTiles([em, em], [(0, 0, 0), (0, 0, 20)])
     with described() as jobs:
         pipeline.run()
     components = jobs[0].proto_pipeline.components
@@ -254,8 +255,12 @@ def test_every_transform_makes_a_job(bucket, unet_file):
             carried.setdefault(name, set()).add(coder_of(components, given))
     planned = "tuple(string_utf8, pickled_python, varint)"
     spread = "kv(varint, tuple({}, nullable(pickled_python), pickled_python))"
+    pair = "kv(varint, varint)"
     assert carried == {
-        "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", planned)},
+        "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", planned, pair)},
+        "RegisterTiles/All/All/CombinePerKey/GroupByKey": {
+            f"kv(pickled_python, kv({pair}, pickled_python))"
+        },
         "Group ": {"kv(pickled_python, bytes)"},
         "SlabScan/GroupByKey": {"kv(pickled_python, bytes)"},
         "MeasureSlabs/Merge/GroupByKey": {"kv(pickled_python, pickled_python)"},
