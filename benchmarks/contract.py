@@ -1,4 +1,4 @@
-"""The speed contract: every operation in memory on one thread, and from disk to disk through Beam.
+"""The speed contract: every operation in memory on one thread, and from disk to disk.
 
 Run ``python benchmarks/contract.py``; ``pip install -e '.[bench]'`` installs the peers. ``--quick`` uses
 smaller volumes and fewer runs. ``--op median`` selects operations by a part of their name; ``--part``,
@@ -9,11 +9,11 @@ stages, and the ratio uses it. ``whole`` is `compute` from an open array to an a
 two threads on two cores with one thread on one core by the clock, in turns; operations across slabs process
 two slabs at a time.
 
-Disk to disk, times are wall time from `compute` to the last byte, on all cores with Beam's local runner,
-without the start-up. ``copy`` reads into a numpy array and then writes that, in turns with the rows that
-have an aim. ``I/O`` reads the input and writes the stored result. scipy has its array in memory and writes
-nothing. Each contender runs in its own process until it is warm; figures are medians. A peer that would
-need more than a minute computes a crop, and is scaled by its voxels: ``~``. The calls are in
+Disk to disk, times are wall time of a whole `compute` without options, on all cores. No contender waits
+until the disk has the data (fsync). ``copy`` reads into a numpy array and then writes that, in turns with
+the rows that have an aim. ``I/O`` reads the input and writes the stored result. scipy has its array in
+memory and writes nothing. Each contender runs in its own process until it is warm; figures are medians. A
+peer that would need more than a minute computes a crop, and is scaled by its voxels: ``~``. The calls are in
 ``operations.py`` and in the CSV, and ``tables.py`` makes tables of the CSV.
 """
 
@@ -84,7 +84,6 @@ class Lines:
                 "wall_s": f"{took.wall:.4g}",
                 "cpu_s": f"{took.cpu:.4g}",
                 "kernels_s": f"{took.kernels:.4g}",
-                "start_up_s": f"{took.start:.4g}",
                 "copy_s": f"{took.copy:.4g}",
                 "sooner": took.sooner,
                 "peak_rss_MiB": took.peak >> 20,
@@ -226,7 +225,7 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                 # Slow ones run once: for them a second is no noise.
                 ours = replace(
                     job,
-                    how="through Beam",
+                    how="by default",
                     call=row.ours,
                     patience=15.0,
                     keep=True,

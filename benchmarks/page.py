@@ -3,7 +3,8 @@
 It runs `contract.py`, `sweep.py` and `across.py` for the rows of the page, and stores the figures in
 ``results.json`` with versions and machine. Then it writes the marked parts of the pages. ``--render`` only
 does the latter. ``--op NAME`` runs the rows that contain this name, and keeps the
-others. All rows take two hours and 15 GB of disk; ``pip install -e '.[bench]'`` installs the peers.
+others. All rows take 20 minutes to two hours, and 15 GB of disk; ``pip install -e '.[bench]'`` installs
+the peers.
 """
 
 from __future__ import annotations

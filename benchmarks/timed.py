@@ -51,7 +51,7 @@ class Job:
     keep : bool
         Leave that there.
     turns : bool
-        What goes through Beam takes turns with copies of the volume.
+        `by_default` takes turns with copies of the volume.
     instead : str
         A zarr that the yardstick writes instead of its input.
     """
@@ -76,13 +76,12 @@ class Took:
     """Median seconds of one call, and the most memory that a process had.
 
     ``cpu`` is of this process, ``kernels`` of our stages alone, by the clock if there are more threads;
-    ``start`` has been taken off ``wall``; ``copy`` is of copies in turns with the runs.
+    ``copy`` is of copies in turns with the runs.
     """
 
     wall: float = 0.0
     cpu: float = 0.0
     kernels: float = 0.0
-    start: float = 0.0
     copy: float = 0.0
     #: By more threads: by their stages, and from array to array.
     sooner: str = ""
@@ -234,13 +233,11 @@ def opened(job: Job) -> Any:
     return bv.open(job.source)
 
 
-def through_beam(job: Job) -> Took:
-    """Disk to disk by a pipeline of Beam's local runner, less the seconds of one for next to nothing.
+def by_default(job: Job) -> Took:
+    """Disk to disk by `compute` as it is called without options, after its kernels are compiled.
 
     In turns with copies, if asked for: a shared machine is not as fast now as a minute ago.
     """
-    import apache_beam as beam
-
     import beam_volumes as bv
 
     volume = opened(job)
@@ -248,12 +245,9 @@ def through_beam(job: Job) -> Took:
 
     def work(v: bv.Volume) -> None:
         target = evaluated(job.call, v=v).to(job.out, chunks=CHUNKS, codec=codec)
-        with beam.Pipeline(runner="FnApiRunner") as p:
-            p | bv.Compute(target, overwrite=True)
+        bv.compute(target, overwrite=True, progress=False)
 
-    tiny = volume[:4, :32, :32]
-    work(tiny)  # compiles
-    start = repeated(lambda: work(tiny), 3, job.patience, warm=False)
+    work(volume[:4, :32, :32])  # compiles
     copy_path, peaks, copies = str(Path(job.out).with_name("copy.zarr")), [], []
 
     def copy() -> None:
@@ -264,8 +258,7 @@ def through_beam(job: Job) -> Took:
             copies.append(time.perf_counter() - before)
 
     took = repeated(lambda: work(volume), job.runs, job.patience, warm=False, between=copy)
-    took.start, took.voxels = start.wall, volume.size
-    took.wall -= took.start
+    took.voxels = volume.size
     took.peak, took.copy = peaks[0], statistics.median(copies or [0.0])
     shutil.rmtree(copy_path, ignore_errors=True)
     return took
@@ -350,7 +343,7 @@ def main() -> None:
         "peer": peer,
         "ours": ours,
         "threads": threads,
-        "through Beam": through_beam,
+        "by default": by_default,
         "read, then write": read_then_write,
         "dask": dask,
     }[job.how](job)
