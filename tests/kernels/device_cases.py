@@ -305,7 +305,7 @@ def elementwise(parts, inputs, out, y0, y1, nx, values):
 
 
 def folded(rng, dtype, mode):
-    """Reductions, whose cells differ by copies: a case has one copy."""
+    """Reductions with one copy of the counters. More copies would have other contents."""
     voxels, where = rows_in_ring(rng, volume_of(rng, dtype)), rng.random(SHAPE) < 0.6
     if np.dtype(dtype).kind == "f":
         voxels.lines.flat[::5] *= np.dtype(dtype).type(1e-38)  # among them subnormal numbers

@@ -22,7 +22,7 @@ def speckles(shape, seed, sigma=1.5):
 
 
 class SortedPairs(cKDTree):
-    """A tree whose pairs are in the order of points, while scikit-image's order is not defined."""
+    """A tree with pairs in the order of points, because scikit-image's order is not defined."""
 
     def query_pairs(self, *args):
         return sorted(super().query_pairs(*args))

@@ -125,8 +125,8 @@ def test_floods_and_lines_do_not_depend_on_slabs(slab):
     smaller = np.zeros(basins.shape, bool)
     for axis in range(3):
         for step in (-1, 1):
-            beside = np.roll(padded, step, axis)[1:-1, 1:-1, 1:-1]
-            smaller |= (beside > 0) & (beside < basins)
+            neighbour = np.roll(padded, step, axis)[1:-1, 1:-1, 1:-1]
+            smaller |= (neighbour > 0) & (neighbour < basins)
     assert np.array_equal(~kept, smaller)
 
 

@@ -182,7 +182,7 @@ def test_stage_positions_of_ome_tiff(tmp_path, unit):
 
 
 def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
-    """Also of coarser levels, whose first voxel has another centre."""
+    """Also of coarser levels: the centre of their first voxel is elsewhere."""
     for k, version in enumerate(("0.4", "0.5", "0.5")):
         tile = bv.open(tile_of(k), voxel_size=(1.5, 0.5, 0.5), unit="um", origin=(3, 0, 0))
         bv.compute(tile.to(tmp_path / f"{k}.ome.zarr", ome_version=version, levels=2))

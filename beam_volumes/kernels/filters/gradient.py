@@ -90,7 +90,7 @@ def second_difference(src, out, y0, y1, nx, first, second, before, start, shape)
 
     At the edges of the volume, a difference is between the outer voxel and the next one. ``src`` and ``out``
     are float32 or float64. Axes are 0 to 2, ``first <= second``. ``before`` are the slices, rows and columns
-    of ``src`` before those of ``out``: one along each of the axes, two if they are the same. ``start`` is the
+    of ``src`` before ``out``: one along each of the axes, two if they are the same. ``start`` is the
     position of the first voxel of ``out`` in a volume of a ``shape``. Scratch: two rows.
     """
     work = np.empty((2, nx + 4), src.lines.dtype)

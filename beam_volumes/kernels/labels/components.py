@@ -244,7 +244,7 @@ def _unite_diagonal(parent, is_mask, ends_first, known, row, other, own, base, b
 
 @row_kernel
 def _unite_before(parent, rows, ny, links, kind, r, span, bits, base, first, scratch):
-    """Unite the runs of row ``r`` with those of touching earlier rows from ``span[0]`` to ``span[1]``.
+    """Unite the runs of row ``r`` with runs that touch them, of earlier rows from ``span[0]`` to ``span[1]``.
 
     ``bits`` and ``base`` are of the rows from ``first`` on. ``scratch`` has ``flags`` and ``each`` (see
     `_row_bits`), and ``same``, uint64 (5, words): voxels connected along z, of this row and the row before
