@@ -55,7 +55,9 @@ class Here:
             reporting(session, None) as (reported, journal),
             tempfile.TemporaryFile() as log,
             watching(journal),
+            temporary.folder() as messages,
         ):
+            reported = replace(reported, messages=messages)
             try:
                 call_supervised(
                     partial(_run_here, reported, self.options),

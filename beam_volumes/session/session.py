@@ -72,6 +72,8 @@ class Session(OncePerProcess):
     inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Whether replaced outputs are deleted in parts.
     clears: bool = False
+    #: A folder on this machine for the messages of merges; "" if the runner or `session.local` stores them.
+    messages: str = ""
     #: Marks errors of this run in a runner's messages; "" if they are not parsed.
     secret: str = field(default="", repr=False)
 

@@ -218,7 +218,9 @@ class _Again(beam.PTransform):
         answers: Collections = {}
         for n, (token, flow) in enumerate(flows.items(), 1):
             sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
-            came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
+            came = sent | f"Survey {n}" >> RunFlow(
+                flow, known, takes[token], session.secret, session.messages
+            )
             answers[token] = came["answers"]
         return answers
 
@@ -280,7 +282,9 @@ class _Pass(beam.PTransform):
         for n, (token, flow) in enumerate(flows.items(), 1):
             sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
             # Summaries are merged after the check of their size.
-            came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
+            came = sent | f"Survey {n}" >> RunFlow(
+                flow, known, takes[token], session.secret, session.messages
+            )
             if "answers" in came:
                 answers[token] = came["answers"]
             if "numbers" in came:
@@ -454,7 +458,9 @@ class _Sweep(beam.DoFn):
                 yield f"{token} {part}", (token, part, piece)
         for token, first in self.firsts.items():
             summary = emission.summaries[token]
-            for to, element in elements_of(first, slab, [summary], self.takes[token]):
+            for to, element in elements_of(
+                first, slab, [summary], self.takes[token], session.messages
+            ):
                 yield TaggedOutput(f"{token} {to}", element)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import struct
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -23,15 +25,20 @@ MAX_PIECE = 4 << 20
 #: Messages of fewer bytes are not compressed: that would take longer than sending them.
 _SMALL = 1024
 _PICKLE = b"\x80"  # the first byte of a pickle, but not of a zstd frame
-#: The id of a piece's message, its number, and the number of pieces.
+#: The id of a piece's message, its number, and the number of pieces; 0 pieces: a file has the message.
 _HEAD = struct.Struct("<16sII")
+#: Messages of fewer bytes are not stored in files: an element with the name of a file takes about as much.
+_STORED = 4096
 
 #: A key, and a piece of a message or a value.
 Keyed: Any = Tuple[Tuple[int, ...], bytes]
 
 
-def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
+def pieces(value: Any, maximum: int = MAX_PIECE, folder: str = "") -> Iterator[bytes]:
     """Split a picklable value into compressed pieces.
+
+    ``folder``: on this machine, for the values of runners that keep all elements in memory; a
+    single piece then names the file with the value.
 
     >>> some = [*pieces("ab" * 1000), *pieces([1, 2], maximum=8)]
     >>> whole(some[::-1] + some)
@@ -41,9 +48,21 @@ def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
     if len(data) >= _SMALL:
         data = bytes(imagecodecs.zstd_encode(data, level=1))
     name = hashlib.blake2b(data, digest_size=16).digest()
+    if folder and len(data) >= _STORED:
+        yield _HEAD.pack(name, 0, 0) + os.fsencode(_store(data, os.path.join(folder, name.hex())))
+        return
     count = -(-len(data) // maximum)
     for i in range(count):
         yield _HEAD.pack(name, i, count) + data[i * maximum : (i + 1) * maximum]
+
+
+def _store(data: bytes, path: str) -> str:
+    """Write a file, named by its content, unless another step has written it; return its path."""
+    if not os.path.exists(path):
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    return path
 
 
 def whole(some: Iterable[bytes]) -> list[Any]:
@@ -59,9 +78,13 @@ def whole(some: Iterable[bytes]) -> list[Any]:
     values = []
     for name in list(parts):
         of = parts.pop(name)
-        if len(of) != counts[name]:
-            raise ValueError(f"{len(of)} of {counts[name]} pieces of a message have arrived")
-        data = b"".join(memoryview(of[i])[_HEAD.size :] for i in range(len(of)))
+        count = max(1, counts[name])
+        if len(of) != count:
+            raise ValueError(f"{len(of)} of {count} pieces of a message have arrived")
+        data = b"".join(memoryview(of[i])[_HEAD.size :] for i in range(count))
+        if not counts[name]:
+            with open(data, "rb") as file:
+                data = file.read()
         is_plain = data.startswith(_PICKLE)
         values.append(pickle.loads(data if is_plain else imagecodecs.zstd_decode(data)))
     return values
@@ -93,6 +116,7 @@ class RunFlow(beam.PTransform):
     the step that computes them. The default for ``"numbers"`` is ``(key, value)``, which must be
     small. For other ports it is ``(key, piece)``: group these by key, and join them by `whole`.
     ``secret``: see `beam_volumes.runs.failure`; errors of steps are sent as data.
+    ``folder``: for messages, see `pieces`.
 
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam
@@ -117,9 +141,10 @@ class RunFlow(beam.PTransform):
         ready: beam.PCollection | None = None,
         take: Mapping[str, Take] | None = None,
         secret: str = "",
+        folder: str = "",
     ):
         super().__init__()
-        self.flow, self.ready, self.secret = flow, ready, secret
+        self.flow, self.ready, self.secret, self.folder = flow, ready, secret, folder
         self.take = taking(take)
 
     def expand(
@@ -146,7 +171,7 @@ class RunFlow(beam.PTransform):
             wait = {}
             if self.ready is not None and r.name in waiting:
                 wait["ready"] = AsSingleton(self.ready)
-            step = beam.ParDo(_Step(r, self.take, secret=self.secret), **wait)
+            step = beam.ParDo(_Step(r, self.take, None, self.secret, self.folder), **wait)
             out = groups | r.name >> step.with_outputs(*r.to)
             for address, some in typed({to: out[to] for to in r.to}, self.take).items():
                 sent[address].append(some)
@@ -190,15 +215,15 @@ def _hint(address: str, take: Mapping[str, Take]) -> Any:
 
 
 def elements_of(
-    r: Round, key: Key, values: list[Any], take: Mapping[str, Take]
+    r: Round, key: Key, values: list[Any], take: Mapping[str, Take], folder: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """The messages of a round as elements, each with its address."""
+    """The messages of a round as elements, each with its address; ``folder`` as in `pieces`."""
     for address, to, value in r.step(key, values):
         if address in take:
             for element in take[address](to, value):
                 yield address, element
         else:
-            for piece in pieces(value):
+            for piece in pieces(value, folder=folder):
                 yield address, (to, piece)
 
 
@@ -211,8 +236,10 @@ class _First(beam.DoFn):
         take: Mapping[str, Take],
         given: Callable[[Any], tuple[Key, Any]] | None = None,
         secret: str = "",
+        folder: str = "",
     ):
         self.round, self.take, self.given, self.secret = r, take, given, secret
+        self.folder = folder
 
     def process(self, element: Any) -> Iterator[TaggedOutput]:
         key, value = element if self.given is None else self.given(element)
@@ -220,7 +247,7 @@ class _First(beam.DoFn):
 
     def sent(self, key: Key, values: list[Any]) -> Iterator[TaggedOutput]:
         with errors_as_data(self.secret):
-            for address, element in elements_of(self.round, key, values, self.take):
+            for address, element in elements_of(self.round, key, values, self.take, self.folder):
                 yield TaggedOutput(address, element)
 
 

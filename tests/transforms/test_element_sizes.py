@@ -1,6 +1,7 @@
 """No element of a pipeline is larger than 8 MB, on a runner that fuses no two steps."""
 
 import pickle
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -102,6 +103,27 @@ def test_large_numbers_stay_in_the_journal(tmp_path, sizes):
     assert want[0].nbytes > MAXIMUM and want[1].nbytes > MAXIMUM
     threshold = em.mean() + want[1][0, 0]
     np.testing.assert_array_equal(bv.open(tmp_path / "bright.zarr"), em > threshold)
+
+
+def test_a_runner_that_keeps_all_elements_gets_the_names_of_files(tmp_path, sizes):
+    mask = np.random.default_rng(2).random((12, 200, 200)) > 0.3
+    v = stored(tmp_path, mask, "mask.zarr")
+    messages = tmp_path / "messages"
+    messages.mkdir()
+
+    def run(name, **changes):
+        distance = bv.distance_transform_edt(v).to(tmp_path / name, chunks=(2, 200, 200))
+        planned = bv.plan(distance, slab=(2, 200, 200), workers=1)
+        sizes.clear()
+        session = replace(begin(planned), **changes)
+        run_pipeline(session, FnApiRunner(), PipelineOptions([]))
+        session.end()
+        return max(sizes)
+
+    assert run("elements.zarr") > 10_000 > 4500 > run("files.zarr", messages=str(messages))
+    assert min(file.stat().st_size for file in messages.iterdir()) >= 4096
+    assert np.array_equal(bv.open(tmp_path / "elements.zarr"), bv.open(tmp_path / "files.zarr"))
+    assert np.array_equal(bv.open(tmp_path / "files.zarr"), bv.distance_transform_edt(mask))
 
 
 def test_numbers_by_name_never_displace_those_known_before():

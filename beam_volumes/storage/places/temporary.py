@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 PREFIX = "beam-volumes-"
 _LOCK = "owner.lock"
@@ -50,6 +51,16 @@ def remove(path: str) -> None:
         handle = _locked_files.pop(_key(path), None)
     if handle is not None:
         os.close(handle)
+
+
+@contextmanager
+def folder() -> Iterator[str]:
+    """Make a temporary folder that is removed at the end."""
+    path = make()
+    try:
+        yield path
+    finally:
+        remove(path)
 
 
 def remove_abandoned(parent: str) -> None:
