@@ -488,7 +488,10 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
     if plan.device != "cpu":
         lines.append(_device(plan))
     if (seconds := plan.predicted_seconds) is not None:
-        lines.append(f"takes about {seconds:,.1f} s on this machine, once kernels are compiled")
+        lines.append(
+            f"takes about {seconds:,.1f} s on this machine, once kernels are compiled"
+            + _depends_on_voxels(plan)
+        )
     if plan.in_process is not None:
         lines.insert(
             1, f"runs in this process, without a pipeline: {plan.in_process}; runner= names one"
@@ -525,6 +528,18 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
     if slow:
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
+
+
+def _depends_on_voxels(plan: Plan) -> str:
+    """Name the operations that take longer with more objects; their number is unknown."""
+    each = (q for p in plan.passes for q in ([p] if p.point is None else p.point.passes))
+    names = dict.fromkeys(b.survey.name for p in each for b in p.program.surveys)
+    if not names:
+        return ""
+    return (
+        f", with as many objects as in the calibration for {', '.join(names)}; `beam-volumes bench "
+        "RECIPE.yaml` measures a part of the real volume"
+    )
 
 
 def _device(plan: Plan) -> str:

@@ -57,6 +57,9 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     line = f"takes about {plan.predicted_seconds:,.1f} s on this machine, once kernels are compiled"
     assert line in plan.explain().splitlines()
     assert bv.plan(target, base=1 << 28).predicted_seconds is None  # workers elsewhere
+    labels = bv.plan(bv.label(target.volume).to("labels.zarr")).explain()
+    (line,) = (text for text in labels.splitlines() if "takes about" in text)
+    assert "calibration for label; `beam-volumes bench RECIPE.yaml` measures a part" in line
     large = bv.median_filter(bv.open(calibrate.specimen((64, 384, 384), "u1")), 3)
     real = calibrate._planned([bv.label(bv.gaussian_filter(large, 1) > 100).to("labels.zarr")])
     taken = calibrate._measured(real)[2]
