@@ -75,8 +75,11 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
     inputs, targets = _built(recipe)
     whole = make_plan(targets, options)
     largest = max(inputs, key=lambda v: v.size)
-    chosen: Crop = (lambda v: catalogue.crop(v, crop)) if crop is not None else (lambda v: v)
+    chosen: Crop = lambda v: v  # noqa: E731
+    if crop is not None:  # of all channels
+        chosen = lambda v: catalogue.crop(v, "," * len(v.space.leading) + crop)  # noqa: E731
     inside = chosen(largest)
+    size = math.prod(_spatial(inside)[1])
 
     def plan_of(voxels: int) -> AbstractContextManager[Plan]:
         part = middle(inside, voxels)
@@ -85,8 +88,8 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
     with compilations() as kernels:
         with plan_of(WARM) as plan:
             timed(plan)
-        voxels = inside.size
-        if crop is None and voxels > FIRST:
+        voxels = size
+        if crop is None and size > FIRST:
             with plan_of(FIRST) as plan:
                 _, took, _ = timed(plan)
             voxels = round(FIRST * max(1.0, SECONDS / took))
@@ -104,15 +107,14 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
 
 
 def _built(recipe: Recipe) -> tuple[list[Volume], tuple[Wanted, ...]]:
-    """Return the targets of a recipe and its inputs, which must be single channels and time points."""
+    """Return the targets of a recipe and its inputs, which must be single points in time."""
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
-        if volume.space.leading:
-            axes = {axis: 0 for axis in volume.space.leading}
+        if "t" in volume.space.leading:
             raise ValueError(
-                f"{volume!r}: bench needs one channel at one point in time; choose them in the recipe's "
-                f"input, e.g. index: {axes}"
+                f"{volume!r}: bench needs one point in time; choose it in the recipe's input, e.g. "
+                "index: {t: 0}"
             )
         inputs.append(volume)
         return volume
@@ -211,6 +213,8 @@ def trial_place(output: Spec, run: str) -> Spec:
 def middle(volume: Volume, voxels: int) -> Crop:
     """Return a function that crops a volume to about ``voxels`` in its middle, and others alike.
 
+    Channels are kept.
+
     Examples
     --------
     >>> whole, half = bv.open(np.zeros((64, 200, 300), "u1")), bv.open(np.zeros((64, 100, 150), "u1"))
@@ -218,15 +222,16 @@ def middle(volume: Volume, voxels: int) -> Crop:
     >>> part(whole).shape, part(half).shape
     ((48, 48, 48), (48, 24, 24))
     """
+    axes, shape = _spatial(volume)
     chunks = dict(zip("zyx", _chunk(volume), strict=True))
-    cells = [min(n, chunks.get(axis, 1)) for axis, n in zip(volume.axes, volume.shape, strict=True)]
-    sides = box_of_cells(volume.shape, cells, voxels)
+    cells = [min(n, chunks.get(axis, 1)) for axis, n in zip(axes, shape, strict=True)]
+    sides = box_of_cells(shape, cells, voxels)
     if math.prod(sides) > 4 * voxels or any(
-        s < min(n, 16) for s, n in zip(sides, volume.shape, strict=True)
+        s < min(n, 16) for s, n in zip(sides, shape, strict=True)
     ):
-        sides = near_cube(volume.shape, voxels)
+        sides = near_cube(shape, voxels)
     ranges = {}
-    for axis, n, side in zip(volume.axes, volume.shape, sides, strict=True):
+    for axis, n, side in zip(axes, shape, sides, strict=True):
         # Align to chunks that fit, or else to 8 voxels for coarser volumes.
         step = chunks.get(axis, 1) if 1 < chunks.get(axis, 1) <= side else 8 if side >= 16 else 1
         side = n if side == n else max(1, side // step * step)
@@ -249,8 +254,15 @@ def middle(volume: Volume, voxels: int) -> Crop:
     return part
 
 
+def _spatial(volume: Volume) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The axes of a volume without channels, and its shape along them."""
+    leading = len(volume.space.leading)
+    return volume.axes[leading:], volume.shape[leading:]
+
+
 def _chunk(volume: Volume) -> tuple[int, int, int]:
-    return volume.node.source.chunk if isinstance(volume.node, SourceNode) else (1, 1, 1)
+    node = volume.nodes[0]
+    return node.source.chunk if isinstance(node, SourceNode) else (1, 1, 1)
 
 
 def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tuple[int, ...]:

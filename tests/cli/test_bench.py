@@ -85,6 +85,23 @@ def test_the_crop_and_the_recipe_are_those_asked_for(recipe, command):
     assert code == 0 and "a crop of 8 x 20 x 25 of 12 x 20 x 30 voxels" in out
 
 
+def test_all_channels_of_a_crop_are_timed(work, command):
+    channels = np.random.default_rng(0).integers(0, 255, (3, 8, 20, 30), np.uint8)
+    bv.compute(bv.open(channels, axes="czyx").to("affinities.zarr"), runner=None)
+    bv.compute(bv.open(np.stack([channels] * 2), axes="tczyx").to("movie.ome.zarr"), runner=None)
+    recipe = {
+        "input": "affinities.zarr",
+        "steps": {"fragments": {"op": "watershed_affinities", "low": 30}},
+        "outputs": [{"step": "fragments", "path": "fragments.zarr"}],
+    }
+    (work / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
+    code, out, told = command("bench", "recipe.yaml", "--crop=,5:")
+    assert (code, told) == (0, "")
+    assert "a crop of 3 x 8 x 15 x 30 of 3 x 8 x 20 x 30 voxels" in out
+    code, _, told = command("bench", "recipe.yaml", "--set=input=movie.ome.zarr")
+    assert code == 2 and "one point in time" in told and "index: {t: 0}" in told
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
