@@ -105,6 +105,9 @@ def test_outputs_of_very_many_objects_are_advised_against(tmp_path):
     small = bv.plan(v.to("out.zarr", chunks=(16, 64, 64), shards=False))
     old = bv.plan(v.to("out.zarr", **own | {"chunks": (16, 64, 64)}))
     count = 313 * 547 * 782
+    mask = (v > bv.mean(v)).to("out.zarr", chunks=(16, 64, 64), shards=False)
+    stored = bv.plan(bv.gaussian_filter(v, 1) > bv.threshold_otsu(bv.gaussian_filter(v, 1)), mask)
+    assert "outputs with larger shards= would write" in stored.explain()
     for plan, remedy in ((small, "shards=True"), (old, "a format with shards")):
         remark = next(
             r for r in bv.estimate(plan, "8x32GiB", 4, store="gcs").remarks if remedy in r

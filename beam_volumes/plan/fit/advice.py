@@ -139,7 +139,9 @@ def many_objects(passes: Sequence[Pass], store: Store = STORES["s3"]) -> Iterato
 def _advice(sink: Sink, count: int, store: Store) -> str:
     fewer = max(1, count // max(2, _SHARD_BYTES // sink.unit_bytes))
     has_shards = "shards" in sink.writer.options and sink.options.get("zarr_version") != 2
-    if sink.shard is not None or not has_shards:
+    if sink.scratch:  # it follows the units of the outputs
+        remedy = "outputs with larger shards="
+    elif sink.shard is not None or not has_shards:
         remedy = "larger units" if has_shards else "larger chunks, or a format with shards,"
     else:
         remedy = "shards=True"
