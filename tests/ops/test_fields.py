@@ -74,6 +74,20 @@ def test_channels_lengths_and_stored_fields(tmp_path):
         assert_same(np.asarray(moved[k]), theirs)
 
 
+@pytest.mark.parametrize("axes", ["tyx", "tzyx"])
+def test_a_field_for_each_point_in_time(axes):
+    x = np.random.default_rng(4).integers(0, 255, (3, 2, 9, 10)[: len(axes)], np.uint8)
+    v = bv.open(x, axes=axes)
+    by = bv.stack([v * 0 + k for k in range(x.ndim - 1)])
+    expected = x
+    for k in range(x.ndim - 1):
+        n = x.shape[1 + k]
+        expected = np.take(expected, np.minimum(np.arange(n) + k, n - 1), 1 + k)
+    assert_same(np.asarray(bv.warp(v, by, max_displacement=2, mode="nearest")), expected)
+    with pytest.raises(ValueError, match=f"give {x.ndim - 1} channels of this shape"):
+        bv.warp(v, v, max_displacement=2)
+
+
 def test_a_voxel_that_moves_too_far_is_named():
     x = np.zeros((5, 8, 9), "f4")
     by = np.zeros((3, 5, 8, 9))

@@ -261,7 +261,8 @@ def _field_of(given: Any, v: Volume, name: str, what: str) -> Volume:
         given = open_volume(given, axes=f"c{axes}")
     field = as_volume(given)
     wanted = first_channel(v).shape
-    if not field.space.has_channels or len(field.nodes) != len(axes) or field[0].shape != wanted:
+    channels = len(field.nodes) if field.space.has_channels else 0
+    if channels != len(axes) or first_channel(field).shape != wanted:
         raise ValueError(
             f"{name}: {what} of shape {field.shape} ({' '.join(field.axes)}) for a volume of shape "
             f"{wanted}; give {len(axes)} channels of this shape"

@@ -51,7 +51,8 @@ class Fold(Reduction):
     def strict(self, bad: int) -> None:
         if bad and self.nan == "raise":
             raise ValueError(
-                f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" ignores them'
+                f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" ignores them where a '
+                "function has it, and np.nan_to_num replaces them"
             )
 
     @property
