@@ -96,12 +96,15 @@ from .ops.fourier.deconvolution import richardson_lucy as richardson_lucy
 from .ops.fourier.deconvolution import wiener as wiener
 from .ops.fourier.transforms import fftn as fftn
 from .ops.fourier.transforms import fftshift as fftshift
+from .ops.fourier.transforms import fourier_ellipsoid as fourier_ellipsoid
 from .ops.fourier.transforms import fourier_filter as fourier_filter
 from .ops.fourier.transforms import fourier_gaussian as fourier_gaussian
 from .ops.fourier.transforms import fourier_shift as fourier_shift
 from .ops.fourier.transforms import fourier_uniform as fourier_uniform
 from .ops.fourier.transforms import ifftn as ifftn
 from .ops.fourier.transforms import ifftshift as ifftshift
+from .ops.fourier.transforms import irfftn as irfftn
+from .ops.fourier.transforms import rfftn as rfftn
 from .ops.geometry.alignment import apply_transforms as apply_transforms
 from .ops.geometry.channels import channels as channels
 from .ops.geometry.channels import stack as stack

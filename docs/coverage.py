@@ -77,9 +77,9 @@ FUNCTIONS = [
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
     ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
-    ("fftn ifftn", "numpy", "lines", "3; 1 without z"),
+    ("fftn ifftn rfftn irfftn", "numpy", "lines", "3; 1 without z"),
     ("fftshift ifftshift", "numpy, bit for bit", "regrid", "1"),
-    ("fourier_gaussian fourier_uniform fourier_shift", "scipy on float64", "pointwise", "1"),
+    ("fourier_gaussian fourier_uniform fourier_ellipsoid fourier_shift", "scipy on float64", "pointwise", "1"),
     ("fourier_filter", "numpy's `fftn` and `ifftn`", "lines", "3; 1 without z"),
     ("predict", "one pass of ONNX Runtime over the whole, bit for bit; blended: numpy, within 1 ulp", "patches", "1"),
     ("pad", "numpy, bit for bit", "regrid", "1"),
@@ -190,7 +190,6 @@ _PER_LABEL = "with the same `labels=` and `index=`, by keyword"
 #: Functions of scipy.ndimage with another name here, or none, and the reason.
 SCIPY = {
     "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
-    "fourier_ellipsoid": ("fourier_filter", "with its formula as a function of frequencies"),
     "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
     "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function gets whole lines, while a sweep along z "
                          "only holds the slices that it needs"),
@@ -237,7 +236,7 @@ PARAMETERS = {
          "for values of each label, use `labeled_comprehension`; for one region, use `mask=`"),
         ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "only distances are returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
-        ("fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete, and are filtered along all axes"),
+        ("fourier_ellipsoid fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete, and are filtered along all axes"),
         ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called with keywords: `extra_keywords=`"),
         ("histogram", "min max", "as in numpy: `range=`"),

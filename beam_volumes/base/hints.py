@@ -226,13 +226,10 @@ INSTEAD = {
         ("generic_filter1d", "vectorized_filter"),
         "it is not offered; bv.generic_filter takes a compiled function of neighbourhoods",
     ),
+    "butterworth": "bv.fourier_filter multiplies frequencies by any function of them",
     **dict.fromkeys(
-        ("fourier_ellipsoid", "butterworth"),
-        "bv.fourier_filter multiplies frequencies by any function of them",
-    ),
-    **dict.fromkeys(
-        ("rfftn", "irfftn", "fft", "ifft", "fft2", "ifft2", "rfft", "irfft"),
-        "bv.fftn and bv.ifftn transform along any axes",
+        ("fft", "ifft", "fft2", "ifft2", "rfft", "irfft"),
+        "bv.fftn, bv.rfftn and their inverses transform along any axes",
     ),
     **dict.fromkeys(
         ("random_walker", "slic", "felzenszwalb", "active_contour", "chan_vese", "quickshift"),

@@ -166,7 +166,7 @@ def test_gaussian_psf():
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_batches_of_lines_do_not_change_bits(dtype):
-    for n in (1, 7, 64, 101, 1009):
+    for n in (2, 7, 64, 101, 1009):
         lines = RNG.normal(size=(19, n)).astype(dtype)
         for x in (lines, lines + 1j * lines[::-1]):
             whole = fft.fft(x, axis=1)
@@ -174,6 +174,10 @@ def test_batches_of_lines_do_not_change_bits(dtype):
                 assert fft.fft(x[a:b], axis=1).tobytes() == whole[a:b].tobytes()
                 across = fft.fft(np.ascontiguousarray(x[a:b].T), axis=0)
                 assert np.ascontiguousarray(across.T).tobytes() == whole[a:b].tobytes()
+                halves = fft.irfft(x, axis=1)
+                assert fft.irfft(x[a:b], axis=1).tobytes() == halves[a:b].tobytes()
+                across = fft.irfft(np.ascontiguousarray(x[a:b].T), axis=0)
+                assert np.ascontiguousarray(across.T).tobytes() == halves[a:b].tobytes()
 
 
 def of_complex(volume):
@@ -205,19 +209,50 @@ def test_fftn_and_ifftn(dtype, data):
         np.testing.assert_array_equal(np.asarray(ours(x, axes)), function(x, axes))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+@settings(max_examples=5)
+@given(data=st.data())
+def test_rfftn_and_irfftn(dtype, data):
+    ndim = data.draw(st.sampled_from([2, 3]))
+    shape = data.draw(shapes(ndim, most=20, voxels=1500), "shape")
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=True)
+    axes = data.draw(st.sampled_from([None, (-1,), (-1, -2), (-1, -ndim), (-ndim,)]), "axes")
+    norm = data.draw(st.sampled_from(["backward", "ortho", "forward"]), "norm")
+    half = bv.rfftn(x, axes, norm)
+    theirs = np.fft.rfftn(x.astype("f8"), axes=axes, norm=norm)
+    eps = 8 * np.finfo(half.dtype).eps * np.abs(theirs).max(initial=1.0)
+    np.testing.assert_allclose(of_complex(half), theirs, atol=eps)
+    extents = shape if axes is None else [shape[a] for a in axes]
+    back = bv.irfftn(half, extents, axes, norm)
+    found = np.asarray(back)
+    assert found.dtype == half.dtype
+    np.testing.assert_allclose(found, x, atol=16 * np.finfo(half.dtype).eps * largest(x))
+    slab = tuple(data.draw(st.integers(-(-n // 2), n)) for n in shape)
+    assert bv.compute(back, runner=None, slab=slab, window=2).tobytes() == found.tobytes()
+
+
 def test_fourier_filters_of_spectra():
     x = RNG.random((6, 11, 14))
     spectrum, theirs = bv.fftn(x), np.fft.fftn(x)
     for name, number in (
         ("fourier_gaussian", (1, 0.5, 0)),
         ("fourier_uniform", (3, 2.5, 1)),
+        ("fourier_ellipsoid", (3, 2.5, 40)),
         ("fourier_shift", (1.5, -2, 0.25)),
     ):
-        ours = of_complex(getattr(bv, name)(spectrum, number))
+        filtered = getattr(bv, name)(spectrum, number)
+        ours = of_complex(filtered)
+        assert bv.compute(filtered, runner=None, slab=(2, 5, 7)).tobytes() == np.asarray(filtered).tobytes()
         expected = getattr(ndi, name)(theirs, number)
         np.testing.assert_allclose(ours, expected, atol=1e-12 * np.abs(theirs).max())
         with pytest.raises(ValueError, match="channels real and imag"):
             getattr(bv, name)(bv.open(x), number)
+    plane = RNG.random((40, 30))
+    for size in (0, 2.5, (1, 90)):  # Bessel's function in planes
+        ours = of_complex(bv.fourier_ellipsoid(bv.fftn(plane), size))
+        with np.errstate(invalid="ignore"):
+            expected = ndi.fourier_ellipsoid(np.fft.fftn(plane), size)
+        np.testing.assert_allclose(ours, expected, atol=1e-12 * plane.sum())
 
 
 def low(*frequencies):
@@ -251,6 +286,10 @@ def test_refusals_of_transforms():
         np.asarray(bv.fftn(hole))
     with pytest.raises(ValueError, match="norm='x'"):
         bv.fftn(hole, norm="x")
+    with pytest.raises(ValueError, match="names no axis"):
+        bv.fftn(hole, ())
+    with pytest.raises(ValueError, match=r"does not fit a spectrum.* give 6 or 7"):
+        bv.irfftn(bv.rfftn(hole), (4, 5, 8))
     with pytest.raises(ValueError, match="select one channel"):
         bv.fftn(bv.open(np.ones((3, 4, 5)), axes="cyx"))
     with pytest.raises(ValueError, match="func returned shape"):

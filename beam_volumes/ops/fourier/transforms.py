@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 from scipy import fft
 
-from beam_volumes.base.geometry import Triple
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.base.nesting import calling
-from beam_volumes.graph.nodes import Node, StageNode, ViewNode
+from beam_volumes.graph.nodes import CropNode, Node, StageNode, ViewNode
 from beam_volumes.graph.stages import interleaved_dtype, separated
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.angles import cos_value, sin_value
 from beam_volumes.kernels.elementary.exp_log import exp_value, few
+from beam_volumes.kernels.fourier.spectra import ellipsoid_spectrum
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.joining import concatenate
+from beam_volumes.ops.geometry.rearrange import pad
 from beam_volumes.ops.networks.stages import is_finite
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import triple
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.extent import Extent
@@ -36,7 +39,10 @@ _EXCHANGED: Triple = (2, 1, 0)
 
 @dataclass(frozen=True, eq=False)
 class Lines(Stage):
-    """Fourier transforms of lines along y (``axis`` 1) or x (2), of real or complex numbers."""
+    """Fourier transforms of lines along y (``axis`` 1) or x (2), of real or complex numbers.
+
+    If its dtype is real, the first half of each line is the spectrum of real numbers.
+    """
 
     axis: int
     inverse: bool
@@ -56,7 +62,8 @@ class Lines(Stage):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         some = np.s_[:, y0:y1] if self.axis == 1 else np.s_[y0:y1]
-        part = self.dtype[0]
+        is_real = self.dtype.names is None
+        part = self.dtype if is_real else self.dtype[0]
         function = fft.ifft if self.inverse else fft.fft
         for k in range(out.depth):
             real, *imag = (block.slice(k)[some] for block in inputs)
@@ -69,8 +76,13 @@ class Lines(Stage):
             line.real = real
             if imag:
                 line.imag = imag[0]
-            made = function(line, axis=self.axis - 1, norm=self.norm, overwrite_x=True)
             to = out.slice(k)[some]
+            if is_real:
+                n = line.shape[self.axis - 1]
+                half = line.take(range(n // 2 + 1), self.axis - 1)
+                to[...] = fft.irfft(half, n, self.axis - 1, self.norm, overwrite_x=True)
+                continue
+            made = function(line, axis=self.axis - 1, norm=self.norm, overwrite_x=True)
             to["0"], to["1"] = made.real, made.imag
 
 
@@ -157,13 +169,13 @@ class FactorOfFunction(Factor):
 
 
 def _along(
-    nodes: Sequence[Node], name: str, axis: int, inverse: bool, norm: str
+    nodes: Sequence[Node], name: str, axis: int, inverse: bool, norm: str, to_real: bool = False
 ) -> tuple[Node, ...]:
     """Transform lines along an axis of real or complex nodes; z and x are exchanged for z."""
-    dtype = interleaved_dtype(accumulator(nodes[0].dtype), 2)
-    stage = Lines(name, dtype, axis or 2, inverse, norm)
-    given = nodes if axis else _exchanged(nodes)
-    made = separated(StageNode.of(stage, tuple(given)), name)
+    part = accumulator(nodes[0].dtype)
+    stage = Lines(name, part if to_real else interleaved_dtype(part, 2), axis or 2, inverse, norm)
+    node = StageNode.of(stage, tuple(nodes if axis else _exchanged(nodes)))
+    made = (node,) if to_real else separated(node, name)
     return made if axis else _exchanged(made)
 
 
@@ -173,20 +185,30 @@ def _exchanged(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 def _transformed(volume: Volume, axes: Any, norm: str, name: str, inverse: bool) -> Volume:
     volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    _check_norm(norm, name)
+    chosen = _checked(volume, axes, norm, name)
     if volume.space.has_channels:
         _check_complex(volume, name)
-    nodes = volume.nodes
     # Planes first, then lines along z, which are read from the stored planes.
-    for axis in sorted(chosen or [2], reverse=True):
+    order, nodes = sorted(chosen, reverse=True), volume.nodes
+    if name == "rfftn":
+        last = chosen[-1]
+        order.remove(last)
+        box = [n // 2 + 1 if a == last else n for a, n in enumerate(volume.grid_shape)]
+        half = Box.of_shape(triple(box))
+        nodes = tuple(CropNode.of(n, half) for n in _along(nodes, name, last, inverse, norm))
+    for axis in order:
         nodes = _along(nodes, name, axis, inverse, norm)
     return Volume(nodes, volume.space.with_leading(volume.space.times, True, COMPLEX))
 
 
-def _check_norm(norm: Any, name: str) -> None:
+def _checked(volume: Volume, axes: Any, norm: Any, name: str) -> list[int]:
+    """Return the chosen axes, in their order."""
     if norm not in _NORMS:
         raise ValueError(f"{name}: norm={norm!r}; offered are {', '.join(map(repr, _NORMS))}")
+    chosen = par.axes_of(volume, axes, name)
+    if not chosen:
+        raise ValueError(f"{name}: axes={axes!r} names no axis")
+    return chosen
 
 
 def _check_complex(volume: Volume, name: str) -> None:
@@ -284,6 +306,129 @@ def ifftn(
            [4., 5., 6.]], dtype=float32)
     """
     return _transformed(volume, axes, norm, "ifftn", True)
+
+
+@documented_like(fftn)
+def rfftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Volume:
+    """Compute half of the Fourier transform of a whole volume of real numbers.
+
+    The other half has the conjugate numbers. Use it instead of `fftn` to store half as much.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened: real numbers without channels.
+    %(axes)s
+        The last of them is halved, from n to ``n // 2 + 1`` frequencies.
+    norm : {"backward", "ortho", "forward"}, default: "backward"
+        The scale, as in `numpy.fft.rfftn`.
+
+    See Also
+    --------
+    irfftn : the inverse.
+    fftn : the whole spectrum, which `fftshift` and `fourier_gaussian` need.
+
+    Notes
+    -----
+    It takes as many sweeps as `fftn`. Each line is transformed as a whole by `scipy.fft`, so the result
+    does not depend on slabs.
+
+    References
+    ----------
+    `numpy.fft.rfftn`, `scipy.fft.rfftn`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 0, 0, 0], [1, 0, 0, 0]], "u1"))
+    >>> np.asarray(bv.rfftn(v).sel(c="real"))
+    array([[2., 2., 2.],
+           [0., 0., 0.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    if volume.space.has_channels:
+        raise ValueError(
+            "rfftn: volume has channels, and it takes real numbers; select one with volume.sel(c=...)"
+        )
+    return _transformed(volume, axes, norm, "rfftn", False)
+
+
+@documented_like(fftn)
+def irfftn(
+    volume: Volume,
+    shape: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    norm: str = "backward",
+) -> Volume:
+    """Compute a volume of real numbers from half of its Fourier transform.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A spectrum, as from `rfftn`, with the channels ``real`` and ``imag``.
+    shape : sequence of int, optional
+        Shape of the result along ``axes``. By default the last extent is even: twice the number of
+        frequencies, minus 2.
+    %(axes)s
+        The last of them is the halved one.
+    norm : {"backward", "ortho", "forward"}, default: "backward"
+        The scale, as in `numpy.fft.irfftn`.
+
+    Returns
+    -------
+    Volume
+        A volume without channels, of the input's dtype.
+
+    Raises
+    ------
+    ValueError
+        If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
+        ``shape`` does not fit; on computation, if a voxel is NaN or infinite.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    rfftn : the transform.
+
+    Notes
+    -----
+    Two sweeps for a stored spectrum, one without z, and one more for a computed spectrum.
+
+    References
+    ----------
+    `numpy.fft.irfftn`, with ``s`` for ``shape``; `scipy.fft.irfftn`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 2, 3], [4, 5, 6]], "u1"))
+    >>> np.asarray(bv.irfftn(bv.rfftn(v), v.shape)).round(3)
+    array([[1., 2., 3.],
+           [4., 5., 6.]], dtype=float32)
+    """
+    volume, name = as_volume(volume), "irfftn"
+    _check_complex(volume, name)
+    *others, last = chosen = _checked(volume, axes, norm, name)
+    grid = list(volume.grid_shape)
+    wanted = [2 * n - 2 if a == last else n for a, n in enumerate(grid)]
+    if shape is not None:
+        given = par.whole_numbers(shape, chosen, 1, "shape", 1, name)
+        wanted = [given[a] if a in chosen else n for a, n in enumerate(grid)]
+    n = wanted[last]
+    if n < 1 or [n // 2 + 1 if a == last else w for a, w in enumerate(wanted)] != grid:
+        m = grid[last]
+        raise ValueError(
+            f"{name}: shape={shape!r} does not fit a spectrum of shape {volume.shape[1:]}; give "
+            f"{' or '.join(str(k) for k in (2 * m - 2, 2 * m - 1) if k)} for the last of the axes, and the "
+            "extent of the spectrum for the others"
+        )
+    nodes = volume.nodes
+    # Lines along z of a stored spectrum are read in their order.
+    for axis in sorted(others):
+        nodes = _along(nodes, name, axis, True, norm)
+    widths = [(0, n - grid[a] if a == last else 0) for a in volume.space.visible]
+    whole = pad(Volume(nodes, volume.space), widths)
+    nodes = _along(whole.nodes, name, last, True, norm, to_real=True)
+    return Volume(nodes, volume.space.with_leading(volume.space.times, False, ()))
 
 
 @documented
@@ -521,6 +666,55 @@ def fourier_shift(volume: Volume, shift: float | Sequence[float]) -> Volume:
     return _of_axes(v, name, [partial(turns, distance=float(d)) for d in distances])
 
 
+@documented_like(fourier_gaussian)
+def fourier_ellipsoid(volume: Volume, size: float | Sequence[float]) -> Volume:
+    """Multiply a spectrum by the Fourier transform of an ellipsoid.
+
+    Parameters
+    ----------
+    volume : Volume
+        A spectrum, as from `fftn`, with the channels ``real`` and ``imag``.
+    size : float or sequence of float
+        Diameters of the ellipsoid in voxels; one for all axes, or one for each.
+
+    See Also
+    --------
+    fftn, ifftn : transform and inverse.
+    fourier_uniform : the transform of a box.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
+    complete.
+
+    References
+    ----------
+    `scipy.ndimage.fourier_ellipsoid`.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[0, 0, 0, 0], [0, 0, 9, 0], [0, 0, 0, 0]], "u1"))
+    >>> smooth = bv.ifftn(bv.fourier_ellipsoid(bv.fftn(v), 2))
+    >>> np.asarray(smooth.sel(c="real")).round(1)
+    array([[-0.1,  0.2,  1. ,  0.2],
+           [-0.4,  1.4,  3.9,  1.4],
+           [-0.1,  0.2,  1. ,  0.2]], dtype=float32)
+    """
+    name = "fourier_ellipsoid"
+    v = as_volume(volume)
+    _check_complex(v, name)
+    axes = v.space.visible
+    sizes = _limited(par.lengths(v, size, axes, "size"), f"{name}: size={size!r}")
+    diameters = tuple(sizes[a] for a in axes)
+    dtype = interleaved_dtype(accumulator(v.dtype), 2)
+    function = partial(ellipsoid_spectrum, diameters)
+    key = digest(name, diameters)
+    stage = FactorOfFunction(name, dtype, function, key, triple(v.grid_shape), axes)
+    return Volume(separated(StageNode.of(stage, v.nodes), name), v.space)
+
+
 def _limited(lengths: Sequence[float], what: str) -> Sequence[float]:
     for length in lengths:
         par.not_too_long(abs(length), what)
@@ -622,9 +816,7 @@ def fourier_filter(
     what = "fourier_filter"
     if not callable(func):
         raise TypeError(f"{what}: func={func!r} is not callable")
-    chosen = par.axes_of(volume, axes, what)
-    if not chosen:
-        raise ValueError(f"{what}: axes={axes!r} names no axis")
+    chosen = _checked(volume, axes, "backward", what)
     key = identity(name, version)
     dtype = interleaved_dtype(accumulator(volume.dtype), 2)
 
