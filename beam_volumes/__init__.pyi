@@ -93,6 +93,7 @@ from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tenso
 from .ops.fourier.convolution import fftconvolve as fftconvolve
 from .ops.fourier.deconvolution import gaussian_psf as gaussian_psf
 from .ops.fourier.deconvolution import richardson_lucy as richardson_lucy
+from .ops.fourier.deconvolution import richardson_lucy_residuals as richardson_lucy_residuals
 from .ops.fourier.deconvolution import wiener as wiener
 from .ops.fourier.transforms import fftn as fftn
 from .ops.fourier.transforms import fftshift as fftshift

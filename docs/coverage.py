@@ -77,6 +77,7 @@ FUNCTIONS = [
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
     ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
+    ("richardson_lucy_residuals", "the result of `richardson_lucy`, convolved", "number", "1"),
     ("fftn ifftn rfftn irfftn", "numpy", "lines", "3; 1 without z"),
     ("fftshift ifftshift", "numpy, bit for bit", "regrid", "1"),
     ("fourier_gaussian fourier_uniform fourier_ellipsoid fourier_shift", "scipy on float64", "pointwise", "1"),

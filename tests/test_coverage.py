@@ -67,7 +67,10 @@ OF_VOLUME = by_name(
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
     ("fftn ifftn rfftn fftshift ifftshift", ()),
-    ("convolve correlate fftconvolve richardson_lucy", (np.ones((3, 3, 3)),)),
+    (
+        "convolve correlate fftconvolve richardson_lucy richardson_lucy_residuals",
+        (np.ones((3, 3, 3)),),
+    ),
     ("entropy autolevel enhance_contrast", (3,)),
     ("convolve1d correlate1d", ([1, 2, 1],)),
     ("spline_filter spline_filter1d", (3,)),

@@ -11,7 +11,6 @@ from scipy import fft, signal
 from skimage import restoration
 
 import beam_volumes as bv
-from beam_volumes.ops.fourier.blocks import Transforms
 from beam_volumes.ops.fourier.convolution import Convolved
 from beam_volumes.ops.fourier.deconvolution import RichardsonLucy, Wiener
 from tests.catalogue import MODES, assert_linear_close, largest, padded, shapes, voxels
@@ -51,9 +50,9 @@ POINTS = RNG.poisson(ndi.convolve(5 + 500.0 * (RNG.random((50, 54, 58)) < 0.02),
 INSIDE = (slice(20, -20),) * 3
 
 
-def cuts(volume, whole):
+def cuts(item, whole):
     for cut in ({"slab": (17, 54, 58), "window": 5}, {"slab": (50, 30, 31), "workers": 2}):
-        assert bv.compute(volume, runner=None, **cut).tobytes() == whole.tobytes()
+        assert np.asarray(bv.compute(item, runner=None, **cut)).tobytes() == whole.tobytes()
 
 
 def test_richardson_lucy_is_scikit_images_in_the_inside_for_every_cut():
@@ -65,6 +64,21 @@ def test_richardson_lucy_is_scikit_images_in_the_inside_for_every_cut():
     found = np.asarray(blocks)
     np.testing.assert_allclose(found, whole, rtol=1e-4, atol=1e-5 * whole.max())
     cuts(blocks, found)
+
+
+def test_residuals_of_each_iteration(tmp_path):
+    """Equal to the difference of the volume and the convolved result, for every cut and runner."""
+    found = bv.richardson_lucy_residuals(POINTS, PSF, 4, patch=(48, 44, 44))
+    numbers = np.asarray(found)
+    for k in (1, 4):
+        sharp = bv.richardson_lucy(POINTS, PSF, k, patch=(48, 44, 44))
+        difference = POINTS - np.asarray(bv.fftconvolve(sharp, PSF), "f8")
+        np.testing.assert_allclose(numbers[k - 1], np.sqrt((difference**2).mean()), rtol=1e-5)
+    cuts(found, numbers)
+    movie = bv.open(np.stack([POINTS, POINTS // 2]), axes="tzyx")
+    each = np.asarray(bv.richardson_lucy_residuals(movie, PSF, 4, patch=(48, 44, 44)))
+    assert each.shape == (2, 4)
+    assert each[0].tobytes() == numbers.tobytes()
 
 
 @pytest.mark.parametrize("balance", [0.01, 1])
@@ -100,8 +114,8 @@ def test_slices_channels_and_stored_functions(tmp_path):
 def test_total_variation_is_the_published_step():
     image, spread = POINTS[0].astype("f8") + 1, np.array([[1.0, 2, 1]])
     spread /= spread.sum()
-    stage = RichardsonLucy("r", "", spread[None], (1, *image.shape), 4, 0.01)
-    ours = stage.made(Transforms(stage.patch, (2,), 1))(image[None])[0]
+    stage = RichardsonLucy("r", "", spread[None], (1, *image.shape), 4, 0.01, np.dtype("f8"))
+    ours = stage.made(stage.over(1))(image[None])[0]
     estimate = np.full(image.shape, 0.5)
     for _ in range(4):
         step = np.roll(estimate, -1, 1) - estimate
@@ -116,12 +130,18 @@ def test_total_variation_is_the_published_step():
 
 
 @pytest.mark.parametrize(
-    "model", [(Convolved,), (Wiener, 0.1), (RichardsonLucy, 3, 0.0), (RichardsonLucy, 3, 0.01)]
+    "model",
+    [
+        (Convolved,),
+        (Wiener, 0.1),
+        (RichardsonLucy, 3, 0.0, np.dtype("f8")),
+        (RichardsonLucy, 3, 0.01, np.dtype("f4")),
+    ],
 )
 def test_memory_of_a_block_is_declared(model):
     kind, *how = model
     block = kind("f", "", PSF, (48, 60, 64), *how)
-    image = np.full((1, 1, *block.patch), 7.0)
+    image = np.full((1, 1, *block.patch), 7, block.takes)
     tracemalloc.start()
     block._load(1)(image)
     _, peak = tracemalloc.get_traced_memory()
@@ -242,7 +262,10 @@ def test_fourier_filters_of_spectra():
     ):
         filtered = getattr(bv, name)(spectrum, number)
         ours = of_complex(filtered)
-        assert bv.compute(filtered, runner=None, slab=(2, 5, 7)).tobytes() == np.asarray(filtered).tobytes()
+        assert (
+            bv.compute(filtered, runner=None, slab=(2, 5, 7)).tobytes()
+            == np.asarray(filtered).tobytes()
+        )
         expected = getattr(ndi, name)(theirs, number)
         np.testing.assert_allclose(ours, expected, atol=1e-12 * np.abs(theirs).max())
         with pytest.raises(ValueError, match="channels real and imag"):

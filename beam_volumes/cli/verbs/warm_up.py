@@ -71,7 +71,10 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
     "rolling_ball": ({"radius": 2},),
-    "richardson_lucy": ({"psf": np.ones((3, 3, 3)), "iterations": 1},),
+    **dict.fromkeys(
+        ("richardson_lucy", "richardson_lucy_residuals"),
+        ({"psf": np.ones((3, 3, 3)), "iterations": 1},),
+    ),
     "rotate": ({"angle": 5}, {"angle": 5, "order": 0}),
     "sato": ({"sigmas": (1,)},),
     "sel": ({"c": 0},),

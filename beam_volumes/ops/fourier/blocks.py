@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -24,8 +24,11 @@ from beam_volumes.ops.parameters.building import stage_of, triple
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import PlainData
 
-#: Default voxels of a block.
-_BLOCK_VOXELS = 1 << 21
+#: Default bytes of the voxels of a block.
+_BLOCK_BYTES = 1 << 24
+#: Default extent of a block along axes that are not transformed.
+_UNFILTERED = 32
+Function = TypeVar("Function", bound="BlockFunction")
 #: Approximate nanoseconds of a transform for each voxel.
 _NANOSECONDS = 10.0
 
@@ -37,6 +40,7 @@ class Transforms:
     shape: Triple
     axes: tuple[int, ...]
     threads: int
+    dtype: np.dtype
 
     def forward(self, voxels: np.ndarray) -> np.ndarray:
         return fft.rfftn(voxels, axes=self.axes, workers=self.threads)
@@ -49,7 +53,8 @@ class Transforms:
         """Return the spectrum of a kernel, centred at voxel ``n // 2`` of its ``n``."""
         padded = np.zeros([self.shape[a] if a in self.axes else 1 for a in range(3)])
         padded[tuple(slice(n) for n in kernel.shape)] = kernel
-        spectrum = self.forward(np.roll(padded, [-(n // 2) for n in kernel.shape], (0, 1, 2)))
+        padded = np.roll(padded, [-(n // 2) for n in kernel.shape], (0, 1, 2))
+        spectrum = self.forward(padded.astype(self.dtype))
         return np.array(np.broadcast_to(spectrum, self._shape_of(spectrum)), order="C")
 
     def _shape_of(self, spectrum: np.ndarray) -> Triple:
@@ -58,10 +63,11 @@ class Transforms:
     def filtered(self, voxels: np.ndarray, spectrum: np.ndarray, sign: int = 1) -> np.ndarray:
         """Multiply the transform of voxels by a spectrum, or by its conjugate for a ``sign`` of -1."""
         own = self.forward(voxels)
-        flat, factors = (a.view(np.float64).reshape(len(a), -1) for a in (own, spectrum))
+        flat, factors = (a.view(self.dtype).reshape(len(a), -1) for a in (own, spectrum))
+        signed = self.dtype.type(sign)
 
         def multiplied(first: int, stop: int) -> None:
-            multiply(flat[first:stop].reshape(-1), factors[first:stop].reshape(-1), float(sign))
+            multiply(flat[first:stop].reshape(-1), factors[first:stop].reshape(-1), signed)
 
         in_strips(len(flat), own.size, self.threads, multiplied)
         return self.backward(own)
@@ -76,7 +82,7 @@ class BlockFunction(PlainData, Model):
 
     takes = np.dtype(np.float64)
     accelerated = False  # type: ignore[assignment]
-    #: Arrays of float64 of a block's shape that it allocates.
+    #: Arrays of a block's shape that it allocates.
     arrays: ClassVar[int] = 5
 
     @property
@@ -89,23 +95,39 @@ class BlockFunction(PlainData, Model):
         """The number of transforms of a block."""
         return 2
 
-    def made(self, over: Transforms) -> Callable[[np.ndarray], np.ndarray]:
+    @property
+    def block_bytes(self) -> int:
+        """The bytes that it allocates for a block."""
+        return self.takes.itemsize * self.arrays * math.prod(self.patch)
+
+    @property
+    def block_nanoseconds(self) -> float:
+        return _NANOSECONDS * self.transforms * math.prod(self.patch)
+
+    def made(self, over: Transforms) -> Callable[..., np.ndarray]:
         """Return the function of a block's voxels."""
         raise NotImplementedError
 
+    def over(self, threads: int) -> Transforms:
+        return Transforms(self.patch, self.axes, threads, self.takes)
+
     def _load(self, threads: int) -> Network:
-        function = self.made(Transforms(self.patch, self.axes, threads))
+        function = self.made(self.over(threads))
 
         def call(batch: np.ndarray) -> np.ndarray:
-            voxels = batch[0, 0]
-            if not is_finite(voxels):
-                raise ValueError(
-                    f"{self.name}: a block has voxels that are NaN or infinite, which a Fourier transform "
-                    "spreads to all others; replace them, as in bv.where(np.isfinite(v), v, 0)"
-                )
-            return function(voxels)[None, None]
+            check_finite(self.name, "block", batch[0, 0])
+            return function(batch[0, 0])[None, None]
 
         return call
+
+
+def check_finite(name: str, place: str, *voxels: np.ndarray) -> None:
+    """Refuse NaN and infinity."""
+    if not all(v.dtype.kind != "f" or is_finite(v) for v in voxels):
+        raise ValueError(
+            f"{name}: a {place} has voxels that are NaN or infinite, which a Fourier transform spreads to "
+            "all others; replace them, as in bv.where(np.isfinite(v), v, 0)"
+        )
 
 
 def kernel_of(volume: Volume, given: Any, what: str, name: str) -> np.ndarray:
@@ -133,19 +155,40 @@ def in_blocks(
     cval: float,
     dtype: DTypeLike | None,
 ) -> Volume:
-    """Apply a function to each channel in blocks.
+    """Apply a function to each channel in blocks; the parameters are those of `blocks_of`."""
+    result = accumulator(volume.dtype)
+    function, patches = blocks_of(volume, name, model, extent, context, patch, mode, cval)
+    if not volume.size:
+        return in_dtype(volume.astype(result), dtype)
+    shape = patches.of
+    stage = Predict(
+        name, result, shape, shape, function, patches, 1, 1, "", Turns(), False, 0.0, True,
+        function.block_bytes, nanoseconds=function.block_nanoseconds / math.prod(patches.made),
+    )  # fmt: skip
+    return in_dtype(stage_of(volume, stage), dtype)
+
+
+def blocks_of(
+    volume: Volume,
+    name: str,
+    model: Callable[[Triple], Function],
+    extent: Triple,
+    context: tuple[Triple, Triple],
+    patch: Any,
+    mode: Any,
+    cval: float,
+) -> tuple[Function, Patches]:
+    """Return the function for blocks of the given or the default shape, and the blocks.
 
     ``extent`` is the minimum extent of a block, and ``context`` are the voxels before and after that each
     block discards.
     """
-    result = accumulator(volume.dtype)
     axes, shape = volume.space.visible, triple(volume.grid_shape)
     modes = par.modes_of(mode, axes, name, wraps=False)
     asked = None if patch is None else par.whole_numbers(patch, axes, 1, "patch", 1, name)
-    if not volume.size:
-        return in_dtype(volume.astype(result), dtype)
     around = triple([a + b for a, b in zip(*context, strict=True)])
-    block = _block(shape, extent, around) if asked is None else triple(asked)
+    room = _BLOCK_BYTES // model(extent).takes.itemsize
+    block = _block(shape, extent, around, room) if asked is None else triple(asked)
     if any(n <= r or n < e for n, r, e in zip(block, around, extent, strict=True)):
         smallest = [max(r + 1, e) for r, e in zip(around, extent, strict=True)]
         raise ValueError(
@@ -155,27 +198,41 @@ def in_blocks(
     made = triple([n - r for n, r in zip(block, around, strict=True)])
     before = context[0]
     patches = Patches(shape, block, (1, 1, 1), before, made, made, before, modes, float(cval))
-    function = model(block)
-    voxels = math.prod(block)
-    stage = Predict(
-        name, result, shape, shape, function, patches, 1, 1, "", Turns(), False, 0.0, True,
-        8 * function.arrays * voxels,
-        nanoseconds=_NANOSECONDS * function.transforms * voxels / math.prod(made),
-    )  # fmt: skip
-    return in_dtype(stage_of(volume, stage), dtype)
+    return model(block), patches
 
 
-def _block(shape: Triple, extent: Triple, around: Triple) -> Triple:
-    """Return the default shape of a block: at most half of its extent is discarded."""
-    sides = max(1, sum(n > 1 for n in shape))
-    room = math.floor(_BLOCK_VOXELS ** (1 / sides) + 1e-9)
-    block = []
-    for n, e, discarded in zip(shape, extent, around, strict=True):
-        own = max(discarded, room - discarded)
-        own = -(-n // -(-n // own))
-        size = max(own + discarded, e)
-        block.append(fft.next_fast_len(size, True) if e > 1 else size)
-    return triple(block)
+def _block(shape: Triple, extent: Triple, around: Triple, voxels: int) -> Triple:
+    """Return the shape of blocks that compute the fewest voxels in total.
+
+    Blocks have at most so many voxels, and discard at most half of their extent, or of their voxels.
+
+    >>> _block((64, 128, 128), (17, 13, 13), (64, 48, 48), 1 << 22)
+    (128, 180, 180)
+    """
+    options = [_sizes(*each) for each in zip(shape, extent, around, strict=True)]
+    sizes = np.ix_(*(list(each) for each in options))
+    totals = np.ix_(*(list(each.values()) for each in options))
+    fits = sizes[0] * sizes[1] * sizes[2] <= voxels
+    fits[0, 0, 0] = True
+    work = np.where(fits, totals[0] * totals[1] * totals[2], np.inf)
+    best = np.unravel_index(np.argmin(work), work.shape)
+    return triple([[*each][k] for each, k in zip(options, best, strict=True)])
+
+
+def _sizes(n: int, extent: int, discarded: int) -> dict[int, float]:
+    """Return possible extents of blocks along an axis, and how many voxels all of them have.
+
+    Longer blocks are listed only if they have fewer in total.
+    """
+    if extent == 1 and not discarded:
+        return {max(1, min(n, _UNFILTERED)): float(n)}
+    found: dict[int, float] = {}
+    for own in sorted({-(-n // k) for k in range(1, n + 1)} or {1}):
+        size = fft.next_fast_len(max(own + discarded, extent), True)
+        total = float(-(-n // (size - discarded)) * size)
+        if own >= min(n, discarded) and total < min(found.values(), default=math.inf):
+            found[size] = total
+    return found
 
 
 def reach(kernel: np.ndarray, axis: int, left_out: float) -> int:

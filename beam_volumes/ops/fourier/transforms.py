@@ -20,9 +20,9 @@ from beam_volumes.kernels.elementary.angles import cos_value, sin_value
 from beam_volumes.kernels.elementary.exp_log import exp_value, few
 from beam_volumes.kernels.fourier.spectra import ellipsoid_spectrum
 from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.fourier.blocks import check_finite
 from beam_volumes.ops.geometry.joining import concatenate
 from beam_volumes.ops.geometry.rearrange import pad
-from beam_volumes.ops.networks.stages import is_finite
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import triple
 from beam_volumes.ops.parameters.docs import documented, documented_like
@@ -67,11 +67,7 @@ class Lines(Stage):
         function = fft.ifft if self.inverse else fft.fft
         for k in range(out.depth):
             real, *imag = (block.slice(k)[some] for block in inputs)
-            if not all(a.dtype.kind != "f" or is_finite(a) for a in (real, *imag)):
-                raise ValueError(
-                    f"{self.name}: a line has voxels that are NaN or infinite, which a Fourier transform "
-                    "spreads to all others; replace them, as in bv.where(np.isfinite(v), v, 0)"
-                )
+            check_finite(self.name, "line", real, *imag)
             line = np.empty(real.shape, np.result_type(part, np.complex64) if imag else part)
             line.real = real
             if imag:
@@ -309,7 +305,9 @@ def ifftn(
 
 
 @documented_like(fftn)
-def rfftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Volume:
+def rfftn(
+    volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "backward"
+) -> Volume:
     """Compute half of the Fourier transform of a whole volume of real numbers.
 
     The other half has the conjugate numbers. Use it instead of `fftn` to store half as much.

@@ -92,8 +92,8 @@ psf : array_like of float, or str
     slice. It is divided by its sum.""",
         "patch_of_block": """\
 patch : int or sequence of int, optional
-    Extent of a block, with the discarded voxels. By default blocks have about two million voxels, and
-    discard at most half of their extent along each axis.""",
+    Extent of a block, with the discarded voxels. By default blocks have up to two million voxels of
+    float64, or four million of float32, and discard at most half of their extent along each axis.""",
         "truncate": """\
 truncate : float, default: 4.0
     Where the Gaussian is cut off, in standard deviations.""",
