@@ -12,6 +12,8 @@ import scipy.fft
 import scipy.linalg
 from scipy import ndimage
 
+from beam_volumes.base.geometry import pad_index
+
 #: The models of transforms.
 MODELS = ("translation", "rigid", "affine")
 #: The coarsest level has no longer side.
@@ -261,32 +263,9 @@ def _step(
 ) -> tuple[np.ndarray, float, float] | None:
     """Return the Gauss-Newton step of generators and translation, the correlation, and the voxels."""
     ndim = near.ndim
-    warped = ndimage.affine_transform(
-        far, matrix, offset, near.shape, order=3, mode="mirror", prefilter=False
-    )
-    slopes = [
-        np.gradient(warped, axis=a) if n > 1 else np.zeros_like(warped)
-        for a, n in enumerate(warped.shape)
-    ]
-    to_moving = np.linalg.inv(matrix).T
     normal = np.zeros((len(generators) + ndim + 3,) * 2)
-    rows = max(1, _BLOCK // max(1, near[0].size))
-    for first in range(0, len(near), rows):
-        part = slice(first, first + rows)
-        grid = np.indices(near[part].shape).reshape(ndim, -1).astype(np.float64)
-        grid[0] += first
-        at = matrix @ (grid - centre[:, None])
-        where = at + (matrix @ centre + offset)[:, None]
-        inside = np.ones(grid.shape[1], bool)
-        for each, shape in ((where, far.shape), (grid, near.shape)):
-            for w, n in zip(each, shape, strict=True):
-                edge = _EDGE if n > 2 * _EDGE + 1 else 0
-                inside &= (w >= edge) & (w <= n - 1 - edge)
-        slope = to_moving @ np.stack([s[part].ravel()[inside] for s in slopes]).astype(np.float64)
-        at = at[:, inside]
-        columns = [np.einsum("av,av->v", slope, g @ at) for g in generators]
-        columns += [*slope, warped[part].ravel()[inside], np.ones(inside.sum())]
-        columns.append(near[part].ravel()[inside])
+    parts = _warped(near, far, matrix, offset, centre, generators)
+    for columns in parts if generators else _moved(near, far, offset):
         products = np.stack(columns).astype(np.float64)
         normal += products @ products.T
     count = normal[-2, -2]
@@ -299,6 +278,77 @@ def _step(
     if not np.isfinite(solution).all() or gain <= 0:
         return None
     return solution[:-2] / gain, quality, float(count)
+
+
+def _warped(
+    near: np.ndarray,
+    far: np.ndarray,
+    matrix: np.ndarray,
+    offset: np.ndarray,
+    centre: np.ndarray,
+    generators: list[np.ndarray],
+) -> Iterator[list[np.ndarray]]:
+    """Yield the columns of the normal equations: slopes, warped voxels, ones and fixed voxels."""
+    ndim = near.ndim
+    warped = ndimage.affine_transform(
+        far, matrix, offset, near.shape, order=3, mode="mirror", prefilter=False
+    )
+    slopes = _slopes(warped)
+    to_moving = np.linalg.inv(matrix).T
+    rows = max(1, _BLOCK // max(1, near[0].size))
+    for first in range(0, len(near), rows):
+        part = slice(first, first + rows)
+        grid = np.indices(near[part].shape).reshape(ndim, -1).astype(np.float64)
+        grid[0] += first
+        at = matrix @ (grid - centre[:, None])
+        where = at + (matrix @ centre + offset)[:, None]
+        inside = np.ones(grid.shape[1], bool)
+        for each, shape in ((where, far.shape), (grid, near.shape)):
+            for w, n in zip(each, shape, strict=True):
+                edge = _edge(n)
+                inside &= (w >= edge) & (w <= n - 1 - edge)
+        slope = to_moving @ np.stack([s[part].ravel()[inside] for s in slopes]).astype(np.float64)
+        at = at[:, inside]
+        columns = [np.einsum("av,av->v", slope, g @ at) for g in generators]
+        columns += [*slope, warped[part].ravel()[inside], np.ones(inside.sum())]
+        yield [*columns, near[part].ravel()[inside]]
+
+
+def _moved(near: np.ndarray, far: np.ndarray, offset: np.ndarray) -> Iterator[list[np.ndarray]]:
+    """Yield the columns of `_warped` for a shift, which is interpolated axis by axis."""
+    inner = []
+    for axis, (n, m, s) in enumerate(zip(near.shape, far.shape, offset.tolist(), strict=True)):
+        first = math.ceil(max(_edge(n), _edge(m) - s))
+        stop = math.floor(min(n - 1 - _edge(n), m - 1 - _edge(m) - s)) + 1
+        if stop <= first:
+            return
+        whole = math.floor(s)
+        f = s - whole
+        taps = np.array(
+            [(1 - f) ** 3, 4 + f * f * (3 * f - 6), 1 + f * (3 + f * (3 - 3 * f)), f**3]
+        )
+        index = pad_index(first + whole - 1, stop + whole + 2, m, "mirror")
+        far = ndimage.correlate1d(far.take(index, axis), taps / 6, axis, mode="nearest")
+        far = far.take(range(2, len(index) - 1), axis)
+        near = near.take(range(first, stop), axis)
+        inner.append(slice(1, -1) if stop - first > 2 else slice(None))
+    # Differences at the edges are one-sided.
+    arrays = [a[tuple(inner)] for a in (*_slopes(far), far, near)]
+    rows = max(1, _BLOCK // max(1, near[0].size))
+    for first in range(0, len(arrays[0]), rows):
+        *columns, last = (a[first : first + rows].ravel() for a in arrays)
+        yield [*columns, np.ones(last.size), last]
+
+
+def _slopes(array: np.ndarray) -> list[np.ndarray]:
+    return [
+        np.gradient(array, axis=a) if n > 1 else np.zeros_like(array)
+        for a, n in enumerate(array.shape)
+    ]
+
+
+def _edge(n: int) -> int:
+    return _EDGE if n > 2 * _EDGE + 1 else 0
 
 
 def _quality(normal: np.ndarray) -> float:
