@@ -200,6 +200,41 @@ def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
         bv.save_transforms(paths, [np.eye(3) * 2] * 3)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_multiview_stitcher(tmp_path, version):
+    """Trees of xarray, with coordinates of voxels and named transforms of coordinates."""
+    zarr = pytest.importorskip("zarr")
+    turn = np.array([[1, 0, 0], [0, 1, 0.01], [0, 0, 1]])
+    for k, place in enumerate(PLACES):
+        group = zarr.open_group(tmp_path / f"{k}.zarr", mode="w", zarr_format=version)
+        scale = group.create_group("scale0")
+
+        def write(name, values, *axes, scale=scale):
+            names = {"dimension_names": axes} if version == 3 else {}
+            array = scale.create_array(name, data=np.asarray(values), **names)
+            if version == 2:
+                array.attrs["_ARRAY_DIMENSIONS"] = list(axes)
+
+        write("image", tile_of(k)[None, None], *"tczyx")
+        for a, n, size, first in zip("zyx", (4, 36, 28), (1.5, 0.5, 0.5), (3, 0, 1), strict=True):
+            write(a, first + size * np.arange(n), a)
+        write("t", [0.0], "t")
+        write("stage", [np.eye(4)], "t", "x_in", "x_out")
+        moved = np.eye(4)
+        moved[:3, :3], moved[:3, 3] = turn, np.multiply(place, (1.5, 0.5, 0.5))
+        write("registered", [moved], "t", "x_in", "x_out")
+    with pytest.raises(
+        ValueError, match="transforms registered, stage; choose one by transform_key="
+    ):
+        bv.open_tiles(tmp_path / "*.zarr")
+    tiles, transforms = bv.open_tiles(tmp_path / "*.zarr", transform_key="registered")
+    np.testing.assert_array_equal(np.asarray(tiles[1]), tile_of(1))
+    assert tiles[1].voxel_size == (1.5, 0.5, 0.5)
+    wanted = [np.c_[turn, np.add(p, (2, 0.02, 2))] for p in PLACES]
+    np.testing.assert_allclose(transforms, wanted)
+    assert bv.fuse(tiles, transforms).ndim == 3
+
+
 def test_tables_with_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkdir("in")

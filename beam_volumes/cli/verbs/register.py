@@ -14,6 +14,7 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.catalogue import operation_of
 from beam_volumes.recipes.document import parse_value
+from beam_volumes.show.pages.report import report
 
 
 def register_register_slices(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +22,7 @@ def register_register_slices(parser: argparse.ArgumentParser) -> None:
 
 
 def act_register_slices(args: argparse.Namespace) -> None:
-    table = bv.register_slices(opened(args.volume, args), **_parameters(args, bv.register_slices))
-    _write(table, args.out, args.overwrite)
+    _register(args, bv.register_slices)
 
 
 def register_register_frames(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,7 @@ def register_register_frames(parser: argparse.ArgumentParser) -> None:
 
 
 def act_register_frames(args: argparse.Namespace) -> None:
-    table = bv.register_frames(opened(args.volume, args), **_parameters(args, bv.register_frames))
-    _write(table, args.out, args.overwrite)
+    _register(args, bv.register_frames)
 
 
 def register_register_tiles(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +39,10 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         nargs="+",
         help="an XML file of BigStitcher or TeraStitcher, a .csv file with columns path, z, y and x, or "
-        "tiles with positions: OME-TIFF, OME-Zarr, a plate or a well",
+        "tiles with positions: OME-TIFF, OME-Zarr, zarr of multiview-stitcher, a plate or a well",
     )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to read")
+    parser.add_argument("--transform-key", metavar="KEY", help="a transform of multiview-stitcher")
     _arguments(parser, bv.register_tiles)
     parser.add_argument("--pairs", metavar="PAIRS.csv", help="also write the table of pairs")
     parser.add_argument("--report", metavar="PAGE.html", help="also write a page with bad overlaps")
@@ -62,7 +62,7 @@ def act_register_tiles(args: argparse.Namespace) -> None:
         _check_new(path, args.overwrite)
     source = args.source[0] if len(args.source) == 1 else args.source
     index = parse_index(args.index)
-    tiles, transforms = bv.open_tiles(source, index=index)
+    tiles, transforms = bv.open_tiles(source, index=index, transform_key=args.transform_key)
     table, pairs = bv.register_tiles(tiles, transforms, **_parameters(args, bv.register_tiles))
     if args.pairs:
         _write(pairs, args.pairs, args.overwrite)
@@ -76,10 +76,24 @@ def act_register_tiles(args: argparse.Namespace) -> None:
 def _one_volume(parser: argparse.ArgumentParser, function: Any, then: str) -> None:
     parser.add_argument("volume", metavar="IN", help="a path, glob or URL")
     _arguments(parser, function)
+    parser.add_argument("--report", metavar="PAGE.html", help="also write a page about OUT.csv")
     opening(parser)
     parser.epilog = (
         f"To apply the table: beam-volumes chain IN {then} --transforms OUT.csv -o aligned.ome.zarr"
     )
+
+
+def _register(args: argparse.Namespace, function: Any) -> None:
+    if args.report and not args.out:
+        raise ValueError("--report shows a table; give its path with -o OUT.csv")
+    if args.report:
+        _check_new(args.report, args.overwrite)
+    table = function(opened(args.volume, args), **_parameters(args, function))
+    _write(table, args.out, args.overwrite)
+    if args.report:
+        with open(args.report, "w", encoding="utf-8") as file:
+            file.write(report(args.out))
+        print_result(args.report)
 
 
 def _arguments(parser: argparse.ArgumentParser, function: Any) -> None:

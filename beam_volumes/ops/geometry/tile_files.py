@@ -15,7 +15,12 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.formats.chunked.ome import move_image
 from beam_volumes.storage.formats.tiff.format import stage_positions
 from beam_volumes.storage.inputs.opening import asked_at, members
-from beam_volumes.storage.inputs.tile_projects import project_tiles, with_registrations
+from beam_volumes.storage.inputs.tile_projects import (
+    is_of_stitcher,
+    project_tiles,
+    stitcher_tile,
+    with_registrations,
+)
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.stack import matching
@@ -23,12 +28,12 @@ from beam_volumes.storage.sources.stack import matching
 
 @documented
 def open_tiles(
-    source: Any, *, index: dict[str, int | str] | None = None
+    source: Any, *, index: dict[str, int | str] | None = None, transform_key: str | None = None
 ) -> tuple[list[Volume], np.ndarray]:
     """Open overlapping tiles and read their positions from the files of other programs.
 
-    Use it to begin with the project of BigStitcher or TeraStitcher, or with the tiles of a
-    microscope. `register_tiles` and `fuse` take the result.
+    Use it to begin with the project of BigStitcher, TeraStitcher or multiview-stitcher, or with the
+    tiles of a microscope. `register_tiles` and `fuse` take the result.
 
     Parameters
     ----------
@@ -36,12 +41,14 @@ def open_tiles(
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
         TeraStitcher. Or a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an OME-TIFF of
         several images, or an OME-Zarr plate, well or series: positions are the positions of the
-        stage in OME-TIFF, and otherwise the origins of the images, such as the translations of
-        OME-Zarr. Or a CSV file or a table with a column ``path`` and a column for each axis, in
-        voxels.
+        stage in OME-TIFF, the transforms of multiview-stitcher in its own zarr files, and otherwise
+        the origins of the images, such as the translations of OME-Zarr. Or a CSV file or a table with
+        a column ``path`` and a column for each axis, in voxels.
     index : dict, optional
         The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
         several. BigStitcher's numbers or names.
+    transform_key : str, optional
+        The name of a transform of multiview-stitcher; needed if its files have several.
 
     Returns
     -------
@@ -101,9 +108,9 @@ def open_tiles(
             return _of_project(existing(text, "open_tiles", "source"), index or {})
         if text.lower().endswith(".csv"):
             return _of_table(table_of(text, "open_tiles", "source"), index, text)
-        return _of_metadata(matching(text) or members(text) or [text], index)
+        return _of_paths(matching(text) or members(text) or [text], index, transform_key)
     if isinstance(source, Sequence) and all(isinstance(p, str | os.PathLike) for p in source):
-        return _of_metadata([os.fspath(p) for p in source], index)
+        return _of_paths([os.fspath(p) for p in source], index, transform_key)
     raise TypeError(f"open_tiles: source={source!r} is neither a path, a list of paths nor a table")
 
 
@@ -143,10 +150,26 @@ def _of_table(table: Any, index: Any, path: str | None = None) -> tuple[list[Vol
     return tiles, np.concatenate([matrices, positions[:, :, None]], axis=2)
 
 
-def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.ndarray]:
+def _of_paths(
+    paths: Sequence[str], index: Any, transform_key: str | None
+) -> tuple[list[Volume], np.ndarray]:
     """Open tiles with the positions in their own metadata."""
     if not paths:
         raise ValueError("open_tiles: source has no tiles; give at least one path")
+    if not is_of_stitcher(paths[0]):
+        return _of_metadata(paths, index)
+    tiles, matrices = [], []
+    for path in paths:
+        entry = stitcher_tile(path, transform_key, int((index or {}).get("t", 0)))
+        tile = open_volume(entry.path, index=index)
+        visible = [*tile.space.visible]
+        size = [(entry.voxel_size or (1.0,) * 3)[a] for a in visible]
+        tiles.append(tile.with_space(voxel_size=size))
+        matrices.append(entry.matrix[visible][:, [*visible, 3]])
+    return tiles, np.stack(matrices)
+
+
+def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.ndarray]:
     tiles, places = [], []
     for path in paths:
         stages = stage_positions(Place.of(path))

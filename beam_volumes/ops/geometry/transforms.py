@@ -11,6 +11,9 @@ import numpy as np
 
 from beam_volumes.storage.inputs.tile_projects import project_tiles
 
+#: The functions that make the tables of others.
+_MAKERS = {"apply_transforms": "register_slices or register_frames", "fuse": "register_tiles"}
+
 
 def matrices_of(
     transforms: Any, axes: Sequence[str], count: int, name: str, each: str, what: str = "transforms"
@@ -83,8 +86,9 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
 def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     """Return the absolute path of a file."""
     if not os.path.isfile(path):
+        made = f", such as the table of {_MAKERS[name]}" if name in _MAKERS else ""
         raise FileNotFoundError(
-            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one"
+            f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one{made}"
         )
     return os.path.abspath(path)
 

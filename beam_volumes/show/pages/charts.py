@@ -63,6 +63,23 @@ def curve(
     return d.svg()
 
 
+def series(name: str, values: Sequence[float]) -> str:
+    """Draw numbers in their order, from the lowest to the highest."""
+    d = _canvas(name, _W, _H)
+    low, high = min(values), max(values)
+    steps = max(1, len(values) - 1), (high - low) or 1.0
+
+    def at(k: int, v: float) -> tuple[float, float]:
+        x = _LEFT + (_W - _LEFT - 10) * k / steps[0]
+        return x, _H - _BOTTOM - (_H - _TOP - _BOTTOM) * (v - low) / steps[1]
+
+    d.line([at(k, v) for k, v in enumerate(values)], "#2b6ea8")
+    d.text(_LEFT - 6, _TOP + 8, f"{high:.4g}", 11, SOFT, "end")
+    d.text(_LEFT - 6, _H - _BOTTOM, f"{low:.4g}", 11, SOFT, "end")
+    _ends(d, "0", str(len(values) - 1))
+    return d.svg()
+
+
 def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) -> str:
     """Draw slabs over time, given start, end, pass and title of each, and the names of the passes."""
     end = max((b for _, b, _, _ in spans), default=1.0) or 1.0

@@ -12,6 +12,8 @@ from beam_volumes.show.pages.page import Page
 
 #: Maximal numbers of rows and columns, and the formats of tables by suffix.
 ROWS, COLUMNS = 12, 40
+#: Maximal number of rows that are drawn one by one.
+MAX_DRAWN = 100_000
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json"}
 
 
@@ -54,6 +56,8 @@ def add_table(page: Page, path: str, heading: str) -> None:
         page.words("The first rows:")
         found = first.to_pylist()
         page.rows(list(columns), [[_text(row[name]) for name in columns] for row in found])
+    if {"links", "quality", "residual"} <= columns.keys() and rows <= MAX_DRAWN:
+        _add_transforms(page, columns)
     if "area" in columns and columns["area"].sample:
         sizes = np.log10(np.maximum(np.concatenate(columns["area"].sample), 1e-9))
         counts, _ = np.histogram(sizes, 48)
@@ -61,6 +65,29 @@ def add_table(page: Page, path: str, heading: str) -> None:
         page.side_by_side(
             [charts.histogram(counts.tolist(), low, high, "area (bins of equal ratio)")]
         )
+
+
+def _add_transforms(page: Page, columns: dict[str, _Column]) -> None:
+    """Add what a registration found: positions in their order, and how well they agree."""
+    parts = {name: np.concatenate(c.sample) for name, c in columns.items() if c.sample}
+    lonely = np.flatnonzero(parts["links"] == 0).tolist()
+    page.heading("Registration")
+    page.table({"rows without links": ", ".join(map(str, lonely[:40])) or "none"})
+    page.side_by_side(
+        [
+            *(charts.series(f"position {a}", parts[a].tolist()) for a in "zyx" if _moves(parts, a)),
+            *(
+                charts.series(f"{n} of rows with links", parts[n].tolist())
+                for n in ("quality", "residual")
+                if n in parts
+            ),
+        ]
+    )
+
+
+def _moves(parts: dict[str, np.ndarray], axis: str) -> bool:
+    """Whether an axis has positions: the first column is the number of a slice or a frame."""
+    return axis in parts and axis != next(iter(parts))
 
 
 class _Column:

@@ -1,4 +1,4 @@
-"""Tiles and their transforms in the XML files of BigStitcher and TeraStitcher."""
+"""Tiles and their transforms in files of BigStitcher, TeraStitcher and multiview-stitcher."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.chunked.zarr import find, read_array
 from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import unit_name
 
 #: The name of the transform from voxels to isotropic voxels, in files of BigStitcher.
@@ -91,6 +93,36 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
         size, unit = _voxel_size(setups[setup])
         result.append(ProjectTile(where, matrix, size, unit, dataset, at, (time, setup)))
     return result
+
+
+def is_of_stitcher(path: str) -> bool:
+    """Whether multiview-stitcher has stored a tile, a tree of xarray with transforms, at a path."""
+    return find(Place.of(path).below("scale0", "image")) is not None
+
+
+def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
+    """Return a tile of multiview-stitcher; ``key`` is the name of the transform."""
+    scale = Place.of(path).below("scale0")
+    nodes = {name: find(scale.below(name)) for name in scale.folders("")}
+    arrays = {name: node for name, node in nodes.items() if node is not None and node.is_array}
+    known = sorted(name for name in arrays if name not in ("image", *"tczyx", "x_in", "x_out"))
+    if key not in known and (key is not None or len(known) != 1):
+        raise ValueError(
+            f"open_tiles: {path} has the transforms {', '.join(known) or 'none'}; choose one by "
+            "transform_key="
+        )
+    stored = read_array(arrays[key or known[0]])
+    affine = stored[min(time, len(stored) - 1)] if stored.ndim == 3 else stored
+    n = len(affine) - 1
+    size, origin, own = np.ones(3), np.zeros(3), np.eye(4)
+    for a, name in enumerate("zyx"):
+        if name in arrays:
+            at = read_array(arrays[name])
+            origin[a], size[a] = at[0], at[1] - at[0] if len(at) > 1 else 1.0
+    own[3 - n :, 3 - n :] = affine
+    matrix = own[:3] @ np.block([[np.diag(size), origin[:, None]], [np.zeros(3), np.ones(1)]])
+    where = f"{path.rstrip('/')}/scale0/image"
+    return ProjectTile(where, matrix / size[:, None], size.tolist())
 
 
 def view_of(view: Element) -> tuple[str, str]:

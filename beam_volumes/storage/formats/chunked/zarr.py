@@ -145,6 +145,12 @@ def find(place: Place) -> Node | None:
     return None
 
 
+def read_array(node: Node) -> np.ndarray:
+    """Return a small array."""
+    store = ts.open(node.spec, open=True, read=True, context=context()).result()
+    return np.asarray(store.read().result())
+
+
 @dataclass(frozen=True)
 class StoredArray:
     """How an array is stored, along all of its dimensions."""
