@@ -56,9 +56,9 @@ def _bessel_1(x: np.ndarray, limit: float) -> np.ndarray:
     # Orders above the limit decrease faster than exponentially.
     for order in range(2 * int(0.6 * limit + 20) + 1, 0, -1):
         above, own = own, order * double * own - above
-        large = abs(own) > 1e200
+        overflows = abs(own) > 1e200
         for each in (above, own, total):
-            each[large] *= 1e-300
+            each[overflows] *= 1e-300
         if order % 2:
             total += own if order == 1 else 2 * own
     return above / np.where(total == 0, 1.0, total)

@@ -20,7 +20,7 @@ from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.networks.stages import Predict, is_finite
 from beam_volumes.ops.networks.turns import Turns
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import stage_of, triple
+from beam_volumes.ops.parameters.building import constant_in, stage_of, triple
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import PlainData
 
@@ -155,7 +155,7 @@ def in_blocks(
     cval: float,
     dtype: DTypeLike | None,
 ) -> Volume:
-    """Apply a function to each channel in blocks; the parameters are those of `blocks_of`."""
+    """Apply a function to each channel in blocks, with the parameters of `blocks_of`."""
     result = accumulator(volume.dtype)
     function, patches = blocks_of(volume, name, model, extent, context, patch, mode, cval)
     if not volume.size:
@@ -196,9 +196,10 @@ def blocks_of(
             f"{[smallest[a] for a in axes]} voxels"
         )
     made = triple([n - r for n, r in zip(block, around, strict=True)])
-    before = context[0]
-    patches = Patches(shape, block, (1, 1, 1), before, made, made, before, modes, float(cval))
-    return model(block), patches
+    before, function = context[0], model(block)
+    outside = constant_in(function.takes, cval, "cval", name)
+    patches = Patches(shape, block, (1, 1, 1), before, made, made, before, modes, float(outside))
+    return function, patches
 
 
 def _block(shape: Triple, extent: Triple, around: Triple, voxels: int) -> Triple:
