@@ -47,6 +47,30 @@ def test_an_import_loads_neither_numba_nor_beam():
     assert fresh(program).strip() == "False"
 
 
+def test_volumes_are_computed_without_packages_for_beam_and_for_other_formats(tmp_path):
+    program = f"""
+import sys
+sys.modules.update(dict.fromkeys(["apache_beam", "pyarrow", "imagecodecs"]))
+import beam_volumes as bv, numpy as np
+voxels = np.indices((9, 20, 30)).sum(0).astype("u2")
+for name in ("in.zarr", "in.tif"):
+    v = bv.compute(bv.open(voxels).to("{tmp_path}/" + name, codec="none"), runner=None)
+    assert (np.asarray(v) == voxels).all()
+mask = v > bv.threshold_otsu(v)
+made = bv.compute(
+    bv.median_filter(v, 3).to("{tmp_path}/out.zarr"), bv.label(mask), bv.distance_transform_edt(mask),
+    runner=None,
+)
+from beam_volumes.cli.main import main
+main(["info", "--machine"])
+try:
+    bv.compute(v.to("{tmp_path}/out.tif", codec="zstd"), runner=None)
+except OSError as error:
+    print(error)
+"""
+    assert "pip install imagecodecs" in fresh(program).splitlines()[-1]
+
+
 def test_a_local_pipeline_is_prepared_without_beam():
     program = (
         "import sys; from beam_volumes.drive.compute import RunOptions, _driver; "

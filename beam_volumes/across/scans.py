@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-import imagecodecs
 import numpy as np
 
+from beam_volumes.base.codecs import compress, decompress
 from beam_volumes.kernels.morphology.distance import FAR
 
 #: The largest state of one element, in bytes.
@@ -107,13 +107,13 @@ def packed(distance: np.ndarray, depth: int) -> bytes:
     True
     """
     narrow = distance.astype(plane_dtype(depth))  # the low bits of FAR are ones
-    return bytes(imagecodecs.zstd_encode(narrow.tobytes(), level=1))
+    return compress(narrow.tobytes())
 
 
 def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
     """The inverse of `packed`, as int32."""
     dtype = plane_dtype(depth)
-    narrow = np.frombuffer(imagecodecs.zstd_decode(data), dtype).reshape(rows, cols)
+    narrow = np.frombuffer(decompress(data), dtype).reshape(rows, cols)
     distance = narrow.astype(np.int32)
     if dtype != np.uint32:
         distance[narrow == np.iinfo(dtype).max] = FAR

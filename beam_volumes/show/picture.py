@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.graph.volume import Volume
 from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window_of
 from beam_volumes.show.sampling import Section, along
@@ -21,8 +22,6 @@ THINNEST = 12
 
 def png(picture: np.ndarray) -> bytes:
     """Encode a picture of bytes as PNG."""
-    import imagecodecs
-
     return bytes(imagecodecs.png_encode(np.ascontiguousarray(picture)))
 
 

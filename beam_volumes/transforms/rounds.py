@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
-import imagecodecs
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
+from beam_volumes.base.codecs import compress, decompress
 from beam_volumes.runs.failure import errors_as_data
 from beam_volumes.sweep.resources import make_room
 from beam_volumes.transforms import pipeline_metrics
@@ -46,7 +46,7 @@ def pieces(value: Any, maximum: int = MAX_PIECE, folder: str = "") -> Iterator[b
     """
     data = pickle.dumps(value, protocol=5)
     if len(data) >= _SMALL:
-        data = bytes(imagecodecs.zstd_encode(data, level=1))
+        data = compress(data)
     name = hashlib.blake2b(data, digest_size=16).digest()
     if folder and len(data) >= _STORED:
         yield _HEAD.pack(name, 0, 0) + os.fsencode(_store(data, os.path.join(folder, name.hex())))
@@ -86,7 +86,7 @@ def whole(some: Iterable[bytes]) -> list[Any]:
             with open(data, "rb") as file:
                 data = file.read()
         is_plain = data.startswith(_PICKLE)
-        values.append(pickle.loads(data if is_plain else imagecodecs.zstd_decode(data)))
+        values.append(pickle.loads(data if is_plain else decompress(data)))
     return values
 
 

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import imagecodecs
 import numpy as np
 from apache_beam.typehints import Tuple, Union
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.base.space import Space
 

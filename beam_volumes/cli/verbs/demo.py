@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import run_options, running
 from beam_volumes.cli.specimen import write_specimen

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-import imagecodecs
 import numpy as np
 from apache_beam.typehints import Dict, Tuple, Union, with_input_types, with_output_types
 
@@ -29,6 +28,7 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.across.rounds.flow import Flow, Key
 from beam_volumes.across.rounds.lookup import Part, Tally, given_flow
+from beam_volumes.base.codecs import compress, decompress
 from beam_volumes.base.geometry import NO_HALO, Grid, Halo
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
@@ -50,10 +50,10 @@ class SummaryCoder(beam.coders.Coder):
     """A compressed pickle; deterministic."""
 
     def encode(self, value: SlabSummary) -> bytes:
-        return bytes(imagecodecs.zstd_encode(pickle.dumps(value, protocol=5), level=1))
+        return compress(pickle.dumps(value, protocol=5))
 
     def decode(self, encoded: bytes) -> SlabSummary:
-        return pickle.loads(imagecodecs.zstd_decode(encoded))
+        return pickle.loads(decompress(encoded))
 
     def is_deterministic(self) -> bool:
         return True

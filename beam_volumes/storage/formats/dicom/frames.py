@@ -13,9 +13,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import imagecodecs
 import numpy as np
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg2000_size, jpeg_size
 from beam_volumes.storage.formats.planes import ReadPlane

@@ -9,8 +9,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import imagecodecs
 import numpy as np
+
+from beam_volumes.base import codecs as imagecodecs
 
 #: The numbers of filters.
 DEFLATE, SHUFFLE, FLETCHER = 1, 2, 3

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
-import imagecodecs
 import numpy as np
 import tensorstore as ts
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import imagecodecs
 import numpy as np
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.base.geometry import Triple
 from beam_volumes.storage.formats.format import (
     PROVENANCE,

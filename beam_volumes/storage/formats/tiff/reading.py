@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import imagecodecs
 import numpy as np
 import tensorstore as ts
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Directory, File, Numbers, opened_file

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import imagecodecs
 import numpy as np
 
+from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.storage.formats.codestreams import (
     jpeg2000_size,
     jpeg_size,
@@ -60,12 +60,8 @@ NAMES = {
     50000: "zstd", 34927: "WebP", 50001: "WebP", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
     34712: "JPEG 2000", 50002: "JPEG XL", 52546: "JPEG XL", 34892: "lossy JPEG", 33007: "JPEG", 34933: "PNG",
 }  # fmt: skip
-#: Codecs for writing: number and function.
-CODECS: dict[str, tuple[int, Callable[..., bytes | bytearray]]] = {
-    "deflate": (8, imagecodecs.zlib_encode),
-    "lzw": (5, imagecodecs.lzw_encode),
-    "zstd": (50000, imagecodecs.zstd_encode),
-}
+#: Codecs for writing: number and function of imagecodecs.
+CODECS = {"deflate": (8, "zlib_encode"), "lzw": (5, "lzw_encode"), "zstd": (50000, "zstd_encode")}
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,8 @@ class Segments:
             return f"{self.dtype.kind}{self.bits}-bit samples are not supported"
         others = {OLD_JPEG: "tiff_decode", **dict.fromkeys(JPEGS, "jpeg_decode")}
         name = _BYTES.get(c) or _IMAGES.get(c) or _FAX.get(c) or others.get(c, "")
-        codec = getattr(imagecodecs, name.removesuffix("_decode").upper(), None)
-        if name and not getattr(codec, "available", True):
+        codec = getattr(imagecodecs, name.removesuffix("_decode").upper(), None) if name else None
+        if not getattr(codec, "available", True):
             return f"this imagecodecs has no {name}; install a complete one"
         return None
 
@@ -287,5 +283,5 @@ def encode(tile: np.ndarray, codec: str, level: int | None, predictor: int) -> b
     if predictor == 2:
         tile = imagecodecs.delta_encode(tile, axis=1)
     data = np.ascontiguousarray(tile).tobytes()
-    _, compress = CODECS[codec]
+    compress = getattr(imagecodecs, CODECS[codec][1])
     return bytes(compress(data) if codec == "lzw" else compress(data, level))
