@@ -1,5 +1,6 @@
 """Calls of kernels that have a twin for devices, small enough for numba's simulator."""
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,25 +222,26 @@ def curved(rng, dtype, mode):
 
 
 def distances(rng, dtype, mode):
-    shape, kind = (2, 5, 6), "i8" if np.dtype(dtype).itemsize == 8 else "i4"
-    far = metric(shape if kind == "i4" else (1, 1, 1 << 20), (2, 2, 2)).far
-    place = "tests.kernels.twins_on_host"
-    for share in (0.2, 0.9, 2):
+    kind = dtype if np.dtype(dtype).kind == "f" else np.dtype(dtype).itemsize
+    kind = {"f4": "f8", "f8": "f8", 8: "i8"}.get(kind, "i4")
+    sides, lengths = ((2, 2, 2), (1, 1, 1 << (20 if kind == "i8" else 2)))
+    how = metric(lengths, sides) if kind != "f8" else metric((9, 9, 9), (0.7, 1.3, 0.9))
+    place, (wz, wy, wx) = "tests.kernels.twins_on_host", how.weights
+    # Floats of lines longer than `REACH` are computed in another way.
+    shapes = [(2, 5, 6), (2, 70, 2), (1, 2, 70)] if kind == "f8" else [(2, 5, 6)]
+    for shape, share in itertools.product(shapes, (0.2, 0.9, 2)):
         given = np.where(rng.random(shape) < share, FAR, rng.integers(0, 4, shape)).astype("i4")
+        given[0, :1], given[0, -1:] = 0, 60  # far from others
         found = rows_in_ring(rng, np.zeros(shape, kind))
-        yield Call(
-            "morphology.distance.along_y",
-            (rows_in_ring(rng, given), found, *shape[1:], far),
-            f"{place}.along_y",
-        )
-        squares = np.where(rng.random(shape) < share, far, rng.integers(0, 30, shape)).astype(kind)
+        call = rows_in_ring(rng, given), found, *shape[1:], how.far, wz, wy
+        yield Call("morphology.distance.along_y", call, f"{place}.along_y")
+        squares = rng.integers(0, 30, shape) * (0.37 if kind == "f8" else 1)
+        squares = np.where(rng.random(shape) < share, how.far, squares).astype(kind)
         for root, out in ((True, "f4"), (False, "f8")):
             found = rows_in_ring(rng, np.zeros(shape, out))
-            yield Call(
-                "morphology.distance.along_x",
-                (rows_in_ring(rng, squares), found, *shape[1:], far, 2.0, root),
-                f"{place}.along_x",
-            )
+            more = how.far, wx, how.scale, root
+            call = rows_in_ring(rng, squares), found, *shape[1:], *more
+            yield Call("morphology.distance.along_x", call, f"{place}.along_x")
 
 
 def fused(rng, dtype, mode):

@@ -75,15 +75,15 @@ def bin_counts(src, mask, ny, nx, cells, edges):
         cells[1 : 1 + counts.size] += counts
 
 
-def along_y(src, out, ny, nx, far):
+def along_y(src, out, ny, nx, far, weight_z, weight):
     for voxels, made in views(src, out, ny, nx):
         of = made.dtype.type
-        more = distance.REACH, of(far), of(1), of(1)
+        more = distance.REACH, of(far), of(weight_z), of(weight)
         distance.along_y(voxels[None], made[None], 0, nx, *more)
 
 
-def along_x(src, out, ny, nx, far, scale, root):
+def along_x(src, out, ny, nx, far, weight, scale, root):
     for voxels, made in views(src, out, ny, nx):
         of = voxels.dtype.type
-        more = distance.REACH, of(far), of(1), scale, root
+        more = distance.REACH, of(far), of(weight), scale, root
         distance.along_x(voxels[None], made[None], 0, ny, *more)

@@ -94,7 +94,8 @@ def main():
     how = {"slab": (3, 6, 4), "window": 2, "runner": None, "progress": False}
     ordered = bv.hessian_matrix_eigvals(bv.hessian_matrix(v[:3], 0.2))
     masked = bv.where(smooth > 1.5, bv.exp(-smooth) * 2, v).astype("u1")
-    targets = masked, chain, small, turned, ordered[0], bv.flip(smooth, 1)
+    far = bv.distance_transform_edt(v < 5, (2, 1.5, 0.7))
+    targets = masked, chain, small, turned, ordered[0], bv.flip(smooth, 1), far
     for target in targets:
         assert bv.plan(target, device="cuda", device_memory="1GiB").uses_device
         ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)

@@ -63,6 +63,7 @@ def chains(draw):
                         lambda v: bv.where((v > 3) & (v * 2.5 < 90), bv.sqrt(v), -v),
                         lambda v: v.astype("f4") / bv.max(v, nan="omit"),
                         lambda v: bv.distance_transform_edt(v > 2),
+                        lambda v: bv.distance_transform_edt(v > 2, (2, 1.5, 0.7)),
                         lambda v: bv.rescale_intensity(v, (1, 50), (0, 9)),
                         lambda v: bv.clip(v, bv.min(v, nan="omit"), bv.mean(v, nan="omit")),
                         lambda v: bv.rgb2gray(bv.stack([v.astype("u1")] * 3)),

@@ -15,6 +15,11 @@ from beam_volumes.kernels.morphology.nearest import nearest
 from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 
+def _envelope_bytes(how: Metric, voxels: int) -> int:
+    """Device memory for parabolas of float64: their positions, edges, and marks of lines."""
+    return (8 + 4 + 1) * voxels + 3 * 8 if how.dtype.kind == "f" else 0
+
+
 @dataclass(frozen=True, eq=False)
 class DistanceAlongY(Stage):
     """Squared distances within z and y in ``how.dtype``, from distances along z."""
@@ -27,12 +32,16 @@ class DistanceAlongY(Stage):
 
     @property
     def kernel_name(self) -> str:
-        return "morphology.distance.along_y" if self.how.dtype.kind == "i" else ""
+        return "morphology.distance.along_y"
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return _envelope_bytes(self.how, rows * cols * depth)
 
     def launch(
         self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
     ) -> None:
-        device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, self.how.far)
+        more = self.how.far, *self.how.weights[:2]
+        device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
@@ -60,13 +69,16 @@ class DistanceAlongX(Stage):
 
     @property
     def kernel_name(self) -> str:
-        return "morphology.distance.along_x" if self.how.dtype.kind == "i" else ""
+        return "morphology.distance.along_x"
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return _envelope_bytes(self.how, rows * cols * depth)
 
     def launch(
         self, device: Any, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...]
     ) -> None:
-        more = out.rows, out.cols, self.how.far, self.how.scale, self.root
-        device.launch(self.kernel_name, inputs[0], out, *more)
+        more = self.how.far, self.how.weights[2], self.how.scale, self.root
+        device.launch(self.kernel_name, inputs[0], out, out.rows, out.cols, *more)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols
