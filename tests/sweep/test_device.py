@@ -19,7 +19,7 @@ from beam_volumes.session.resume import for_this_machine
 from beam_volumes.sweep import device
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeCuda, pretended
-from tests.tiers import examples
+from tests.tiers import examples, thorough
 
 ROOT = Path(__file__).parents[2]
 MODES = st.sampled_from(["reflect", "constant", "nearest", "mirror"])
@@ -283,12 +283,32 @@ def test_a_continued_run_keeps_the_memory_of_the_device_too():
             for_this_machine(plan, RunOptions(**more))
 
 
-def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
+def simulated(*command):
+    """What a program prints if numba simulates a device."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sweep.simulated_device"],
+        [sys.executable, *command],
         cwd=ROOT,
         env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
+    simulated("-m", "tests.sweep.simulated_device")
+
+
+@thorough
+def test_the_benchmark_runs_all_device_code_and_compares_its_bits():
+    program = """
+from benchmarks import gpu
+from beam_volumes.kernels.cuda import TWINS
+from tests.sweep.fake_device import pretended
+with pretended() as cuda:
+    wrong = gpu.main(0)
+assert not wrong and TWINS <= set(cuda.launched), TWINS - set(cuda.launched)
+"""
+    shown = simulated("-c", program)
+    assert "from disk to disk" in shown and shown.count("| equal |") > 30

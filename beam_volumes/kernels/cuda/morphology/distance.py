@@ -1,8 +1,8 @@
 """Device code of the passes of the distance transform along y and x.
 
-The arguments are ``src`` and ``out``, the numbers of rows and columns, and numbers of the `Metric`. Each voxel
-searches outwards until no further parabola can be lower. For integers this is the host's minimum. Floats are
-rounded, so lines where the host computes the envelope are computed by the same envelope afterwards.
+The arguments are ``src`` and ``out``, the numbers of rows and columns, and numbers of the `Metric`. Each
+voxel searches outwards until no further parabola can be lower. For integers this is the host's minimum.
+Floats are rounded: lines where the host computes the envelope are computed by the same envelope afterwards.
 """
 
 from __future__ import annotations
@@ -114,7 +114,12 @@ def _of_floats(
 @lru_cache
 def _passes(source: np.dtype, target: np.dtype, root: bool | None) -> tuple[Any, Any, Any]:
     """Kernels: search near parabolas, clear the marks of lines, and compute the envelope of marked lines."""
-    square, finish, times, real = _square(source), _finish(target, root), product_of("f8"), np.float64
+    square, finish, times, real = (
+        _square(source),
+        _finish(target, root),
+        product_of("f8"),
+        np.float64,
+    )
     reach = REACH
 
     def near(k, y, x, src, out, dy, n, weight_z, weight, factor, far):
