@@ -245,19 +245,23 @@ def _network(file: str, side: int) -> tuple[str, ...]:
 
 
 class _Watched:
-    """The memory that is taken of the device while the context lasts, by samples."""
+    """The memory that is taken of all devices while the context lasts, by samples."""
 
     peak = 0
 
     def __enter__(self) -> _Watched:
-        self._before, self._ended = listed()[0].free, threading.Event()
+        self._before, self._ended = self._free(), threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
         while not self._ended.wait(0.005):
-            self.peak = max(self.peak, self._before - listed()[0].free)
+            self.peak = max(self.peak, self._before - self._free())
+
+    @staticmethod
+    def _free() -> int:
+        return sum(found.free for found in listed())
 
     def __exit__(self, *_: Any) -> None:
         self._ended.set()

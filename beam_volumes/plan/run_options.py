@@ -179,7 +179,7 @@ device : {"cpu", "cuda", "auto"}, optional
         "SIZE",
         """\
 device_memory : int or str, optional
-    Memory that the run may use on the GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
+    Memory that the run may use on each GPU of a machine, in bytes or as ``"8GiB"``; 0.8 of its free
     memory by default.""",
     )
     max_retries: int = _option(
@@ -243,7 +243,7 @@ max_retries : int, default: 1
 
     @property
     def device_bytes(self) -> int:
-        """The memory limit of a machine's device; 0 for a run without a device.
+        """The memory limit of each device of a machine; 0 for a run without a device.
 
         With a given `device_memory`, ``device="cuda"`` can be planned for other machines.
         """
@@ -253,7 +253,7 @@ max_retries : int, default: 1
         if self.device == "cuda" and given is not None:
             return given
         try:
-            free = devices.listed()[0].free
+            free = min(found.free for found in devices.listed())
         except devices.NoDevice:
             if self.device == "cuda":
                 raise

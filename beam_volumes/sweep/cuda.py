@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numba import cuda
 from numba.core import config
+from numba.cuda.cudadrv import driver
 from numba.cuda.cudadrv.driver import CudaAPIError
 
 from beam_volumes.base.text import format_bytes
@@ -37,25 +38,40 @@ if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
 _OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY"
 
 
+def number() -> int:
+    """The number of devices that this process may use."""
+    return len(cuda.gpus) if cuda.is_available() else 0
+
+
 def devices() -> list[DeviceInfo]:
-    """The device that this process uses, or none."""
-    if not cuda.is_available():
-        return []
+    """The devices that this process may use."""
     try:
+        return [_described(i) for i in range(number())]
+    except Exception as error:
+        raise NoDevice(f"a CUDA device of this machine does not work: {error}") from error
+
+
+def _described(index: int) -> DeviceInfo:
+    with cuda.gpus[index]:
         context = cuda.current_context()
         free, total = context.get_memory_info()
-        version = ".".join(map(str, cuda.runtime.get_version()))
         name = getattr(context.device, "name", "simulated")
-    except Exception as error:
-        raise NoDevice(f"the CUDA device of this machine does not work: {error}") from error
-    return [DeviceInfo(name.decode() if isinstance(name, bytes) else name, total, free, version)]
+    runtime = cuda.runtime.get_version()
+    supported = getattr(driver, "get_version", lambda: runtime)()
+    versions = (".".join(map(str, version)) for version in (runtime, supported))
+    return DeviceInfo(name.decode() if isinstance(name, bytes) else name, total, free, *versions)
 
 
 class Cuda:
-    """The use of a CUDA device by one sweep: a stream for kernels, and one for copies each way."""
+    """The use of a CUDA device by one sweep: a stream for kernels, and one for copies each way.
 
-    def __init__(self) -> None:
-        self.name = devices()[0].name
+    The device is the one of the calling thread until `close`.
+    """
+
+    def __init__(self, index: int = 0) -> None:
+        self._current = ExitStack()
+        self._current.enter_context(cuda.gpus[index])
+        self.name = f"CUDA device {index}"
         self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
         self._scratch = Scratch()
         self._staged: list[np.ndarray] = []
@@ -148,13 +164,14 @@ class Cuda:
             self._synchronize()
             self._scratch = Scratch()
             free_unused()
+            self._current.close()
         except Exception:  # the device is lost, and the sweep's own error is raised
             return
 
 
-def open_device() -> Cuda:
+def open_device(index: int) -> Cuda:
     with _translated("opening the device"):
-        return Cuda()
+        return Cuda(index)
 
 
 def _rows(block: Block) -> Any:

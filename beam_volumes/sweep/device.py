@@ -9,6 +9,9 @@ Only `beam_volumes.sweep.cuda` imports the packages for CUDA.
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +32,11 @@ _FOLDED_VOXELS = 1 << 28
 #: Slices of host memory that are copied at the same time as others are prepared.
 STAGED_SLICES = 2
 
+_NONE = "this machine has no CUDA device; device='cpu' runs everywhere"
+_lock = threading.Lock()
+#: The sweeps of this process on each device.
+_sweeps: Counter[int] = Counter()
+
 
 class DeviceInfo(NamedTuple):
     """A device of this machine."""
@@ -37,6 +45,7 @@ class DeviceInfo(NamedTuple):
     memory: int  #: Bytes in total.
     free: int  #: Free bytes.
     cuda: str  #: Version of CUDA's runtime.
+    driver: str  #: The latest version of CUDA that its driver supports.
 
 
 class NoDevice(ValueError):
@@ -171,22 +180,39 @@ def listed() -> list[DeviceInfo]:
     """The devices of this machine. Raises NoDevice: there are none, or a package is missing."""
     found: list[DeviceInfo] = _cuda().devices()
     if not found:
-        raise NoDevice("this machine has no CUDA device; device='cpu' runs everywhere")
+        raise NoDevice(_NONE)
     return found
 
 
 @contextmanager
 def opened() -> Iterator[Device]:
-    """Use the device of this process for a sweep. Raises DeviceLost if there is none."""
+    """Use a device of this machine for a sweep. Raises DeviceLost if there is none."""
     try:
-        listed()
+        cuda = _cuda()
+        number = cuda.number()
     except NoDevice as error:
         raise DeviceLost(f"the plan runs stages on a device: {error}") from None
-    device: Device = _cuda().open_device()
+    if not number:
+        raise DeviceLost(f"the plan runs stages on a device: {_NONE}")
+    with _least_used(number) as index:
+        device: Device = cuda.open_device(index)
+        try:
+            yield device
+        finally:
+            device.close()
+
+
+@contextmanager
+def _least_used(number: int) -> Iterator[int]:
+    """The device with the fewest sweeps of this process; processes begin with different ones."""
+    with _lock:
+        index = min(range(number), key=lambda i: (_sweeps[i], (i - os.getpid()) % number))
+        _sweeps[index] += 1
     try:
-        yield device
+        yield index
     finally:
-        device.close()
+        with _lock:
+            _sweeps[index] -= 1
 
 
 def _cuda() -> Any:

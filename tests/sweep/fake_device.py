@@ -1,6 +1,7 @@
 """A device in host memory: it runs host kernels as twins, late, and the host cannot read its arrays."""
 
 import threading
+from collections import Counter
 from contextlib import contextmanager
 from importlib import import_module
 from unittest import mock
@@ -34,17 +35,26 @@ class FakeCuda:
 
     def __init__(self, memory=1 << 40, count=1, fails=None, opens=True):
         self.memory, self.count, self.fails, self.opens = memory, count, fails, opens
-        self.held = self.peak = self.to = self.back = 0
+        self.to = self.back = 0
+        #: By index of a device.
+        self.held, self.peaks = Counter(), Counter()
         self.launched = []
         self.lock = threading.Lock()
 
     def devices(self):
-        return [device.DeviceInfo("fake", self.memory, self.memory, "13.0")] * self.count
+        return [device.DeviceInfo("fake", self.memory, self.memory, "13.0", "13.1")] * self.count
 
-    def open_device(self):
+    def number(self):
+        return self.count
+
+    @property
+    def peak(self):
+        return max(self.peaks.values(), default=0)
+
+    def open_device(self, index):
         if not self.opens:
             raise device.DeviceLost("the CUDA device has failed while opening the device")
-        return Fake(self)
+        return Fake(self, index)
 
 
 @contextmanager
@@ -53,23 +63,24 @@ def pretended(cuda=None):
     cuda = cuda or FakeCuda()
     with mock.patch.object(device, "_cuda", lambda: cuda):
         yield cuda
-    assert cuda.held == 0
+    assert not any(cuda.held.values())
 
 
 class Fake:
     name = "fake"
 
-    def __init__(self, cuda):
-        self.cuda, self.held, self.scratch, self.queue = cuda, 0, 0, []
+    def __init__(self, cuda, index):
+        self.cuda, self.index, self.held, self.scratch, self.queue = cuda, index, 0, 0, []
 
     def empty(self, shape, dtype):
         size = int(np.prod(shape)) * dtype.itemsize
         with self.cuda.lock:
-            if self.cuda.held + size > self.cuda.memory:
+            held, peaks = self.cuda.held, self.cuda.peaks
+            if held[self.index] + size > self.cuda.memory:
                 raise device.OutOfDeviceMemory(f"{size} bytes are not free")
-            self.cuda.held += size
+            held[self.index] += size
             self.held += size
-            self.cuda.peak = max(self.cuda.peak, self.cuda.held)
+            peaks[self.index] = max(peaks[self.index], held[self.index])
         # Uninitialized memory has any bits, except that a bool is 0 or 1.
         highest = 1 if dtype.kind == "b" else 255
         noise = np.random.default_rng(0).integers(0, highest + 1, size, np.uint8)
@@ -141,7 +152,7 @@ class Fake:
 
     def close(self):
         with self.cuda.lock:
-            self.cuda.held -= self.held
+            self.cuda.held[self.index] -= self.held
 
 
 def opened(block):

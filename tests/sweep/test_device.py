@@ -186,6 +186,19 @@ def test_device_memory_is_kept_or_refused_with_one_that_works(tmp_path):
         assert (np.asarray(out) == np.asarray(chain((64, 128, 128)))).all()
 
 
+def test_sweeps_of_a_process_are_shared_among_its_devices(tmp_path):
+    with pretended(FakeCuda(count=2)) as cuda:
+        with device.opened() as first, device.opened() as second, device.opened() as third:
+            assert {first.index, second.index} == {0, 1} and third.index == first.index
+        with device.opened() as again:
+            assert again.index == first.index
+            target = chain().to(tmp_path / "o.zarr", chunks=(6, 40, 50))
+            how = {"slab": (6, 40, 50), "workers": 1, "runner": None}
+            out = bv.compute(target, device="cuda", **how)
+    assert (np.asarray(out) == np.asarray(chain())).all()
+    assert set(cuda.peaks) == {second.index}
+
+
 def test_by_default_a_run_takes_most_of_the_free_memory():
     with pretended(FakeCuda(memory=10 << 30)):
         assert RunOptions(device="cuda").device_bytes == 8 << 30

@@ -409,7 +409,8 @@ def _machine_lines(facts: Facts) -> Iterator[str]:
         "devices": facts["devices"]
         if isinstance(facts["devices"], str)
         else "; ".join(
-            f"{d['name']}, {format_bytes(d['free'])} of {format_bytes(d['memory'])} free, CUDA {d['cuda']}"
+            f"{d['name']}, {format_bytes(d['free'])} of {format_bytes(d['memory'])} free, CUDA {d['cuda']}, "
+            f"driver for CUDA {d['driver']}, no direct storage"
             for d in facts["devices"]
         ),
         "kernels": f"{counted(kernels['kernels'], 'compiled kernel')}, {format_bytes(kernels['bytes'])}, "
