@@ -159,9 +159,10 @@ overwrite : bool, default: False
         "HINT",
         """\
 accelerator : str, optional
-    The accelerator that machines need for passes that run a network, as a Beam resource hint
-    such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow provisions machines
-    accordingly; other runners ignore it.""",
+    The accelerator that machines need for passes that run a network, or stages on a device, as a
+    Beam resource hint such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``, the
+    default with ``device="cuda"``. Dataflow provisions machines accordingly; other runners ignore
+    it.""",
     )
     device: str | None = _option(
         None,

@@ -39,11 +39,13 @@ def asking(
     the worker before the first round of their merge has split them into pieces.
 
     ``memory``: whether to request the predicted memory.
-    ``accelerator``: requested if the pass runs a network.
+    ``accelerator``: requested if the pass can use it; with ``memory``, there is one for device="cuda".
     """
-    runs_network = accelerators.is_accelerated(plan, index)
+    if accelerator is None and memory and plan.device == "cuda":
+        accelerator = accelerators.DEFAULT
+    is_used = accelerators.is_accelerated(plan, index)
     hints = machine_hints(
-        accelerators.needed(plan, index) if memory else None, accelerator if runs_network else None
+        accelerators.needed(plan, index) if memory else None, accelerator if is_used else None
     )
     return step.with_resource_hints(**hints) if hints else step
 

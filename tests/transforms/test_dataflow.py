@@ -292,6 +292,9 @@ def test_machines_are_asked_for_without_the_user(bucket, unet_file):
         step = bv.Compute(cells, **how)
         (done,) = (pipeline | step).values()
         _ = done | bv.ComputeAll(lambda path: {"mean": bv.mean(bv.open(path))}, memory="6GiB")
+        bright = (bv.gaussian_filter(em, 1) > 9).to("gs://bucket/bright.zarr")
+        on_gpu = {"device": "cuda", "device_memory": "1GiB", "memory": "3GiB", "workers": 1}
+        _ = pipeline | "OnGpu" >> bv.Compute(bright, **on_gpu)
         pipeline.run()
     plan = step.session.plan
     asked = {
@@ -311,6 +314,7 @@ def test_machines_are_asked_for_without_the_user(bucket, unet_file):
                 found.setdefault(name, set()).add((ram, accelerator))
         assert {name: found[name] for name in asked} == asked
     assert (7, "") in found["ComputeAll"]
+    assert gpu in {accelerator for _, accelerator in found["OnGpu"]}
 
 
 def test_options_of_dataflow_are_carried(job):

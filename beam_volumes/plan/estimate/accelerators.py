@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
 
 GIB = 1 << 30
+#: The accelerator of machines for ``device="cuda"``, as a Beam resource hint.
+DEFAULT = "type:nvidia-tesla-t4;count:1;install-nvidia-driver"
 #: Memory of a machine's system and the runner's processes: an upper limit for Dataflow workers.
 SYSTEM = GIB
 
