@@ -70,6 +70,7 @@ ROWS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
         "f4",
         lambda v: bv.structure_tensor_eigenvalues(bv.structure_tensor(v, 1))[0],
     ),
+    ("labels", "u2", lambda v: bv.label(bv.gaussian_filter(v, 1) > 2048)),
     ("rotation, linear", "u2", lambda v: bv.rotate(v, 20, reshape=False, order=1)),
     ("zoom 0.7, linear", "u2", lambda v: bv.zoom(v, 0.7, order=1)),
     ("reflected margins", "u2", lambda v: bv.pad(v, 9, mode="reflect")),

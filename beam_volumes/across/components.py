@@ -17,6 +17,7 @@ smallest one of a component is its *root*.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
+from beam_volumes.sweep.device import MaskThere
 from beam_volumes.sweep.resources import in_strips
 
 #: An interface: the axis perpendicular to it, and the cell of the slab above it.
@@ -114,6 +116,15 @@ class Components(NamedTuple):
 
         return sum(in_strips(len(self.offsets) - 1, len(self.starts), threads, strip)) % 2**64
 
+    def mask(self, z: slice, y: slice, x: slice) -> np.ndarray:
+        """Whether the voxels of a part of the block belong to a component."""
+        plane, made = np.empty(self.shape[1:], bool), []
+        table = np.arange(len(self.first) + 1) > 0
+        for k in range(self.shape[0])[z]:
+            kernels.paint(*self.slice_runs(k), table, plane)
+            made.append(plane[y, x].copy())
+        return np.array(made)
+
     def paint(self, table: np.ndarray, slices: Iterable[np.ndarray], threads: int = 1) -> None:
         """Write ``table[label]`` into slices with contiguous rows, or into a corner of them."""
         outs, ny = list(slices), self.shape[1]
@@ -155,13 +166,16 @@ class Labelling:
         for name, value in (("structure", structure), ("links", links), ("is_joined", is_joined)):
             object.__setattr__(self, name, value)
 
-    def find(self, block: np.ndarray, threads: int = 1) -> Components:
-        """The components of a 3-D block, numbered from 1 by their first voxels."""
-        if block.size >= 2**31:
-            raise ValueError(
-                f"a window of {block.shape} voxels: components are labelled in windows of fewer "
-                "than 2**31, use tiles along y and x"
-            )
+    def find(self, block: Any, threads: int = 1) -> Components:
+        """The components of a 3-D block, numbered from 1 by their first voxels.
+
+        ``block``: an array or, unless ``by_value``, a `MaskThere`.
+        """
+        _check_size(block)
+        if isinstance(block, MaskThere):
+            offsets, starts, stops, parent = block.runs(self.links, self.is_joined)
+            labels, first = kernels.number_runs(block.shape[2], offsets, starts, parent)
+            return Components(block.shape, offsets, starts, stops, labels, first, None)
         block = np.ascontiguousarray(block)
         if block.dtype == np.bool_:
             block = block.view(np.uint8)
@@ -219,12 +233,8 @@ class EdgeLabelling(Labelling):
 
     structure: np.ndarray = field(default_factory=lambda: connectivity_structure(1))
 
-    def find(self, block: np.ndarray, threads: int = 1) -> Components:
-        if block.size >= 2**31:
-            raise ValueError(
-                f"a window of {block.shape} voxels: components are labelled in windows of fewer "
-                "than 2**31, use tiles along y and x"
-            )
+    def find(self, block: Any, threads: int = 1) -> Components:
+        _check_size(block)
         block = np.ascontiguousarray(block)
         rows = block.shape[0] * block.shape[1]
         parts = in_strips(rows, block.size, threads, lambda a, b: edges.find_runs(block, a, b))
@@ -241,6 +251,14 @@ class EdgeLabelling(Labelling):
         assert above.codes is not None
         slices = below.slice_runs(below.shape[0] - 1), above.slice_runs(0)
         edges.unite_planes(*slices, above.codes[0], parent, base_a, base_b)
+
+
+def _check_size(block: Any) -> None:
+    if math.prod(block.shape) >= 2**31:
+        raise ValueError(
+            f"a window of {block.shape} voxels: components are labelled in windows of fewer "
+            "than 2**31, use tiles along y and x"
+        )
 
 
 def _put_together(parts: list[Any]) -> tuple[np.ndarray, ...]:
@@ -287,7 +305,7 @@ class _Continuation:
 
     def feed(
         self,
-        block: np.ndarray,
+        block: Any,
         threads: int,
         new: Callable[[Components, int], np.ndarray],
     ) -> Continued:
@@ -329,7 +347,7 @@ class _Stream:
         self._continuation = _Continuation(labelling)
         self._parent = np.empty(0, np.int64)
 
-    def feed(self, block: np.ndarray, threads: int = 1) -> Continued:
+    def feed(self, block: Any, threads: int = 1) -> Continued:
         """The block's components with their numbers."""
         came = self._continuation.feed(block, threads, self._numbered)
         kernels.unite_pairs(self._parent, *came.joined)
@@ -359,14 +377,14 @@ class _Face:
         self._members: list[np.ndarray] = [np.empty(0, np.int64)]
         self._digest = 0
 
-    def feed(self, block: np.ndarray, z: int, found: Components, numbers: np.ndarray) -> None:
+    def feed(self, block: Any, z: int, found: Components, numbers: np.ndarray) -> None:
         start = [0, 0, 0]
         start[self.axis] = self.position - (z if self.axis == 0 else 0)
         if not 0 <= start[0] < block.shape[0]:
             return
         plane = [slice(None)] * 3
         plane[self.axis] = slice(start[self.axis], start[self.axis] + 1)
-        part = block[tuple(plane)]
+        part = found.mask(*plane) if isinstance(block, MaskThere) else block[tuple(plane)]
         flat, _, is_new, _ = self._stream.feed(part)
         # Both sides number rows alike, although the plane's position in their regions differs.
         row = 0 if self.axis == 0 else z * part.shape[1]
@@ -483,7 +501,7 @@ class SlabLabeler:
 
     def feed(
         self,
-        block: np.ndarray,
+        block: Any,
         seeds: np.ndarray | None = None,
         extra: Callable[[Components], Payload] | None = None,
         threads: int = 1,
@@ -502,7 +520,8 @@ class SlabLabeler:
                 f"slab {self.cell} at slice {self._depth} of its region {self.region}: a window of "
                 f"shape {block.shape} does not fit"
             )
-        block = np.ascontiguousarray(block)
+        if not isinstance(block, MaskThere):
+            block = np.ascontiguousarray(block)
         found, numbers, is_new, _ = self._stream.feed(block, threads)
         for face in self._faces.values():
             face.feed(block, self._depth, found, numbers)

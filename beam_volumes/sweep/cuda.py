@@ -21,7 +21,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import twin
-from beam_volumes.kernels.cuda.launching import Scratch, free_unused, on_device
+from beam_volumes.kernels.cuda.launching import Scratch, free_unused, on_device, scratch_rows
 from beam_volumes.sweep.device import (
     STAGED_SLICES,
     DeviceInfo,
@@ -106,6 +106,28 @@ class Cuda:
     def launch(self, kernel: str, *arguments: Any) -> None:
         with _translated(kernel), self._scratch.used():
             twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)
+
+    def runs(self, mask: Block, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
+        with _translated("finding components"), self._scratch.used():
+            rows, size, stream = _rows(mask), (mask.rows, mask.cols), self.computing
+            counts = scratch_rows(1, 1, mask.depth * mask.rows + 1, np.int64, stream).lines[0]
+            twin("labels.components.count_runs")(rows, *size, is_joined, counts, stream=stream)
+            offsets = self._read(counts)
+            offsets[1:], offsets[0] = np.cumsum(offsets[:-1]), 0
+            counts.copy_to_device(offsets, stream=stream)
+            if not offsets[-1]:
+                return offsets, *np.zeros((3, 0), np.int32)
+            runs = [
+                scratch_rows(1, 1, int(offsets[-1]), np.int32, stream).lines[0] for _ in range(3)
+            ]
+            find = twin("labels.components.find_runs")
+            find(rows, *size, links, is_joined, counts, *runs, stream=stream)
+            return offsets, *map(self._read, runs)
+
+    def _read(self, array: Any) -> np.ndarray:
+        found: np.ndarray = array.copy_to_host(stream=self.computing)
+        self.computing.synchronize()
+        return found
 
     def to_device(self, voxels: Block, out: Block) -> None:
         with _translated("copying to the device"):

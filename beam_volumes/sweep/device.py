@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from beam_volumes.kernels.cuda import run_bytes
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -84,6 +85,12 @@ class Device(Protocol):
         """Start a kernel in `beam_volumes.kernels.cuda.TWINS`, or ``pointwise.apply``.
 
         Blocks, also in tuples, are passed as their rows. Returns before the kernel has ended.
+        """
+
+    def runs(self, mask: Block, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
+        """Offsets, starts and stops of a mask's runs, and the first run of each one's component.
+
+        Arguments as for `beam_volumes.kernels.labels.components.find_runs`; waits for the end.
         """
 
     def to_device(self, voxels: Block, out: Block) -> None:
@@ -174,6 +181,19 @@ class FoldedThere:
         found = self.reduction.of_cells(self.device.taken(self._cells), self.values)
         self.state, self._voxels = self.reduction.merge(self.state, found), 0
         return self.state
+
+
+class MaskThere:
+    """A block of a device as the mask of a survey: only its runs are copied to the host."""
+
+    def __init__(self, block: Block, device: Device):
+        self.block, self.device = block, device
+        self.shape = block.depth, block.rows, block.cols
+
+    def runs(self, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
+        """See `Device.runs`."""
+        self.device.reserve(run_bytes(*self.shape, is_joined))
+        return self.device.runs(self.block, links, is_joined)
 
 
 def listed() -> list[DeviceInfo]:

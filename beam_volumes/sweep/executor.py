@@ -25,7 +25,7 @@ from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
-from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, ToHost
+from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, MaskThere, ToHost
 from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
@@ -355,9 +355,14 @@ class _Sweep:
             )
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
-                arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in surveyed.edges)
+                arrays = tuple(self._surveyed(e, part, y, x) for e in surveyed.edges)
                 with self._activity("survey", k, part, surveyed.survey.name):
                     surveyor.feed(arrays, self._inside(part), self.threads)
+
+    def _surveyed(self, edge: Edge, z: Range, y: Range, x: Range) -> Any:
+        block = self._block(edge, z, y, x, NO_HALO)
+        on_device = self._is_on_device(edge.step)
+        return MaskThere(block, self.device) if on_device else block.array()
 
     def _inside(self, z: Range) -> Range:
         return z[0] - self.box.start[0], z[1] - self.box.start[0]

@@ -221,6 +221,12 @@ class Program:
         return [f for f in self.folds if any(self.steps[e.step].place == DEVICE for e in f.edges)]
 
     @property
+    def surveys_on_device(self) -> list[Survey]:
+        """The surveys with inputs on a device."""
+        on_device = [self.steps[s.edges[0].step].place == DEVICE for s in self.surveys]
+        return [s.survey for s, there in zip(self.surveys, on_device, strict=True) if there]
+
+    @property
     def spans(self) -> frozenset[int]:
         """The axes along which a slab must be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)

@@ -131,6 +131,14 @@ class Survey(Half):
         """Approximate nanoseconds per voxel on one core."""
         return 5.0
 
+    def has_device_code(self, inputs: int) -> bool:
+        """Whether it may be fed a `beam_volumes.sweep.device.MaskThere` instead of its one array."""
+        return False
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        """Bytes of device memory for a window, if it is fed there."""
+        return 0
+
     def merge_bytes(self, grid: Grid) -> int:
         """Minimum bytes to reserve for a step of the merge, which begins after the sweeps."""
         return 0

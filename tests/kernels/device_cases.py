@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.across.components import connectivity_structure
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.kernels.filters.columns import columns_of
 from beam_volumes.kernels.geometry.resample import taps_along
 from beam_volumes.kernels.intensity.colour import DENSITIES, LIGHT, log_least, table_of
+from beam_volumes.kernels.labels import components
 from beam_volumes.kernels.measure import accumulate, histogram
 from beam_volumes.kernels.morphology.distance import FAR, metric
 from beam_volumes.kernels.rows import rows_of
+from tests.kernels import twins_on_host
 from tests.kernels.rings import ball, into_ring, random_volume, with_nans
 
 SHAPE = (2, 4, 5)
@@ -332,7 +335,24 @@ def folded(rng, dtype, mode):
             yield Call(f"measure.{name}", (*given, np.zeros(cells, "i8"), *more), host)
 
 
+def connected(rng, dtype, mode):
+    place = "tests.kernels.twins_on_host"
+    for share in (0.1, 0.4, 0.7):
+        mask = np.where(rng.random((3, 6, 9)) < share, 3, 0).astype(dtype)
+        rows, shape = rows_in_ring(rng, mask), mask.shape[1:]
+        for structure in (*map(connectivity_structure, (1, 2, 3)), rng.random((3, 3, 3)) < 0.3):
+            structure = structure | structure[::-1, ::-1, ::-1]
+            links, is_joined = components.links_of(structure)
+            counts = np.zeros(19, "i8")
+            call = rows, *shape, is_joined, counts
+            yield Call("labels.components.count_runs", call, f"{place}.count_runs")
+            offsets, *runs = twins_on_host.runs_of(rows, *shape, links, is_joined)
+            call = rows, *shape, links, is_joined, offsets, *map(np.zeros_like, runs)
+            yield Call("labels.components.find_runs", call, f"{place}.find_runs")
+
+
 FAMILIES = {
+    "connected": connected,
     "folded": folded,
     "linear": linear,
     "ordered": ordered,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from beam_volumes.kernels.labels import components
 from beam_volumes.kernels.measure import accumulate, histogram
 from beam_volumes.kernels.morphology import distance
 
@@ -73,6 +74,27 @@ def bin_counts(src, mask, ny, nx, cells, edges):
         counts, bad = histogram.bin_counts(voxels, edges, where)
         cells[0] += bad
         cells[1 : 1 + counts.size] += counts
+
+
+def runs_of(src, ny, nx, links, is_joined):
+    """Offsets, starts, stops and roots."""
+    mask = np.array([voxels != 0 for voxels, _ in views(src, None, ny, nx)]).view("u1")
+    mask.flags.writeable = False
+    rows = len(mask) * ny
+    *runs, parent = components.find_runs(
+        mask, links, is_joined, components.MASK, mask.dtype.type(0), 0, rows
+    )
+    components.flatten(parent)
+    return *runs, parent
+
+
+def count_runs(src, ny, nx, is_joined, counts):
+    links = components.links_of(np.ones((3, 3, 3), bool))[0]
+    counts[:-1] = np.diff(runs_of(src, ny, nx, links, is_joined)[0])
+
+
+def find_runs(src, ny, nx, links, is_joined, offsets, starts, stops, parent):
+    starts[:], stops[:], parent[:] = runs_of(src, ny, nx, links, is_joined)[1:]
 
 
 def along_y(src, out, ny, nx, far, weight_z, weight):

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from beam_volumes.graph.elementwise import Elementwise, Fused
-from beam_volumes.kernels.cuda import TWINS
+from beam_volumes.kernels.cuda import TWINS, run_bytes
 from beam_volumes.kernels.cuda.parts import reason_against
 from beam_volumes.sweep import device
 from beam_volumes.sweep.stage import Block, with_blocks
@@ -111,6 +111,14 @@ class Fake:
             raise self.cuda.fails
         self.cuda.launched.append(kernel)
         self.queue.append((kernel, arguments))
+
+    def runs(self, mask, links, is_joined):
+        self.flush()
+        size = run_bytes(mask.depth, mask.rows, mask.cols, is_joined)
+        assert self.scratch >= size
+        self.cuda.launched += ["labels.components.count_runs", "labels.components.find_runs"]
+        rows = opened(mask).as_rows
+        return twins_on_host.runs_of(rows, mask.rows, mask.cols, links, is_joined)
 
     def to_device(self, voxels, out):
         assert isinstance(voxels.ring, np.ndarray) and isinstance(out.ring, Hidden)

@@ -91,11 +91,13 @@ def main():
     chain = bv.maximum_filter(smooth, (3, 1, 2)) - v
     small = bv.downsample(bv.zoom(v, (1, 2, 0.5), order=1), (2, 2, 1))
     turned = bv.affine_transform(v, [1, 0.9, 1], [0.2, 0, 1], order=1)
-    how = {"slab": (3, 6, 4), "window": 2, "runner": None, "progress": False}
+    # The simulator runs one kernel at a time.
+    how = {"slab": (3, 6, 4), "window": 2, "workers": 1, "runner": None, "progress": False}
     ordered = bv.hessian_matrix_eigvals(bv.hessian_matrix(v[:3], 0.2))
     masked = bv.where(smooth > 1.5, bv.exp(-smooth) * 2, v).astype("u1")
     far = bv.distance_transform_edt(v < 5, (2, 1.5, 0.7))
-    targets = masked, chain, small, turned, ordered[0], bv.flip(smooth, 1), far
+    targets = [masked, chain, small, turned, ordered[0], bv.flip(smooth, 1), far]
+    targets += [bv.label(smooth > 1.5, connectivity=3)]
     for target in targets:
         assert bv.plan(target, device="cuda", device_memory="1GiB").uses_device
         ours = bv.compute(target, device="cuda", device_memory="1GiB", **how)

@@ -89,7 +89,8 @@ def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
         mask = bv.open(np.indices(v.shape).sum(axis=0) % 3 > 0)
         targets.append(fold(v, nan="omit", mask=draw(st.sampled_from([None, mask]))))
     if draw(st.booleans()):
-        targets.append(bv.label(bv.median_filter(v, 3) > 9))
+        neighbours = draw(st.integers(1, 3))
+        targets.append(bv.label(bv.median_filter(v, 3) > 9, connectivity=neighbours))
     slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
     how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
     expected = bv.compute(*targets, runner=None, progress=False, **how)
@@ -153,6 +154,19 @@ def test_numbers_of_voxels_on_the_device_copy_nothing_back():
     holes = bv.median_filter(bv.open(np.full((9, 9, 9), np.nan, "f4")), 3)
     with pretended(), pytest.raises(ValueError, match="mean: 729 voxels are NaN or infinite"):
         bv.compute(bv.mean(holes), runner=None, device="cuda")
+
+
+def test_components_are_found_on_the_device():
+    median = bv.median_filter(byte_volume(), 3)
+    how = {"slab": (9, 17, 23), "window": 4}
+    targets = bv.label(median > 128), bv.remove_small_objects(median > 128, 9)
+    with pretended() as cuda:
+        plan = bv.plan(*targets, device="cuda", **how)
+        found = bv.compute(*targets, runner=None, device="cuda", **how)
+    assert "labels.components.find_runs" in cuda.launched
+    assert {"label", "remove_small_objects"} <= {*plan.passes[0].to_dict()["on_device"]}
+    for a, b in zip(found, bv.compute(*targets, runner=None, **how), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def test_auto_moves_only_what_is_worth_the_copies():

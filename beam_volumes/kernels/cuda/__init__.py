@@ -46,6 +46,8 @@ TWINS: frozenset[str] = frozenset(
         "intensity.colour.of_three",
         "intensity.curve.along_curve",
         "intensity.curve.shift_and_scale",
+        "labels.components.count_runs",
+        "labels.components.find_runs",
         "measure.accumulate.extent",
         "measure.accumulate.moments",
         "measure.histogram.bin_counts",
@@ -58,6 +60,12 @@ TWINS: frozenset[str] = frozenset(
         "rows.pad_margins",
     }
 )
+
+
+def run_bytes(slices: int, rows: int, cols: int, is_joined: bool) -> int:
+    """Bytes of the arrays of device memory for the runs of any mask of this shape."""
+    runs = (cols + 1) // 2 if is_joined else cols
+    return 8 * (slices * rows + 1) + 3 * (4 * slices * rows * runs + 8)
 
 
 def twin(name: str) -> Callable[..., None]:

@@ -239,16 +239,18 @@ class _Slab:
             yield MemoryItem(name, 8 * fold.reduction.cells, place=DEVICE)
 
     def device_scratch(self) -> MemoryItem:
-        """The largest scratch of a stage in device memory."""
+        """The largest scratch of a stage or survey in device memory."""
         rings = zip(self.rings.rows, self.rings.cols, self.rings.new, strict=True)
-        size, name = max(
-            (
-                (step.stage.device_scratch(*shape), step.name)
-                for step, shape in zip(self.program.steps, rings, strict=True)
-                if step.stage is not None and step.place == DEVICE
-            ),
-            default=(0, "a stage"),
-        )
+        found = [
+            (step.stage.device_scratch(*shape), step.name)
+            for step, shape in zip(self.program.steps, rings, strict=True)
+            if step.stage is not None and step.place == DEVICE
+        ]
+        for survey in self.program.surveys_on_device:
+            depth, rows, cols = self.program.surveyed_shape(survey.upper, self.shape)
+            size = survey.device_scratch(rows, cols, min(self.window, depth))
+            found.append((size, survey.name))
+        size, name = max(found, default=(0, "a stage"))
         return MemoryItem(f"scratch of {name} on the device", size, place=DEVICE)
 
     def staging(self) -> MemoryItem:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost, is_transfer
-from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
+from beam_volumes.sweep.program import Edge, FedEdges, Program, Step, Surveyed
 
 #: Rough nanoseconds of the host to copy a byte over the bus, with the copy to or from pinned memory.
 _BUS = 0.25
@@ -65,7 +65,10 @@ def _is_worthwhile(program: Program, segment: set[int], threads: int) -> bool:
     entering |= {
         fed.mask.step for f in folds for fed in f.fed if fed.voxels.step in segment and fed.mask
     } - segment
-    ends: list[Any] = [*(e for e in program.ends if e not in folds), *program.surveys]
+    surveys = [s for s in program.surveys if s.survey.has_device_code(len(s.edges))]
+    computed += sum(s.survey.cost for s in surveys if s.edges[0].step in segment)
+    others = [s for s in program.surveys if s not in surveys]
+    ends: list[Any] = [*(e for e in program.ends if e not in folds), *others]
     results = {e.step for end in ends for e in end.edges}
     leaving = {
         i for i in segment if i in results or {user for user, _ in program.users[i]} - segment
@@ -98,7 +101,8 @@ class _Placing:
             for f in self.program.folds
         )
         surveys = tuple(
-            replace(s, edges=tuple(map(self._edge, s.edges))) for s in self.program.surveys
+            replace(s, edges=tuple(self._edge(e, self._place_of(s)) for e in s.edges))
+            for s in self.program.surveys
         )
         return replace(
             self.program, steps=tuple(self.steps), outputs=outputs, folds=folds, surveys=surveys
@@ -118,6 +122,11 @@ class _Placing:
                 Step(stage.name, step.shape, step.dtype, None, stage, (origin,), place=place)
             )
         return replace(edge, step=self.made[edge.step, place])
+
+    def _place_of(self, surveyed: Surveyed) -> str:
+        """The place of a survey's inputs: the device if they are there, and it has device code."""
+        is_offered = surveyed.survey.has_device_code(len(surveyed.edges))
+        return self.places[surveyed.edges[0].step] if is_offered else HOST
 
     def _fed(self, fed: FedEdges, has_device_code: bool) -> FedEdges:
         """The input of a reduction: on the device if its voxels are there, and it has device code."""

@@ -15,7 +15,7 @@ from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
 from beam_volumes.plan.cut.segments import has_device_code
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
-from beam_volumes.sweep.program import Edge, Program, Step
+from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.stage import Regrid
 
 
@@ -104,8 +104,7 @@ class Pass:
             },
             "slab_memory": self.slab_memory,
             "device_memory": self.partition.device_memory,
-            "on_device": [s.name for s in _on_device(self.program)]
-            + [f.reduction.name for f in self.program.folds_on_device],
+            "on_device": [found.name for found in _on_device(self.program)],
             "copied": dict(zip(("to_device", "from_device"), copied(self), strict=True)),
             "parts": {part.name: part.bytes for part in self.partition.parts},
             "chunks_read": self.chunks_read,
@@ -174,7 +173,7 @@ def describe_places(p: Pass) -> Iterator[str]:
     """Describe which stages run on the device, and why others do not."""
     program = p.program
     stages = [s for s in program.steps if s.source is None and not is_transfer(s)]
-    there: list[Any] = [*_on_device(program), *(f.reduction for f in program.folds_on_device)]
+    there = _on_device(program)
     places: dict[str, list[Any]] = {
         "on the device": there,
         "on the host, where they take less time than the copies": [
@@ -191,8 +190,11 @@ def describe_places(p: Pass) -> Iterator[str]:
             yield line
 
 
-def _on_device(program: Program) -> list[Step]:
-    return [s for s in program.steps if s.place == DEVICE and not is_transfer(s)]
+def _on_device(program: Program) -> list[Any]:
+    """Everything that is computed on a device."""
+    steps = [s for s in program.steps if s.place == DEVICE and not is_transfer(s)]
+    reductions = [f.reduction for f in program.folds_on_device]
+    return [*steps, *reductions, *program.surveys_on_device]
 
 
 def serial_share(passes: Iterable[Pass]) -> float:

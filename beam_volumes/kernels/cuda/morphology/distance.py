@@ -142,7 +142,7 @@ def _passes(source: np.dtype, target: np.dtype, root: bool | None) -> tuple[Any,
         far.lines[far.firsts[k] + y, x] = 0
 
     def envelope(k, y, x, src, out, dy, n, weight_z, weight, factor, far, sites, edges):
-        """As the host's `_envelope`, of which the parabolas are loaded again."""
+        """The host's `_envelope`. It loads parabolas again instead of keeping them."""
         if far.lines[far.firsts[k] + y, x] == 0:
             return
         lines, row, col, dx = src.lines, src.firsts[k] + y, src.left + x, 1 - dy

@@ -15,6 +15,7 @@ from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.base.text import format_bytes
+from beam_volumes.kernels.cuda import run_bytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Expected, Survey, Surveyor
@@ -60,6 +61,12 @@ class ComponentSurvey(Survey):
     @property
     def labelling(self) -> cc.Labelling:
         return cc.Labelling(self.structure, self.by_value, self.background)
+
+    def has_device_code(self, inputs: int) -> bool:
+        return inputs == 1 and type(self) is ComponentSurvey and not self.by_value
+
+    def device_scratch(self, rows: int, cols: int, depth: int) -> int:
+        return run_bytes(depth, rows, cols, self.labelling.is_joined)
 
     @property
     def radix(self) -> Triple | None:

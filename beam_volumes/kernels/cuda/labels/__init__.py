@@ -1,0 +1,1 @@
+"""Device code of the modules of the same names in `beam_volumes.kernels.labels`."""
