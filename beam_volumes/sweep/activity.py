@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.base.geometry import Range
+from beam_volumes.sweep.device import name_of
 from beam_volumes.sweep.program import Program
 
 
@@ -25,7 +26,7 @@ class ActivityContext:
     def __call__(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:
         """Return a context for an activity on slices of a step or end."""
         if name is None:
-            name = ("reading " if kind == "read" else "") + self.program.steps[i].name
+            name = ("reading " if kind == "read" else "") + name_of(self.program.steps[i])
         where = f"{name}, slices {z[0]} to {z[1] - 1}"
         return error_context(where) if self.meter is None else self._metered(where, kind, i, name)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.cli.main import main
 from beam_volumes.plan.fit.fitting import without_device
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.failure import may_pass
@@ -167,6 +168,19 @@ def test_components_are_found_on_the_device():
     assert {"label", "remove_small_objects"} <= {*plan.passes[0].to_dict()["on_device"]}
     for a, b in zip(found, bv.compute(*targets, runner=None, **how), strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_bench_shows_copies_and_devices_are_listed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    bv.compute(byte_volume().to("in.zarr"), runner=None)
+    step = "m: {op: median_filter, input: input, size: 3}"
+    Path("r.yaml").write_text(f"input: in.zarr\nsteps:\n  {step}\noutput: out.zarr\n")
+    with pretended(FakeCuda(memory=8 << 30)) as cuda:
+        assert main(["bench", "r.yaml", "--device", "cuda"]) == 0
+        assert main(["info", "--machine"]) == 0
+    shown = capsys.readouterr().out
+    assert cuda.launched and "copy median_filter from the device" in shown
+    assert "fake, 8.0 GiB of 8.0 GiB free, CUDA 13.0, driver for CUDA 13.1" in shown
 
 
 def test_auto_moves_only_what_is_worth_the_copies():
