@@ -50,6 +50,10 @@ def test_twins_compile_without_contracted_products():
 @thorough
 def test_twins_of_other_dtypes_compile():
     peer("numba_cuda")
-    run("compile_for_devices", "shaped,plain,resampled,coloured,curved,distances,fused", "f4")
+    run(
+        "compile_for_devices",
+        "shaped,plain,resampled,coloured,curved,distances,fused,connected",
+        "f4",
+    )
     run("compile_for_devices", "linear,ordered,shaped,resampled,folded", "u2,i4")
     run("compile_for_devices", "tensors,coloured,folded", "f8")
