@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import zarr
 
 import beam_volumes as bv
+from beam_volumes.cli.verbs import warm_up
+from beam_volumes.recipes.catalogue import operations
 from beam_volumes.session import slabs
 from tests.graph.test_channels import array_of
 
@@ -41,6 +45,38 @@ def test_axes_and_indices_are_numpys():
     for key in (np.s_[4], np.s_[::2], np.s_[4:]):
         with pytest.raises(IndexError, match="axis t"):
             v[key]
+
+
+#: Operations whose arguments number the axes, or whose results are places along them.
+OF_AXES = ("coordinates", "crop", "normalize_slices")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ["u1", "u4", "f4"])
+@pytest.mark.parametrize("axes", ["tzyx", "tyx"])
+def test_every_operation_takes_a_time_series_as_its_points(axes, dtype):
+    x = RNG.integers(0, 5, (2, 7, 24, 25) if axes == "tzyx" else (2, 24, 25))
+    x = x.astype(dtype)
+    compared = set()
+    for operation in operations().values():
+        if operation.is_of_tables or operation.name in (*warm_up.OTHERS, *OF_AXES):
+            continue
+        if (operation.positional[0] == "labels") != (dtype == "u4"):
+            continue
+        try:
+            points = [[*warm_up.applied(operation, bv.open(p, axes=axes[1:]))] for p in x]
+            points = [
+                [computed(r) if isinstance(r, bv.Volume) else None for r in p] for p in points
+            ]
+            series = [*warm_up.applied(operation, bv.open(x, axes=axes))]
+        except (TypeError, ValueError) as error:
+            assert not re.search("range|argument|NoneType|unpack|attribute|zero", str(error)), error
+            continue
+        for of_series, *of_points in zip(series, *points, strict=True):
+            if isinstance(of_series, bv.Volume):
+                compared.add(operation.name)
+                np.testing.assert_array_equal(computed(of_series), np.stack(of_points))
+    assert len(compared) > (2 if dtype == "u4" else 60)
 
 
 def test_every_point_is_computed_by_itself():

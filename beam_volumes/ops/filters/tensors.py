@@ -192,9 +192,8 @@ def hessian_matrix(
             v, small, [int(a == axis) for a in par.axes_of_space(volume)], **options
         )
 
-    slopes = [slope(volume, a) for a in par.axes_of_space(volume)]
-    pairs = combinations_with_replacement(par.axes_of_space(volume), 2)
-    return tuple(slope(slopes[a], b) for a, b in pairs)
+    slopes = {a: slope(volume, a) for a in par.axes_of_space(volume)}
+    return tuple(slope(slopes[a], b) for a, b in combinations_with_replacement(slopes, 2))
 
 
 @named_checked
