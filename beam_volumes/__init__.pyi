@@ -90,6 +90,7 @@ from .ops.filters.tensors import meijering as meijering
 from .ops.filters.tensors import sato as sato
 from .ops.filters.tensors import structure_tensor as structure_tensor
 from .ops.filters.tensors import structure_tensor_eigenvalues as structure_tensor_eigenvalues
+from .ops.filters.total_variation import denoise_tv_chambolle as denoise_tv_chambolle
 from .ops.fourier.convolution import fftconvolve as fftconvolve
 from .ops.fourier.deconvolution import gaussian_psf as gaussian_psf
 from .ops.fourier.deconvolution import richardson_lucy as richardson_lucy

@@ -54,6 +54,10 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
             lambda: np.asarray(bv.denoise_nl_means(image, h=0.1)),
             lambda: restoration.denoise_nl_means(image, h=0.1),
         ),
+        "denoise_tv_chambolle 48 x 160 x 160": (
+            lambda: np.asarray(bv.denoise_tv_chambolle(stack, 0.1, max_num_iter=20)),
+            lambda: restoration.denoise_tv_chambolle(stack, 0.1, eps=0, max_num_iter=20),
+        ),
         "equalize_adapthist 2048 x 2048": (
             lambda: np.asarray(bv.equalize_adapthist(wide)),
             lambda: exposure.equalize_adapthist(wide),

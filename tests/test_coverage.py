@@ -55,6 +55,7 @@ OF_VOLUME = by_name(
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
     ("scharr farid roberts meijering features", ()),
     ("canny blob_log blob_dog equalize_adapthist rolling_ball denoise_nl_means estimate_sigma", ()),
+    ("denoise_tv_chambolle", (10,)),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices fit_bias equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
     ("threshold_minimum threshold_moments threshold_multiotsu threshold_niblack", ()),

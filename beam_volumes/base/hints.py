@@ -207,12 +207,10 @@ INSTEAD = {
     # beyond neighbourhoods, or not offered
     "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
-        (
-            *("denoise_tv_chambolle", "denoise_tv_bregman", "denoise_wavelet"),
-            *("decimate", "resample"),
-        ),
+        (*("denoise_wavelet", "decimate", "resample"),),
         _OF_ALL,
     ),
+    "denoise_tv_bregman": "bv.denoise_tv_chambolle minimizes the total variation",
     **dict.fromkeys(
         (
             *("hog", "local_binary_pattern", "correlation_lags", "lab2rgb"),

@@ -167,6 +167,33 @@ def test_estimated_sigma(dtype, shape):
     np.testing.assert_allclose(ours, median / 0.6744897501960817, rtol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f4", "f8"])
+@settings(max_examples=6)
+@given(data=st.data())
+def test_total_variation(dtype, data):
+    ndim = data.draw(st.sampled_from([2, 3]))
+    x, wide, slab = drawn(data, dtype, ndim)
+    n, weight = data.draw(st.sampled_from([1, 2, 9])), data.draw(st.sampled_from([0.5, 3.0]))
+    lazy = bv.denoise_tv_chambolle(x, weight, max_num_iter=n)
+    parts = bv.compute(lazy, runner=None, slab=slab)
+    whole = bv.compute(lazy, runner=None, slab=x.shape)
+    assert_same(parts, whole)
+    theirs = restoration.denoise_tv_chambolle(wide, weight, eps=0, max_num_iter=n)
+    accuracy = 2e-6 if parts.dtype == "f4" else 1e-12
+    np.testing.assert_allclose(parts, theirs, atol=accuracy * max(1.0, np.abs(wide).max()))
+
+
+def test_total_variation_of_a_lazy_weight_and_a_part():
+    x = np.random.default_rng(4).normal(50, 9, (9, 40, 41)).astype("f4")
+    v = bv.open(x)
+    lazy = bv.denoise_tv_chambolle(v, bv.estimate_sigma(v), max_num_iter=6)
+    theirs = restoration.denoise_tv_chambolle(x, float(bv.estimate_sigma(v)), 0, 6)
+    np.testing.assert_allclose(np.asarray(lazy[3:5, 7:9, 11:]), theirs[3:5, 7:9, 11:], atol=1e-4)
+    x[4, 20, 20] = np.nan
+    nan = np.isnan(np.asarray(bv.denoise_tv_chambolle(x, max_num_iter=3)))
+    assert nan[4, 20, 20] and not nan[:, 23:].any() and not nan[:1].any()
+
+
 def test_refusals_of_denoising():
     v = bv.open(np.ones((4, 5, 6), "u1"))
     for call, message in (
@@ -176,6 +203,8 @@ def test_refusals_of_denoising():
         (lambda: bv.denoise_nl_means(v, patch_distance=400), "too large"),
         (lambda: bv.denoise_nl_means(v, h=bv.mean(v, axis="x")), "pick an element"),
         (lambda: np.asarray(bv.denoise_nl_means(v, h=bv.mean(v) - 2)), "h=-1"),
+        (lambda: bv.denoise_tv_chambolle(v, max_num_iter=10**9), "4,096 at most"),
+        (lambda: np.asarray(bv.denoise_tv_chambolle(v, bv.mean(v) - 2)), "weight=-1"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -44,6 +44,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "convolve1d": ({"weights": (1, 2, 1)},),
     "correlate1d": ({"weights": (1, 2, 1)},),
     "denoise_nl_means": ({"patch_size": 3, "patch_distance": 1},),
+    "denoise_tv_chambolle": ({"max_num_iter": 3},),
     "downsample": tuple(
         {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
     ),

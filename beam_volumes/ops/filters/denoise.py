@@ -106,7 +106,7 @@ def _scale(factor: float, deviation: float, name: str, what: str) -> float:
     return min(factor / square, 1e30) if square > 1e-300 else 1e30
 
 
-def _lazy_number(given: Any, what: str, name: str) -> Any:
+def lazy_number(given: Any, what: str, name: str) -> Any:
     """Return the value of a number, lazy or not."""
     if isinstance(given, Scalar):
         if given.shape:
@@ -210,7 +210,7 @@ def denoise_bilateral(
     stage = Bilateral(*around.fields(result, around.padding), around.offsets, weights)
     source = with_exact_constant(volume, around.padding, result)
     deviation = (
-        std(volume).value if sigma_color is None else _lazy_number(sigma_color, "sigma_color", name)
+        std(volume).value if sigma_color is None else lazy_number(sigma_color, "sigma_color", name)
     )
     return stage_in(result, source, stage, deviation)
 
@@ -286,7 +286,7 @@ def denoise_nl_means(
     padding = Padding(par.modes_of(mode, axes, name), float(cval))
     before = triple([n // 2 for n in extent])
     stage = NonLocalMeans(name, result, before, extent, padding, patch, reach)
-    values = _lazy_number(h, "h", name), _lazy_number(sigma, "sigma", name)
+    values = lazy_number(h, "h", name), lazy_number(sigma, "sigma", name)
     return stage_in(result, with_exact_constant(volume, padding, result), stage, *values)
 
 
