@@ -17,6 +17,14 @@ from beam_volumes.kernels.labels.hulls import farthest, rows_inside
 
 #: Products of coordinates in `beam_volumes.across.tables.Regions.sums`: zz, yy, xx, zy, zx, yx.
 PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+#: Products of three coordinates in `beam_volumes.across.tables.Regions.cubes`.
+CUBES = (
+    *((0, 0, 0), (1, 1, 1), (2, 2, 2), (0, 0, 1), (0, 0, 2)),
+    *((0, 1, 1), (0, 2, 2), (1, 1, 2), (1, 2, 2), (0, 1, 2)),
+)
+#: Properties with an exponent of each axis, and the largest sum of exponents.
+MOMENTS = ("moments", "moments_central", "moments_normalized")
+MAX_ORDER = 3
 #: How far beyond a hull a voxel may be, as in scikit-image.
 _TOLERANCE = 1e-10
 
@@ -138,7 +146,77 @@ class _Sizes:
         return (2 * self.ndim * self.area() / np.pi) ** (1 / self.ndim)
 
 
-class _Shapes(_Sizes):
+class _Moments(_Sizes):
+    """Sums of products of up to three coordinates, with an exponent of each axis."""
+
+    def _of_offsets(self, axes, at):
+        """The sums of products of offsets from a point along some axes, rounded once."""
+        part = self.part
+        total = Wide.integers(np.zeros(len(part), np.int64))
+        for chosen in itertools.product((False, True), repeat=len(axes)):
+            kept = tuple(itertools.compress(axes, chosen))
+            if len(kept) == 3:
+                term = part.cubes[:, CUBES.index(kept)]
+            elif len(kept) == 2:
+                term = part.sums[:, 3 + PRODUCTS.index(kept)]
+            else:
+                term = part.sums[:, kept[0]] if kept else Wide.integers(part.count)
+            for axis, is_kept in zip(axes, chosen, strict=True):
+                term = term if is_kept else term.times(-at[:, axis])
+            total = total + term
+        return total.floats()
+
+    def _by_exponent(self, value):
+        """``value(axes)`` for all exponents of up to three axes; others are NaN."""
+        result = np.full((len(self.part),) + (MAX_ORDER + 1,) * self.ndim, np.nan)
+        for powers in np.ndindex(*result.shape[1:]):
+            if sum(powers) <= MAX_ORDER:
+                axes = tuple(np.repeat(self.axes, powers).tolist())
+                scale = math.prod((self.spacing**powers).tolist())
+                result[(slice(None), *powers)] = value(axes) * scale
+        return result
+
+    def moments(self):
+        """From the corner of the box."""
+        return self._by_exponent(lambda axes: self._of_offsets(axes, self.part.box))
+
+    def moments_central(self):
+        at, count = self._floor(), self.part.count
+        mean = self._about(at)[1]
+
+        def central(axes):
+            if len(axes) < 2:
+                return count * (1.0 - len(axes))
+            found = self._of_offsets(axes, at)
+            if len(axes) == 2:
+                return found - count * mean[:, axes[0]] * mean[:, axes[1]]
+            for k in range(3):
+                i, j = axes[:k] + axes[k + 1 :]
+                found = found - self._of_offsets((i, j), at) * mean[:, axes[k]]
+            return found + 2 * count * np.prod(mean[:, list(axes)], axis=1)
+
+        return self._by_exponent(central)
+
+    def moments_normalized(self):
+        result = self.moments_central()
+        for powers in np.ndindex(*result.shape[1:]):
+            order = sum(powers)
+            scale = self.part.count ** (order / self.ndim + 1) * self.spacing.min() ** order
+            result[(slice(None), *powers)] /= np.nan if order < 2 else scale
+        return result
+
+    def moments_hu(self):
+        nu = np.moveaxis(self.moments_normalized(), 0, -1)
+        a, b, c, d = nu[3, 0], nu[2, 1], nu[1, 2], nu[0, 3]
+        both, difference, twice = nu[2, 0] + nu[0, 2], nu[2, 0] - nu[0, 2], 2 * nu[1, 1]
+        p, q, u, v = a + c, b + d, a - 3 * c, 3 * b - d
+        s, t = p * (p * p - 3 * q * q), q * (3 * p * p - q * q)
+        columns = [both, difference**2 + twice**2, u * u + v * v, p * p + q * q, u * s + v * t]
+        columns += [difference * (p * p - q * q) + 2 * twice * p * q, v * s - u * t]
+        return np.stack(columns, axis=1)
+
+
+class _Shapes(_Moments):
     """Outlines and convex hulls of regions."""
 
     def surface_area_faces(self):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups, window
-from beam_volumes.across.properties import PRODUCTS, Finish
+from beam_volumes.across.properties import CUBES, MAX_ORDER, MOMENTS, PRODUCTS, Finish
 from beam_volumes.across.ragged import Ragged, corners_of, counted, joined, split_values
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import contours, hulls
@@ -51,10 +51,12 @@ BY_REQUEST = (
     "area_convex",
     "solidity",
     "feret_diameter_max",
+    *MOMENTS,
+    "moments_hu",
     "intensity_median",
 )
 #: Properties of regions in a plane.
-_IN_PLANE = ("orientation", "eccentricity", "perimeter", "perimeter_crofton")
+_IN_PLANE = ("orientation", "eccentricity", "perimeter", "perimeter_crofton", "moments_hu")
 #: Properties that regions along one axis do not have.
 _PLANAR = (
     "axis_major_length",
@@ -90,6 +92,7 @@ _ARRAYS = {
         ),
         ("box", "sums"),
     ),
+    **dict.fromkeys((*MOMENTS, "moments_hu"), ("box", "sums", "cubes")),
     **dict.fromkeys(("euler_number", "perimeter_crofton"), ("windows",)),
     "perimeter": ("contour",),
     **dict.fromkeys(("area_convex", "solidity", "feret_diameter_max"), ("box", "points")),
@@ -141,6 +144,7 @@ class Regions:
     box: np.ndarray  #: int64 (labels, 6). Minimum z, y, x, and maximum plus one.
     faces: np.ndarray  #: int64 (labels, 3). Faces across z, y, x to other labels.
     sums: Wide  #: Of z, y, x, zz, yy, xx, zy, zx, yx.
+    cubes: Wide  #: Of `beam_volumes.across.properties.CUBES`.
     #: int64 (labels, 6). Sums of `beam_volumes.kernels.labels.contours.window_table`.
     windows: np.ndarray
     contour: np.ndarray  #: int64 (labels, 3). Voxels of each class of contours.
@@ -172,6 +176,7 @@ class Regions:
             self.box if "box" in arrays else none,
             self.faces if "faces" in arrays else none,
             self.sums if "sums" in arrays else no_sums,
+            self.cubes if "cubes" in arrays else no_sums,
             self.windows if "windows" in arrays else none,
             self.contour if "contour" in arrays else none,
             self.points if "points" in arrays else Ragged.empty(n, 3, np.int32),
@@ -181,8 +186,8 @@ class Regions:
     @property
     def nbytes(self) -> int:
         total = self.label.nbytes + self.count.nbytes + self.box.nbytes + self.faces.nbytes
-        total += self.sums.digits.nbytes + self.windows.nbytes + self.contour.nbytes
-        total += self.points.nbytes
+        total += self.sums.digits.nbytes + self.cubes.digits.nbytes
+        total += self.windows.nbytes + self.contour.nbytes + self.points.nbytes
         if self.intensities is not None:
             i = self.intensities
             total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.sums.digits.nbytes
@@ -241,7 +246,8 @@ def regions(
     block = _Block(labels, below, own, origin, shape, hidden, contour)
     how = intensity, nan, with_faces, arrays
     longest = max(own)
-    if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
+    power = 3 if "cubes" in arrays else 2
+    if longest > 1 << 15 or math.prod(own) * longest**power >= 1 << 62:
         return merge(_halves(block, *how))
     return _of_block(block, *how)
 
@@ -289,7 +295,13 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
     has_voxels = moments[:, 0] > 0
     box[has_voxels] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
-    sums = _from_origin(moments, origin) if "sums" in arrays else Wide.of(moments[:, :0])
+    sums = cubes = Wide.of(moments[:, :0])
+    if "sums" in arrays:
+        sums = _from_origin(moments, origin)
+    if "cubes" in arrays:
+        cells = np.zeros((n, len(CUBES)), np.int64)
+        kernels.cubes(block.inner, keys, place, cells)
+        cubes = _cubes_from_origin(moments, cells, sums, origin)
     windows = np.zeros((n, 6 if "windows" in arrays else 0), np.int64)
     if "windows" in arrays:
         how = own, *block.ends, keys, place
@@ -307,7 +319,8 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
             values = _values(block.inner, intensity, keys, place, n)
         inner = replace(inner, values=values)
     used = has_voxels | faces.any(axis=1) | windows.any(axis=1)
-    part = Regions(label, count, box, faces, sums, windows, contour, points, inner).only(arrays)
+    part = Regions(label, count, box, faces, sums, cubes, windows, contour, points, inner)
+    part = part.only(arrays)
     return part if used.all() else part[used]
 
 
@@ -368,6 +381,23 @@ def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
     i, j = np.transpose(PRODUCTS)
     second = local[:, 4:] + local[:, 1 + j].times(at[i]) + first[:, i].times(at[j])
     return _stack(first, second)
+
+
+def _cubes_from_origin(
+    moments: np.ndarray, cubes: np.ndarray, sums: Wide, origin: tuple[int, int, int]
+) -> Wide:
+    """Convert sums of products of three coordinates; ``sums`` are from the volume's origin."""
+    local, at = Wide.integers(moments), np.array(origin)
+    i, j, k = np.transpose(CUBES)
+    ij, ik, jk = (
+        [PRODUCTS.index(p) for p in zip(*two, strict=True)] for two in ((i, j), (i, k), (j, k))
+    )
+    # (i + o_i) (j + o_j) (k + o_k), with the origin o, is i j k + j k o_i + i k o_j + k o_i o_j, and the
+    # product of i and j from the volume's origin, times o_k.
+    result = Wide.integers(cubes) + sums[:, np.array(ij) + 3].times(at[k])
+    result = result + local[:, np.array(jk) + 4].times(at[i])
+    result = result + local[:, np.array(ik) + 4].times(at[j])
+    return result + local[:, 1 + k].times(at[i]).times(at[j])
 
 
 def _stack(*columns: Wide) -> Wide:
@@ -464,6 +494,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
         box,
         reduced(np.add, (p.faces for p in parts)),
         add_groups([p.sums for p in parts], order, starts),
+        add_groups([p.cubes for p in parts], order, starts),
         reduced(np.add, (p.windows for p in parts)),
         reduced(np.add, (p.contour for p in parts)),
         corners_of(joined([p.points for p in parts], order, starts)),
@@ -503,7 +534,7 @@ def properties(
     ``shape``: of the volume.
     ``names``: scikit-image's names of properties; those with several columns are numbered as there
     (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of the
-    ``i``-th longest axis; its largest component is positive.
+    ``i``-th longest axis; its largest component is positive. Moments have orders up to 3 in total.
     ``spacing``: of a voxel along z, y, x.
     ``axes``: the visible ones of z, y, x; columns are numbered by their position here. Formulas are
     from skimage.measure.regionprops: central moments of voxel centres; the lengths of the axes
@@ -530,6 +561,8 @@ def properties(
             table[name] = column
         else:
             for index in np.ndindex(*column.shape[1:]):
+                if base in MOMENTS and sum(index) > MAX_ORDER:
+                    continue
                 at = (slice(None), *index)
                 table["-".join([name, *map(str, index)])] = column[at]
     return table

@@ -80,7 +80,10 @@ INSTEAD = {
     "value_indices": "bv.find_objects has boxes of labels, and bv.for_each_label their voxels",
     "sum_labels": "bv.sum(v, labels=labels, index=old) is that, for the labels old",
     "centroid": "bv.center_of_mass(v) is that; bv.regionprops_table has the centroids of labels",
-    "moments": "bv.regionprops_table has centroids, inertia tensors and axes of labels",
+    **dict.fromkeys(
+        ("moments", "moments_central", "moments_normalized", "moments_hu"),
+        "bv.regionprops_table(labels, properties=['moments_central']) has them for each label",
+    ),
     "maximum": "np.maximum(v, w) is that; bv.max is a number, and bv.maximum_filter takes neighbourhoods",
     "minimum": "np.minimum(v, w) is that; bv.min is a number, and bv.minimum_filter takes neighbourhoods",
     "map_array": "bv.relabel(labels, (old, new), missing=0) is that",

@@ -243,6 +243,18 @@ def test_far_from_the_origin():
         np.testing.assert_allclose(again[name], a[name], rtol=1e-12)
 
 
+def test_moments_far_from_the_origin():
+    random = np.random.default_rng(5)
+    labels = random.integers(0, 3, (6, 7, 8)).astype(np.uint8)
+    names = ["moments", "moments_central"]
+    arrays = tables.arrays_for(names)
+    far, near = (
+        tables.regions(labels, origin, (350_000,) * 3, arrays=arrays)
+        for origin in ((349_990, 349_980, 349_970), (0, 0, 0))
+    )
+    assert_same_bits(*(tables.properties(p, (350_000,) * 3, names) for p in (far, near)))
+
+
 def test_cancelling_floats_are_exact():
     labels = np.ones((1, 1, 6), np.uint8)
     values = np.array([[[1e30, 1.0, -1e30, 2.0**-140, 1e-3, -1e-3]]], np.float32)

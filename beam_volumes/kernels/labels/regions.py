@@ -220,6 +220,51 @@ def _geometry(
                 _count_faces(row[cx - 1 : cx], label, i, np.int64(2), keys, place, faces)
 
 
+def cubes(labels: np.ndarray, keys: np.ndarray, place: np.ndarray, sums: np.ndarray) -> None:
+    """Accumulate sums of products of three coordinates, from the block's first voxel.
+
+    ``sums``, int64 (labels, 10), are of zzz, yyy, xxx, zzy, zzx, zyy, zxx, yyx, yxx, zyx.
+    """
+    _cubes(strided(labels), labels.shape, keys, place, sums)
+
+
+@row_kernel
+def _cubes(labels, shape, keys, place, sums):
+    flat, step_z, step_y = labels
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            end = np.int64(0)
+            while end < nx:
+                start = end
+                label = row[start]
+                end += 1
+                while end < nx and row[end] == label:
+                    end += 1
+                if label != 0:
+                    _add_cubes(sums[place[_slot(keys, np.uint64(label))]], z, y, start, end)
+
+
+@row_kernel
+def _add_cubes(m, z, y, start, end):
+    n = end - start
+    before, all_ = start * (start - 1) // 2, end * (end - 1) // 2
+    sx = all_ - before
+    sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
+    m[0] += n * z * z * z
+    m[1] += n * y * y * y
+    m[2] += all_ * all_ - before * before
+    m[3] += n * z * z * y
+    m[4] += z * z * sx
+    m[5] += n * z * y * y
+    m[6] += z * sxx
+    m[7] += y * y * sx
+    m[8] += y * sxx
+    m[9] += z * y * sx
+
+
 @row_kernel
 def _add_digits(cells, at, value):
     cells[at] += value & _LOW

@@ -49,8 +49,10 @@ def regionprops_table(
         ``intensity_std`` and ``centroid_weighted``. Additional properties are ``principal_axes``,
         ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all these. By
         request also ``area_convex``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
-        ``inertia_tensor``; for two axes ``eccentricity``, ``perimeter`` and ``perimeter_crofton``
-        (voxels with equal sides); with integer intensities of up to 16 bits ``intensity_median``.
+        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents up
+        to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
+        ``moments_hu`` (the last three for voxels with equal sides); with integer intensities of up
+        to 16 bits ``intensity_median``.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation, or are ignored.

@@ -212,9 +212,14 @@ _OF_BOXES = {
     "area_filled": f"{_WHOLE}: extra_properties= takes a function such as lambda mask: "
     "ndi.binary_fill_holes(mask, np.ones((3,) * mask.ndim)).sum()",
     **dict.fromkeys(
-        ("moments", "moments_central", "moments_normalized", "moments_hu", "moments_weighted"),
+        (
+            "moments_weighted",
+            "moments_weighted_central",
+            "moments_weighted_normalized",
+            "moments_weighted_hu",
+        ),
         f"{_WHOLE}: bv.for_each_label(labels, function, columns) passes it to functions such as "
-        "skimage.measure.moments_central; inertia_tensor has the second moments",
+        "skimage.measure.moments_central; moments_central is without intensities",
     ),
     **dict.fromkeys(
         ("coords", "image", "image_convex", "image_filled", "image_intensity", "slice"),
@@ -294,7 +299,9 @@ class RegionSurvey(TableSurvey):
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
         sides = {(z, y, x)[a] for a in axes}
-        if len(sides) > 1 and (flat := [n for n in names if n.startswith("perimeter")]):
+        if len(sides) > 1 and (
+            flat := [n for n in names if n.startswith(("perimeter", "moments_hu"))]
+        ):
             raise ValueError(
                 f"{name}: {flat[0]} needs pixels with equal sides, and they are {sorted(sides)}: "
                 "resample with zoom first, or leave out spacing="
@@ -331,6 +338,7 @@ class RegionSurvey(TableSurvey):
         arrays = self.arrays
         cost = 9.0 if self.with_faces else 3.0
         cost += 9.0 * ("windows" in arrays) + 4.0 * ("points" in arrays) + 1.0 * self.with_contour
+        cost += 3.0 * ("cubes" in arrays)
         if self.intensity is not None:
             cost += 13.0 if self.intensity.kind == "f" else 3.0
             cost += 9.0 * ("values" in arrays)
@@ -341,7 +349,7 @@ class RegionSurvey(TableSurvey):
         # Measured: 213 of labels alone, 233 with integers of 16 bits, 323 with float32 and 357 with float64.
         arrays = self.arrays
         each = 24 + 48 * ("box" in arrays) + 24 * ("faces" in arrays) + 134 * ("sums" in arrays)
-        each += 48 * ("windows" in arrays) + 24 * self.with_contour
+        each += 48 * ("windows" in arrays) + 24 * self.with_contour + 260 * ("cubes" in arrays)
         each += 12 * HULL_POINTS * ("points" in arrays)
         if self.intensity is None:
             return each
