@@ -27,6 +27,7 @@ from .ops.elementary import sinh as sinh
 from .ops.elementary import tan as tan
 from .ops.elementary import tanh as tanh
 from .ops.extrema.blobs import blob_dog as blob_dog
+from .ops.extrema.blobs import blob_doh as blob_doh
 from .ops.extrema.blobs import blob_log as blob_log
 from .ops.extrema.canny import canny as canny
 from .ops.extrema.extrema import local_maxima as local_maxima

@@ -70,6 +70,10 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
             lambda: bv.compute(bv.blob_dog(stack, **blobs), runner=None),
             lambda: feature.blob_dog(stack, **blobs),
         ),
+        "blob_doh 1024 x 1024": (
+            lambda: bv.compute(bv.blob_doh(wide[:1024, :1024]), runner=None),
+            lambda: feature.blob_doh(wide[:1024, :1024]),
+        ),
         "features 48 x 160 x 160": (
             lambda: np.asarray(bv.features(stack, [1, 2])),
             lambda: feature.multiscale_basic_features(stack, sigma_min=1, sigma_max=2, workers=1),

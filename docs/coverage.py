@@ -120,7 +120,7 @@ FUNCTIONS = [
      "2, or 4 where planes do not fit in memory; 1"),
     ("expand_labels", "scikit-image, and all pairs of voxels in numpy", "neighbourhood", "1"),
     ("reconstruction h_maxima h_minima", "scikit-image", "across", "3"),
-    ("blob_log blob_dog", "scikit-image on float64", "table", "1; 2 with `threshold_rel=`"),
+    ("blob_log blob_dog blob_doh", "scikit-image on float64", "table", "1; 2 with `threshold_rel=`"),
     ("match_template", "scikit-image", "patches", "1"),
     ("canny", "scikit-image, slice by slice", "across", "2; more with `use_quantiles=`"),
     ("local_maxima local_minima", "scikit-image", "across", "2"),

@@ -103,6 +103,7 @@ OTHERS = {
     "arccos": lambda: bv.arccos(F),
     "arcsin": lambda: bv.arcsin(F),
     "arctan2": lambda: bv.arctan2(F, F),
+    "blob_doh": lambda: bv.blob_doh(V[0]),
     "boundary_scores": lambda: first(bv.boundary_scores(LABELS, LABELS)),
     "classify": lambda: bv.classify(F, classifier()),
     "combine_stains": lambda: bv.combine_stains(RGB, np.eye(3)),

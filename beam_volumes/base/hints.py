@@ -109,7 +109,7 @@ INSTEAD = {
         for axis, way in enumerate("hv")
     },
     "hessian": "it is not offered; bv.sato and bv.frangi find ridges",
-    "hessian_matrix_det": "it is not offered; bv.hessian_matrix has the derivatives",
+    "hessian_matrix_det": "bv.blob_doh finds its maxima; bv.hessian_matrix has the derivatives",
     "rank": "bv.entropy, bv.autolevel, bv.median_filter, bv.rank_filter and others are there, without it",
     "otsu": "bv.threshold_otsu is of a whole volume; bv.threshold_local takes neighbourhoods",
     **{
@@ -208,7 +208,6 @@ INSTEAD = {
     "order_filter": "bv.rank_filter selects a voxel of a footprint by its rank",
     "multiscale_basic_features": "bv.features computes them as channels",
     # beyond neighbourhoods, or not offered
-    "blob_doh": "it is not offered; bv.blob_log and bv.blob_dog are there",
     **dict.fromkeys(
         (*("denoise_wavelet", "decimate", "resample"),),
         _OF_ALL,

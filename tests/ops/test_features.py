@@ -64,6 +64,29 @@ def test_blobs(name, dtype, data):
         np.testing.assert_allclose(placed(ours), theirs)
 
 
+@settings(max_examples=6)
+@given(data=st.data())
+def test_blobs_by_the_determinant(data):
+    """At the edges, scikit-image moves boxes or cuts them off."""
+    x = np.pad(speckles((60, 50), data.draw(st.integers(0, 99)), 3), 30)
+    how = {"log_scale": data.draw(st.booleans()), "overlap": data.draw(st.sampled_from([0.1, 0.5]))}
+    how |= data.draw(
+        st.sampled_from([{"threshold": 1e-3}, {"threshold": None, "threshold_rel": 0.2}])
+    )
+    sigmas = data.draw(st.sampled_from([1, 2.3])), 9, 5
+    slab = tuple(data.draw(st.integers(n // 3, n)) for n in x.shape)
+    ours = bv.compute(bv.blob_doh(x, *sigmas, **how), runner=None, slab=slab)
+    module = importlib.import_module("skimage.feature.blob")
+    with mock.patch.object(module, "spatial", SimpleNamespace(cKDTree=SortedPairs)):
+        theirs = feature.blob_doh(x, *sigmas, **how)
+    assert len(theirs) > 5
+    np.testing.assert_allclose(placed(ours), theirs)
+    grey = bv.blob_doh((x * 255).astype("u1"), *sigmas).compute()
+    assert set(zip(*(grey[n].to_pylist() for n in "yx"), strict=True)) <= {
+        (y, x) for y, x in zip(*np.nonzero(x), strict=True)
+    }
+
+
 def test_blobs_of_lengths_and_of_nothing():
     x = np.zeros((12, 40, 40), "f4")
     z, y, x_ = np.indices(x.shape)
@@ -120,11 +143,15 @@ def test_canny_of_a_ball_is_a_thin_closed_surface():
 
 def test_refusals():
     v = bv.open(np.ones((4, 5, 6), "u1"))
+    flat = bv.open(np.ones((5, 6), "u1"), voxel_size=(1, 2), unit="nm")
     for call, message in (
         (lambda: bv.blob_log(v, 0, 3), "min_sigma=0"),
         (lambda: bv.blob_log(v, 4, 3), "min_sigma=4 is above"),
         (lambda: bv.blob_log(v, num_sigma=1000), "num_sigma=1000"),
         (lambda: bv.blob_dog(v, sigma_ratio=1), "sigma_ratio=1"),
+        (lambda: bv.blob_doh(v), "blob_log takes volumes"),
+        (lambda: bv.blob_doh(v[0], 0.5), "below 1 voxel"),
+        (lambda: bv.blob_doh(flat, "4 nm", "8 nm"), "different along y and x"),
         (lambda: bv.blob_dog(v, sigma_ratio=1.01), "scales"),
         (lambda: bv.blob_log(v, overlap=2), "overlap=2"),
         (lambda: bv.blob_log(v, exclude_border=True), "exclude_border=True"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -80,58 +81,57 @@ def without_overlapping(places: np.ndarray, sigmas: np.ndarray, overlap: float) 
     array([1, 2])
     """
     is_kept = np.ones(len(places), bool)
-    for a, others in _near(places, sigmas, is_kept):
-        later = others[is_kept[others]]
-        larger = sigmas[a, -1] > sigmas[later, -1]
-        over = overlaps(places[a], sigmas[a], places[later], sigmas[later]) > overlap
-        removing = np.flatnonzero(over & ~larger)
-        if removing.size:  # the first one removes this blob, which removes those before it
-            is_kept[a] = False
-            over[removing[0] :] = False
-        is_kept[later[over]] = False
+    for a, b in _near(places, sigmas):
+        over = overlaps(places[a], sigmas[a], places[b], sigmas[b]) > overlap
+        first_is_larger = sigmas[a, -1] > sigmas[b, -1]
+        for one, other, larger in zip(
+            a[over].tolist(), b[over].tolist(), first_is_larger[over].tolist(), strict=True
+        ):
+            if is_kept[one] and is_kept[other]:
+                is_kept[other if larger else one] = False
     return np.flatnonzero(is_kept)
 
 
-def _near(
-    places: np.ndarray, sigmas: np.ndarray, is_kept: np.ndarray
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Each blob that is kept, with the later ones that it may overlap."""
+def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All pairs of blobs that may overlap, the earlier one first, in batches and in order."""
     scales, scale_of = np.unique(sigmas, axis=0, return_inverse=True)
     members = [np.flatnonzero(scale_of.ravel() == k) for k in range(len(scales))]
     trees = [cKDTree(places[of]) for of in members]
     for start in range(0, len(places), BATCH):
-        batch = start + np.flatnonzero(is_kept[start : start + BATCH])
-        found = []
-        for scale, tree in zip(scales, trees, strict=True):
+        batch = np.arange(start, min(start + BATCH, len(places)))
+        pairs = []
+        for scale, of, tree in zip(scales, members, trees, strict=True):
             larger = np.maximum(sigmas[batch], scale).max(axis=1)
             ends = sigmas[batch, -1], scale[-1]
             share = np.minimum(*ends) / np.maximum(*ends)
             reach = larger * (1 + share) * math.sqrt(places.shape[1]) * (1 + 1e-9)
-            found.append(tree.query_ball_point(places[batch], reach))
-        for k, a in enumerate(batch):
-            if is_kept[a]:
-                near = [of[np.array(own[k], int)] for of, own in zip(members, found, strict=True)]
-                others = np.sort(np.concatenate(near))
-                yield int(a), others[others > a]
+            found = tree.query_ball_point(places[batch], reach)
+            first = np.repeat(batch, [len(own) for own in found])
+            second = of[np.fromiter(itertools.chain.from_iterable(found), np.int64, len(first))]
+            is_later = second > first
+            pairs.append((first[is_later], second[is_later]))
+        a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        order = np.lexsort((b, a))
+        yield a[order], b[order]
 
 
 def overlaps(
-    place: np.ndarray, sigma: np.ndarray, others: np.ndarray, other_sigmas: np.ndarray
+    places: np.ndarray, sigmas: np.ndarray, others: np.ndarray, other_sigmas: np.ndarray
 ) -> np.ndarray:
     """The fraction of the smaller of two disks or balls inside the other; their radii are root(n) sigma.
 
-    The first one is compared with each of the others.
+    Each blob is compared with one of the others.
 
-    >>> overlaps(np.zeros(2), np.array([1.0]), np.array([[0, 0], [9, 0]]), np.array([[2.0], [2.0]]))
+    >>> overlaps(np.zeros((2, 2)), np.ones((2, 1)), np.array([[0, 0], [9, 0]]), np.full((2, 1), 2.0))
     array([1., 0.])
-    >>> overlaps(np.zeros(3), np.ones(1), np.array([[0, 0, 1]]), np.ones((1, 1))).round(3)
+    >>> overlaps(np.zeros((1, 3)), np.ones((1, 1)), np.array([[0, 0, 1]]), np.ones((1, 1))).round(3)
     array([0.579])
     """
-    ndim = len(place)
-    is_larger = (sigma[-1] > other_sigmas[:, -1])[:, None]
-    scale = np.where(is_larger, sigma, other_sigmas)
-    small = np.minimum(sigma[-1], other_sigmas[:, -1]) / scale[:, -1]
-    d = np.sqrt(np.square((others - place) / (scale * math.sqrt(ndim))).sum(axis=1))
+    ndim = places.shape[1]
+    is_larger = sigmas[:, -1:] > other_sigmas[:, -1:]
+    scale = np.where(is_larger, sigmas, other_sigmas)
+    small = np.minimum(sigmas[:, -1], other_sigmas[:, -1]) / scale[:, -1]
+    d = np.sqrt(np.square((others - places) / (scale * math.sqrt(ndim))).sum(axis=1))
     inside, outside = d <= 1 - small, d > 1 + small
     d = np.where(inside | outside, 1, d)
     if ndim == 1:

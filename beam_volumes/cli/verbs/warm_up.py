@@ -39,6 +39,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "blob_log": ({"max_sigma": 2, "num_sigma": 2},),
     "blob_dog": ({"max_sigma": 2},),
+    "blob_doh": (),  # it takes planes, and has the kernels of others
     "classify": (),  # it needs a trained forest
     "clip": ({"min": 1, "max": 3},),
     "convolve1d": ({"weights": (1, 2, 1)},),

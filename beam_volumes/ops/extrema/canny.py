@@ -12,7 +12,7 @@ import numpy as np
 from beam_volumes.base.geometry import NO_HALO, Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.kernels.filters.suppression import suppress
+from beam_volumes.kernels.extrema.suppression import suppress
 from beam_volumes.ops.filters.derivatives import magnitude as magnitude_of
 from beam_volumes.ops.filters.linear import accumulator, gaussian_filter, separable
 from beam_volumes.ops.geometry.rearrange import coordinates

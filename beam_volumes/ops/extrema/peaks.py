@@ -18,7 +18,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.kernels.filters.label_peaks import label_peaks
+from beam_volumes.kernels.extrema.peaks import label_peaks
 from beam_volumes.ops.filters.rank import maximum_filter
 from beam_volumes.ops.geometry.rearrange import coordinates
 from beam_volumes.ops.labels.relabel import relabel
