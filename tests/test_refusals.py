@@ -82,10 +82,6 @@ SAID = {
             "use_gaussian_derivatives",
         ),
         "With `by_value=True`": "tests/ops/test_components.py",
-        "Without it, and by": (
-            lambda _: bv.distance_transform_edt(M, return_indices=True),
-            "max_distance=",
-        ),
         "Masked arrays": (lambda _: bv.open(np.ma.ones((3, 4, 5))), "mask"),
         "other steps along t": (lambda _: FILMS[::2], "axis t: step 2"),
     },

@@ -168,13 +168,12 @@ class _Moments(_Sizes):
 
     def _by_exponent(self, value):
         """``value(axes)`` for all exponents of up to three axes; others are NaN."""
-        result = np.full((len(self.part),) + (MAX_ORDER + 1,) * self.ndim, np.nan)
-        for powers in np.ndindex(*result.shape[1:]):
+        result = np.full((MAX_ORDER + 1,) * self.ndim + (len(self.part),), np.nan)
+        for powers in np.ndindex(*result.shape[:-1]):
             if sum(powers) <= MAX_ORDER:
                 axes = tuple(np.repeat(self.axes, powers).tolist())
-                scale = math.prod((self.spacing**powers).tolist())
-                result[(slice(None), *powers)] = value(axes) * scale
-        return result
+                result[powers] = value(axes) * math.prod((self.spacing**powers).tolist())
+        return np.moveaxis(result, -1, 0)
 
     def moments(self):
         """From the corner of the box."""
@@ -198,12 +197,12 @@ class _Moments(_Sizes):
         return self._by_exponent(central)
 
     def moments_normalized(self):
-        result = self.moments_central()
-        for powers in np.ndindex(*result.shape[1:]):
+        result = np.moveaxis(self.moments_central(), 0, -1)
+        for powers in np.ndindex(*result.shape[:-1]):
             order = sum(powers)
             scale = self.part.count ** (order / self.ndim + 1) * self.spacing.min() ** order
-            result[(slice(None), *powers)] /= np.nan if order < 2 else scale
-        return result
+            result[powers] /= np.nan if order < 2 else scale
+        return np.moveaxis(result, -1, 0)
 
     def moments_hu(self):
         nu = np.moveaxis(self.moments_normalized(), 0, -1)

@@ -220,7 +220,7 @@ LABELS = (ARRAY // 40).astype(np.int32)
         (lambda m, v, s: bv.regionprops_table(v).to("x.csv", format="tsv"), "tsv"),
         (lambda m, v, s: bv.distance_transform_edt(m, 0), "above 0"),
         (lambda m, v, s: bv.distance_transform_edt(m, (1, 2)), "2 entries for 3 axes"),
-        (lambda m, v, s: bv.distance_transform_edt(m, return_indices=True), "return_indices"),
+        (lambda m, v, s: bv.distance_transform_cdt(m, return_indices=True), "return_indices"),
         (lambda m, v, s: bv.distance_transform_edt(m, max_distance="9 nm"), "voxel_size"),
         (lambda m, v, s: bv.signed_distance(m, max_distance=-1), "above 0"),
         (lambda m, v, s: bv.cumsum(v, 3), "0 to 2"),

@@ -88,7 +88,7 @@ def test_structures_are_metrics_and_others_are_refused():
     for bad in ("euclidean", ndi.generate_binary_structure(3, 2), np.ones((3, 3))):
         with pytest.raises(ValueError, match="chessboard, taxicab"):
             bv.distance_transform_cdt(v, bad)
-    with pytest.raises(ValueError, match="with max_distance="):
+    with pytest.raises(ValueError, match="distance_transform_edt offers it"):
         bv.distance_transform_cdt(v, return_indices=True)
 
 
@@ -179,6 +179,25 @@ def test_positions_of_the_nearest_background(data):
     apart = np.sqrt(((steps * (got - np.indices(shape))) ** 2).sum(0))
     np.testing.assert_allclose(apart[near], np.broadcast_to(theirs, shape)[near])
     assert not mask[tuple(got[:, near])].any()
+
+
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_positions_of_the_nearest_background_anywhere(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (9, 14, 16))[draw(st.integers(0, 1)) :]
+    mask = mask_of(shape, draw(st.sampled_from([0.6, 0.95, 0.99, 1])), draw(st.integers(0, 99)))
+    sampling = draw(st.sampled_from([(1, 1, 1), (2.5,) * 3, (4, 1, 1)]))[-len(shape) :]
+    lazy = bv.distance_transform_edt(mask, sampling, return_indices=True)
+    got = in_parts(lazy[1], **draw(slabs(shape)))
+    found = np.full((len(shape), *shape), -1)
+    best = np.full(shape, np.inf)
+    for at in np.argwhere(~mask):  # in raster order
+        steps = [(e - a) * s for e, a, s in zip(np.indices(shape), at, sampling, strict=True)]
+        closer = np.square(steps).sum(axis=0) < best
+        best[closer] = np.square(steps).sum(axis=0)[closer]
+        found[:, closer] = at[:, None]
+    np.testing.assert_array_equal(got, found)
 
 
 def test_lengths_of_expanded_labels():
@@ -304,7 +323,6 @@ def test_distances_are_as_other_volumes():
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"return_indices": True}, "return_indices"),
         ({"sampling": "nm"}, "voxel_size"),
         ({"sampling": "voxel_size"}, "voxel_size="),
         ({"sampling": (1, 2)}, "2 entries for 3 axes"),

@@ -1,15 +1,19 @@
-"""The nearest label within a distance, in three passes: along z, then y, then x.
+"""The nearest label within a distance, and the nearest background, in three passes: along z, then y, then x.
 
 Squared distances are sums over axes, so the smallest pair of a squared distance and a label is found axis by
 axis. Equally near labels are ordered by their numbers. The passes along y and x try offsets one by one, for a
-row at a time, until all voxels of the row are nearer.
+row at a time, until all voxels of the row are nearer. Without a limit, `background_along_y` and
+`background_along_x` find the lower envelope of parabolas instead: of two of them, one is nearer up to a
+voxel, and the other from there on. This also holds for equal distances, where the first background in raster
+order is nearer.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.rows import strided
 
 _NONE = 1 << 30  # slices to a label in a column without any
 
@@ -128,3 +132,113 @@ def _any_from(row, limit):
     for x in range(row.size):
         found |= row[x] >= limit
     return found
+
+
+def background_along_y(
+    steps: np.ndarray, out: np.ndarray, x0: int, x1: int, z: int, weights: tuple
+) -> None:
+    """Write ``z * rows + y + 1`` of the nearest background of the same column, for columns ``x0:x1``.
+
+    ``steps``, int32 (rows, columns), lead along z to the nearest background, or are 2**31 - 1 without any;
+    then the result, uint64, is 0. ``z`` is the slice. ``weights`` are the squares of a step along z, y and x.
+    """
+    wz, wy, _ = weights
+    _along_y(strided(steps), strided(out, writeable=True), steps.shape, x0, x1, z, wz, wy)
+
+
+def background_along_x(
+    places: np.ndarray, out: np.ndarray, y0: int, y1: int, at: tuple, rows: int, weights: tuple
+) -> None:
+    """Write the linear index plus one of the nearest background, for rows ``y0:y1`` of a slice.
+
+    ``places`` are from `background_along_y`. ``at`` are the slice and the first row in a volume of ``rows``.
+    """
+    given = strided(places), strided(out, writeable=True), places.shape
+    _background_along_x(*given, y0, y1, *at, rows, *weights)
+
+
+@kernel
+def _along_y(steps, out, shape, x0, x1, z, wz, wy):
+    voxels, _, step_y = steps
+    results, _, result_y = out
+    rows = shape[0]
+    squares = np.empty(rows, np.array(wz).dtype)
+    places = np.empty(rows, np.int64)
+    sites, starts, found = np.empty((3, rows), np.int64)
+    for x in range(x0, x1):
+        for y in range(rows):
+            d = np.int64(voxels[y * step_y + x])
+            squares[y] = wz * (d * d)
+            places[y] = (z + d) * rows + y if d != 2147483647 else -1
+        _nearest_sites(squares, places, wy, sites, starts, found)
+        for y in range(rows):
+            p = found[y]
+            results[y * result_y + x] = np.uint64(places[p] + 1 if p >= 0 else 0)
+
+
+@kernel
+def _background_along_x(near, out, shape, y0, y1, z, first, rows, wz, wy, wx):
+    voxels, _, step_y = near
+    results, _, result_y = out
+    cols = shape[1]
+    squares = np.empty(cols, np.array(wz).dtype)
+    places = np.empty(cols, np.int64)
+    sites, starts, found = np.empty((3, cols), np.int64)
+    for y in range(y0, y1):
+        for x in range(cols):
+            place = np.int64(voxels[y * step_y + x]) - 1
+            dz, dy = place // rows - z, place % rows - (first + y)
+            squares[x] = wz * (dz * dz) + wy * (dy * dy)
+            places[x] = place * cols + x if place >= 0 else -1
+        _nearest_sites(squares, places, wx, sites, starts, found)
+        for x in range(cols):
+            p = found[x]
+            results[y * result_y + x] = np.uint64(places[p] + 1 if p >= 0 else 0)
+
+
+@row_kernel
+def _nearest_sites(squares, places, weight, sites, starts, found):
+    """For every ``x``, the site ``p`` with the smallest ``squares[p] + weight * (x - p)**2``, or -1.
+
+    The one with the smaller place, if several are equally near. Sites with a negative place do not count.
+    """
+    n = -1
+    for q in range(places.size):
+        if places[q] < 0:
+            continue
+        first = 0
+        while n >= 0:
+            first = _first_nearer(squares, places, weight, sites[n], q)
+            if first > starts[n]:
+                break
+            n -= 1
+            first = 0
+        if first < places.size:
+            n += 1
+            sites[n] = q
+            starts[n] = first
+    i = 0
+    for x in range(places.size):
+        while i < n and starts[i + 1] <= x:
+            i += 1
+        found[x] = sites[i] if n >= 0 else -1
+
+
+@row_kernel
+def _first_nearer(squares, places, weight, p, q):
+    """The first voxel from 0 on that is nearer to ``q`` than to ``p < q``."""
+    rise = np.float64(squares[q] - squares[p]) + np.float64(weight) * np.float64(q * q - p * p)
+    edge = rise / (2 * np.float64(weight) * np.float64(q - p))
+    x = np.int64(min(max(edge, 0.0), np.float64(places.size)))
+    while x > 0 and _is_nearer(squares, places, weight, p, q, x - 1):
+        x -= 1
+    while x < places.size and not _is_nearer(squares, places, weight, p, q, x):
+        x += 1
+    return x
+
+
+@row_kernel
+def _is_nearer(squares, places, weight, p, q, x):
+    a = squares[p] + weight * ((x - p) * (x - p))
+    b = squares[q] + weight * ((x - q) * (x - q))
+    return b < a or (b == a and places[q] < places[p])

@@ -26,7 +26,7 @@ from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.measure.folds import Max, Min
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import stage_of_volumes
+from beam_volumes.ops.parameters.building import stage_of_volumes, triple
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.sweep.stage import Block, KernelStage, Padding
 
@@ -400,7 +400,7 @@ def _blobs(
         raise ValueError(f"{name}: exclude_border={exclude_border!r}: give a number of voxels")
     border = whole_numbers_of(given, len(shape), "exclude_border", name)
     level = _level(name, responses, *limits)
-    around = (0,) * (3 - len(border)) + border
+    around = triple((0,) * (3 - len(border)) + border)
     stage = ScalePeaks("blobs", np.dtype(np.uint64), image.nodes[0].shape, around)
     tables = []
     for k, response in enumerate(responses):

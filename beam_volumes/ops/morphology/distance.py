@@ -66,7 +66,7 @@ def distance_transform_edt(
         text such as ``"200 nm"``. The transform is then a filter with a halo of this length, in one
         sweep. A length that is too large for the memory is refused. By default, there is no limit.
     return_indices : bool, default: False
-        Whether to also return the position of the nearest background voxel; needs ``max_distance``.
+        Whether to also return the position of the nearest background voxel.
 
     Returns
     -------
@@ -75,14 +75,13 @@ def distance_transform_edt(
         no background, where scipy's result is undefined.
     indices : Volume
         With ``return_indices=True``, an int32 volume with a channel for each axis: the index of the
-        nearest background voxel, the first in raster order if several are equally near; -1 beyond
-        ``max_distance``.
+        nearest background voxel, the first in raster order if several are equally near (scipy has
+        no order); -1 beyond ``max_distance``, and without any background.
 
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis, or
-        ``return_indices`` is given without ``max_distance``.
+        If a parameter is out of range or does not have one entry for each axis.
     TypeError
         If ``volume`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -109,9 +108,9 @@ def distance_transform_edt(
     array([[3., 2., 1., 0., 1.]], dtype=float32)
     >>> np.asarray(bv.distance_transform_edt(row, squared=True, max_distance=2))
     array([[4., 4., 1., 0., 1.]])
-    >>> distances, at = bv.distance_transform_edt(row, max_distance=2, return_indices=True)
+    >>> distances, at = bv.distance_transform_edt(row, return_indices=True)
     >>> np.asarray(at.sel(c="x"))
-    array([[-1,  3,  3,  3,  3]], dtype=int32)
+    array([[3, 3, 3, 3, 3]], dtype=int32)
     """
     name = "distance_transform_edt"
     mask = _foreground(mask)
@@ -122,11 +121,6 @@ def distance_transform_edt(
     distances = _distances(mask, steps, maximum, not squared, name)
     if not return_indices:
         return distances
-    if maximum is None:
-        raise ValueError(
-            f"{name}: return_indices=True needs max_distance=: without it, the nearest voxel may be anywhere "
-            "in the volume"
-        )
     return distances, _indices(mask, steps, maximum, name)
 
 
@@ -149,24 +143,43 @@ def _distances(
     return apply_ufunc("minimum", found, dtype.type(maximum if root else maximum**2))
 
 
-def _indices(mask: Volume, steps: tuple[float, float, float], maximum: float, name: str) -> Volume:
-    """Return the positions of the nearest background voxels, or -1 beyond ``maximum``.
-
-    A background voxel is labelled by its place in raster order, from 1.
-    """
+def _indices(
+    mask: Volume, steps: tuple[float, float, float], maximum: float | None, name: str
+) -> Volume:
+    """Return the positions of the nearest background voxels, or -1 beyond ``maximum``."""
     mask = one_channel(mask)
     strides = [math.prod(mask.shape[a + 1 :]) for a in range(mask.ndim)]
-    place = np.uint64(1) + coordinates(mask, mask.ndim - 1).astype(np.uint64)
-    for a in range(mask.ndim - 1):
-        place = place + coordinates(mask, a).astype(np.uint64) * np.uint64(strides[a])
-    labels = where(mask, np.uint64(0), place)
-    near = stage_of(labels, _nearest_label(labels, steps, maximum, f"{name} indices"))
+    near = _places(mask, steps, maximum, strides, f"{name} indices")
     at = near - np.uint64(1)
     found = [
         where(near == 0, np.int32(-1), (at // np.uint64(k) % np.uint64(n)).astype(np.int32))
         for k, n in zip(strides, mask.shape, strict=True)
     ]
     return stack(found, names=mask.axes)
+
+
+def _places(
+    mask: Volume,
+    steps: tuple[float, float, float],
+    maximum: float | None,
+    strides: Sequence[int],
+    name: str,
+) -> Volume:
+    """Return the nearest background voxel by its place in raster order from 1, or 0."""
+    if maximum is None:
+        how = kernels.metric(mask.node.shape, steps)
+        near = _along_z(mask, name, signed=True)
+        for axis, along in ((1, "y"), (2, "x")):
+            stage = scan_stages.NearestBackground(
+                f"{name} along {along}", np.dtype(np.uint64), axis, how, mask.node.shape[1]
+            )
+            near = stage_of(near, stage)
+        return near
+    place = np.uint64(1) + coordinates(mask, mask.ndim - 1).astype(np.uint64)
+    for a in range(mask.ndim - 1):
+        place = place + coordinates(mask, a).astype(np.uint64) * np.uint64(strides[a])
+    labels = where(mask, np.uint64(0), place)
+    return stage_of(labels, _nearest_label(labels, steps, maximum, name))
 
 
 #: scipy's names of metrics, and whether they are the chessboard metric.
@@ -230,7 +243,7 @@ def distance_transform_cdt(
     mask = _foreground(mask)
     if return_indices:
         raise ValueError(
-            f"{name}: return_indices=True is not offered; distance_transform_edt offers it with max_distance="
+            f"{name}: return_indices=True is not offered; distance_transform_edt offers it"
         )
     chessboard = _is_chessboard(name, metric, len(mask.space.axes))
     if sum(mask.node.shape) >= int(kernels.FAR):
@@ -257,12 +270,12 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
     )
 
 
-def _along_z(mask: Volume, name: str) -> Volume:
+def _along_z(mask: Volume, name: str, signed: bool = False) -> Volume:
     """Compute slices to the nearest background voxel of the same column."""
     if mask.node.shape[0] == 1:
         return where(mask, kernels.FAR, np.int32(0))
     barrier = Barrier.of(scan_surveys.DistanceSurvey(name), (mask.node,))
-    completion = scan_surveys.DistanceAlongZ(f"{name} along z", np.dtype(np.int32))
+    completion = scan_surveys.DistanceAlongZ(f"{name} along z", np.dtype(np.int32), signed)
     return mask.derive(AcrossNode.of(barrier, completion, (mask.node,)))
 
 

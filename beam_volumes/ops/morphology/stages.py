@@ -11,7 +11,11 @@ from beam_volumes.base.geometry import Box, Halo, Triple
 from beam_volumes.kernels.morphology import chamfer
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.kernels.morphology.distance import REACH, Metric
-from beam_volumes.kernels.morphology.nearest import nearest
+from beam_volumes.kernels.morphology.nearest import (
+    background_along_x,
+    background_along_y,
+    nearest,
+)
 from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 
@@ -221,6 +225,38 @@ class NearestLabel(Stage):
         nearest(np.array(unsigned, self._dtype), found, *how)
         for k in range(out.depth):
             out.slice(k, y0, y1)[...] = found[k].astype(unsigned.dtype).view(self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class NearestBackground(Stage):
+    """Places of the nearest background within z and y (``axis`` 1), or of the volume (2); 0 is none."""
+
+    axis: int
+    how: Metric
+    rows: int  #: Of the volume.
+
+    cost = 25.0
+    compiled = True
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (self.axis,)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 40 * (rows if self.axis == 1 else cols)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        of = np.float64 if self.how.dtype.kind == "f" else np.int64
+        weights = tuple(map(of, self.how.weights))
+        z, y, _ = out.start
+        for k in range(out.depth):
+            planes = inputs[0].slice(k), out.slice(k)
+            if self.axis == 1:
+                background_along_y(*planes, y0, y1, z + k, weights)
+            else:
+                background_along_x(*planes, y0, y1, (z + k, y), self.rows, weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -100,26 +100,35 @@ class _DistanceSurveyor(Surveyor):
 class DistanceAlongZ(Completion):
     """Slices to the nearest background voxel of the column, or `FAR`: the completion of `DistanceSurvey`."""
 
+    #: Whether steps to background in slices before are negative, also if both are as near.
+    signed: bool = False
+
     upper = False
     cost = 1.0
     #: As for the survey.
     serial: ClassVar[float] = 0.15
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 32 * shape[1] * shape[2]
+        return (36 if self.signed else 32) * shape[1] * shape[2]
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return 12 * shape[1] * shape[2] + _plane_bytes(shape, windows)
 
     def begin(self, grid: Grid, index: int, answer: Any) -> _DistanceCompleter:
-        return _DistanceCompleter(grid.box(index).shape, *answer)
+        return _DistanceCompleter(grid.box(index).shape, self.signed, *answer)
 
 
 class _DistanceCompleter(Completer):
     def __init__(
-        self, shape: Triple, windows: Windows, before: Distance | None, after: Distance | None
+        self,
+        shape: Triple,
+        signed: bool,
+        windows: Windows,
+        before: Distance | None,
+        after: Distance | None,
     ):
         _, self.rows, self.cols = shape
+        self.signed = signed
         self.windows, self.after = windows, after
         self.carry = scans.distance_carry(before, self.rows, self.cols)
         self.done = 0
@@ -135,7 +144,12 @@ class _DistanceCompleter(Completer):
             for k in range(out.depth):
                 kernels.forward(mask[k : k + 1], self.carry, out.slice(k)[None], y0, y1)
             for k in range(out.depth - 1, -1, -1):
+                steps = out.slice(k, y0, y1)
+                upward = steps.copy() if self.signed else None
                 kernels.backward(out.slice(k)[None], after, y0, y1)
+                if upward is not None:
+                    is_before = (steps == upward) & (steps != kernels.FAR)
+                    np.negative(steps, out=steps, where=is_before)
 
         check_same(digested(mask, threads, strip), first)
 
