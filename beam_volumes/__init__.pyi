@@ -198,6 +198,7 @@ from .ops.measure.distributions import histogram as histogram
 from .ops.measure.distributions import percentile as percentile
 from .ops.measure.places import argmax as argmax
 from .ops.measure.places import argmin as argmin
+from .ops.measure.profiles import profile_line as profile_line
 from .ops.measure.statistics import all as all
 from .ops.measure.statistics import any as any
 from .ops.measure.statistics import correlation as correlation

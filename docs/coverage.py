@@ -99,6 +99,7 @@ FUNCTIONS = [
      "number, also with `axis=`", "1"),
     ("argmax argmin", "numpy", "number, also with `axis=`", "1"),
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
+    ("profile_line", "scikit-image", "table", "1, of boxes along the line"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
     ("estimate_sigma", "PyWavelets' db2 in numpy", "number", "2; 4 for float64 and integers of 32 and 64 bits"),

@@ -149,6 +149,7 @@ OTHERS = {
     "reconstruction": lambda: bv.reconstruction(V - np.minimum(V, 9), V),
     "region_adjacency": lambda: bv.region_adjacency(LABELS),
     "regionprops_table": lambda: bv.regionprops_table(LABELS),
+    "profile_line": lambda: bv.profile_line(V[3], (1, 2), (4, 5)),
     "relabel": lambda: bv.relabel(LABELS, {1: 2}, missing=0),
     "relabel_sequential": lambda: first(bv.relabel_sequential(LABELS)),
     "rescale_intensity": lambda: bv.rescale_intensity(V, in_range=(0, 90)),

@@ -122,7 +122,6 @@ INSTEAD = {
     ),
     "match_segments": "bv.segment_iou is a table of the best partners, with their IoU and dice",
     "montage": "np.concatenate(np.asarray(v), axis=1) puts the slices of a small volume side by side",
-    "profile_line": "it is not offered; scikit-image's takes a slice, np.asarray(v[z])",
     **dict.fromkeys(("skeletonize", "thin", "medial_axis"), _THINNED),
     "isotropic_erosion": f"{_ERODED} is that",
     "isotropic_dilation": f"{_DILATED} is that",
