@@ -159,6 +159,8 @@ from .ops.labels.components import area_opening as area_opening
 from .ops.labels.components import binary_fill_holes as binary_fill_holes
 from .ops.labels.components import binary_propagation as binary_propagation
 from .ops.labels.components import clear_border as clear_border
+from .ops.labels.components import diameter_closing as diameter_closing
+from .ops.labels.components import diameter_opening as diameter_opening
 from .ops.labels.components import keep_largest as keep_largest
 from .ops.labels.components import label as label
 from .ops.labels.components import remove_small_holes as remove_small_holes

@@ -112,7 +112,8 @@ FUNCTIONS = [
     ("label", "scipy, `array_equal`; `by_value` scikit-image", "across", "2"),
     ("remove_small_objects remove_small_holes clear_border apply_hysteresis_threshold",
      "scikit-image", "across", "2"),
-    ("area_opening area_closing", "scikit-image", "across", "2"),
+    ("area_opening area_closing", "scikit-image", "across; neighbourhood for grey values", "2; 1"),
+    ("diameter_opening diameter_closing", "scikit-image", "neighbourhood", "1"),
     ("flood flood_fill", "scikit-image", "across", "3"),
     ("keep_largest", "sizes of scipy's labels", "across", "2"),
     ("binary_fill_holes binary_propagation", "scipy", "across", "2"),
@@ -245,7 +246,7 @@ PARAMETERS = {
     ],
     "skimage": [
         ("watershed", "compactness offset", "these act on a queue, and basins of a total order have none"),
-        ("area_opening area_closing", "parent tree_traverser", "there is no tree: only bool is offered"),
+        ("area_opening area_closing diameter_opening diameter_closing", "parent tree_traverser", "there is no tree"),
         ("flood_fill", "in_place", "results are new, and nothing is changed in place"),
         ("local_maxima local_minima", "indices", "`peak_local_max` returns positions"),
         ("reconstruction", "offset", "always the centre of the footprint"),

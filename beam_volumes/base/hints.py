@@ -215,7 +215,7 @@ INSTEAD = {
     **dict.fromkeys(
         (
             *("hog", "local_binary_pattern", "correlation_lags", "lab2rgb"),
-            *("diameter_opening", "diameter_closing", "max_tree", "max_tree_local_maxima"),
+            *("max_tree", "max_tree_local_maxima"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
             *("mean_bilateral", "noise_filter"),
         ),

@@ -4,6 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import ndimage
 from skimage import color, feature, measure, metrics, morphology, segmentation
 
@@ -69,6 +71,8 @@ CALLS = [
     (morphology, "remove_small_holes(mask, max_size=8)", None),
     (morphology, "area_opening(mask, 9)", None),
     (morphology, "area_closing(mask, area_threshold=9, connectivity=2)", None),
+    (morphology, "area_opening(image, 9)", None),
+    (morphology, "diameter_closing(image)", None),
     (morphology, "reconstruction(seed, image)", None),
     (morphology, "h_maxima(image, 30)", None),
     (morphology, "local_maxima(image)", None),
@@ -130,9 +134,36 @@ def test_floods_and_lines_do_not_depend_on_slabs(slab):
     assert np.array_equal(~kept, smaller)
 
 
-def test_grey_levels_of_areas_are_refused():
-    for function in (bv.area_opening, bv.area_closing):
-        with pytest.raises(TypeError, match=r"only bool is offered.*give image > threshold"):
-            function(IMAGE, 9)
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "f4", "f8"])
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_components_of_grey_levels(dtype, data):
+    shape = (6, 7, 14)[data.draw(st.integers(0, 1)) :]
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x = (random.random(shape) * data.draw(st.sampled_from([4, 90]))).astype(dtype)
+    x = random.random(shape) < 0.6 if dtype == "?" else x
+    name = data.draw(st.sampled_from(["area", "diameter"])) + data.draw(
+        st.sampled_from(["_opening", "_closing"])
+    )
+    how = data.draw(st.sampled_from([1, 2, 5, 9])), data.draw(st.integers(1, len(shape)))
+    slab = tuple(data.draw(st.integers(1, n)) for n in shape)
+    ours = bv.compute(getattr(bv, name)(x, *how), runner=None, slab=slab)
+    theirs = getattr(morphology, name)(x, *how)
+    if dtype[0] == "f" and name.endswith("closing"):  # scikit-image subtracts from 1, and rounds
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(ours, theirs, strict=True)
+
+
+def test_a_grey_volume_smaller_than_the_threshold_has_one_level():
+    x = np.array([[3, 9, 4, np.nan]], "f4")
+    assert np.asarray(bv.area_opening(x, 10**9)).tolist() == [[3] * 4]
+    assert np.isnan(np.asarray(bv.diameter_closing(x, 5))).all()
+    assert np.asarray(bv.area_opening(x, 2)).tolist() == [[3, 4, 4, 4]]
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="diameter_threshold=-1"):
+        bv.diameter_opening(IMAGE, -1)
     with pytest.raises(ValueError, match=r"seed_point=\(1, 99\) is no voxel .*give 2 numbers"):
         bv.flood(IMAGE, (1, 99))
