@@ -73,7 +73,7 @@ FUNCTIONS = [
     ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
     ("meijering", "scikit-image on float64", "neighbourhood", "2"),
     ("features", "scikit-image", "neighbourhood", "1"),
-    ("classify", "scikit-learn, bit for bit", "pointwise", "1"),
+    ("classify", "scikit-learn, bit for bit; probabilities of boosted trees within 1e-15", "pointwise", "1"),
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),

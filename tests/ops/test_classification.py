@@ -14,6 +14,7 @@ from skimage.feature import multiscale_basic_features
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
 
@@ -104,6 +105,29 @@ def test_classes_and_probabilities_equal_scikit_learn(kind, tmp_path, monkeypatc
     assert same.token() == trained.token()
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_boosted_trees_equal_scikit_learn(classes, tmp_path):
+    v, labels, truth = scribbled()
+    labels = np.minimum(labels, classes)
+    found = bv.features(v, [0.7, 1.5])
+    boosted = HistGradientBoostingClassifier(max_iter=12, learning_rate=0.3, random_state=0)
+    trained = bv.pixel_classifier(found, labels, boosted)
+    trained.save(tmp_path / "trained.npz")
+    samples = np.moveaxis(np.asarray(found), 0, -1).reshape(-1, found.shape[0])
+    how = {"runner": None, "slab": (5, 17, 44)}
+    for given_one in (boosted, str(tmp_path / "trained.npz")):
+        lazy = bv.classify(found, given_one), bv.classify(found, given_one, probabilities=True)
+        ours, shares = bv.compute(*lazy, **how)
+        assert_same(ours, boosted.predict(samples).reshape(v.shape).astype("u1"))
+        theirs = np.moveaxis(boosted.predict_proba(samples).reshape(*v.shape, classes), -1, 0)
+        np.testing.assert_array_max_ulp(shares, theirs.astype("f4"), 1)
+    assert (ours == np.minimum(truth, classes)).mean() > 0.7
+    categorical = HistGradientBoostingClassifier(max_iter=2, categorical_features=[0])
+    whole = np.clip(np.asarray(found).astype("i8"), 0, 9)
+    with pytest.raises(ValueError, match="without categorical_features="):
+        bv.pixel_classifier(bv.open(whole, axes="czyx"), labels, categorical)
+
+
 def test_a_recipe_classifies_by_a_file(tmp_path, command, monkeypatch):
     monkeypatch.chdir(tmp_path)
     v, labels, _ = scribbled()
@@ -185,6 +209,7 @@ def test_damaged_files_are_refused(tmp_path):
         ("leaf", lambda a: a - 1),
         ("values", lambda a: a * np.nan),
         ("classes", lambda a: a - 5),
+        ("start", lambda a: np.zeros(7)),
     ):
         array = change(getattr(trained, name)).astype(getattr(trained, name).dtype)
         dataclasses.replace(trained, **{name: array}).save(path)

@@ -1,4 +1,4 @@
-"""Forests of decision trees as plain arrays, and their files."""
+"""Random forests and boosted trees as plain arrays, and their files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_volumes.kernels.elementary.exp_log import exp
 from beam_volumes.kernels.filters.classification.forest import votes
 from beam_volumes.storage.places.errors import damaged
 from beam_volumes.storage.places.place import Place, kvstore_spec
@@ -20,13 +21,13 @@ from beam_volumes.sweep.stage import PlainData
 _ARRAYS = {
     "classes": ("<i8", 1), "channels": ("<U", 1), "features": ("<i8", 0), "feature": ("<u4", 1),
     "threshold": ("<f4", 1), "left": ("<u4", 1), "leaf": ("<u4", 1), "roots": ("<u4", 1),
-    "values": ("<f8", 2),
+    "values": ("<f8", 2), "start": ("<f8", 1),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PixelClassifier(PlainData):
-    """A trained forest of decision trees, from `pixel_classifier`; `classify` applies it.
+    """A trained forest or boosted trees, from `pixel_classifier`; `classify` applies it.
 
     Attributes
     ----------
@@ -42,7 +43,9 @@ class PixelClassifier(PlainData):
     roots : numpy.ndarray
         The first node of each tree.
     values : numpy.ndarray
-        The shares of the classes in the training data of each leaf.
+        The shares of the classes in the training data of each leaf; of boosted trees, their scores.
+    start : numpy.ndarray
+        The scores of the classes before the first of boosted trees; empty for a forest.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class PixelClassifier(PlainData):
     leaf: np.ndarray
     roots: np.ndarray
     values: np.ndarray
+    start: np.ndarray
 
     def __repr__(self) -> str:
         trees, nodes, number = len(self.roots), len(self.left), int(self.features)
@@ -108,19 +112,37 @@ class PixelClassifier(PlainData):
 def shares(classifier: PixelClassifier, samples: np.ndarray) -> np.ndarray:
     """Return the shares of the classes for samples, float32 (n, features), as float64 (n, classes)."""
     c, sums = classifier, np.zeros((len(samples), len(classifier.classes)))
+    if len(c.start):
+        sums[:] = c.start
     votes(samples, sums, c.feature, c.threshold, c.left, c.leaf, c.roots, c.values)
-    return sums / len(c.roots)
+    if not len(c.start):
+        return sums / len(c.roots)
+    sums -= sums.max(axis=1, keepdims=True)
+    exp(sums, sums)
+    return sums / _row_sums(sums)
 
 
-def is_forest(given: Any) -> bool:
-    """Whether it is a classifier of scikit-learn with trees that all vote."""
-    return "ForestClassifier" in (c.__name__ for c in type(given).__mro__)
+def _row_sums(rows: np.ndarray) -> np.ndarray:
+    """Return the sums of rows, from the first column on: numpy's order may depend on the processor."""
+    total = np.zeros((len(rows), 1))
+    for column in rows.T:
+        total += column[:, None]
+    return total
 
 
-def of_forest(forest: Any, channels: Sequence[str], name: str) -> PixelClassifier:
-    """Return the arrays of a trained forest of scikit-learn."""
-    trees = [tree.tree_ for tree in forest.estimators_]
-    classes = np.asarray(forest.classes_)
+def is_trainable(given: Any) -> bool:
+    """Whether it is a classifier of scikit-learn with trees that all vote, or with boosted histograms."""
+    names = [c.__name__ for c in type(given).__mro__]
+    return "ForestClassifier" in names or _BOOSTED in names
+
+
+#: The class of scikit-learn's boosted trees.
+_BOOSTED = "HistGradientBoostingClassifier"
+
+
+def of_trained(trained: Any, channels: Sequence[str], name: str) -> PixelClassifier:
+    """Return the arrays of a trained classifier of scikit-learn."""
+    classes = np.asarray(trained.classes_)
     if (
         classes.ndim != 1
         or classes.dtype.kind not in "ui"
@@ -130,28 +152,65 @@ def of_forest(forest: Any, channels: Sequence[str], name: str) -> PixelClassifie
         raise ValueError(
             f"{name}: classes {classes.tolist()} are not whole numbers from 0 to 65535"
         )
-    nodes: dict[str, list[np.ndarray]] = {k: [] for k in ("feature", "threshold", "left", "leaf")}
+    boosted = hasattr(trained, "_predictors")
+    trees, start = (_boosted if boosted else _forest)(trained, len(classes), name)
+    parts: dict[str, list[np.ndarray]] = {k: [] for k in ("feature", "threshold", "left", "leaf")}
     values, roots, first, leaves = [], [], 0, 0
     for tree in trees:
-        order = _in_levels(tree.children_left, tree.children_right)
-        is_leaf = tree.children_left[order] < 0
+        order = _in_levels(tree.left, tree.right)
+        is_leaf = tree.left[order] < 0
         place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        number = np.arange(len(order))
-        nodes["feature"].append(np.where(is_leaf, 0, tree.feature[order]))
-        nodes["threshold"].append(np.where(is_leaf, np.inf, _floored(tree.threshold[order])))
-        nodes["left"].append(
-            first + np.where(is_leaf, number, place[tree.children_left[order] * ~is_leaf])
-        )
-        nodes["leaf"].append(np.where(is_leaf, leaves + np.cumsum(is_leaf) - 1, 0))
-        values.append(tree.value[order][is_leaf, 0, :])
+        place[order] = number = np.arange(len(order))
+        parts["feature"].append(np.where(is_leaf, 0, tree.feature[order]))
+        parts["threshold"].append(np.where(is_leaf, np.inf, _floored(tree.threshold[order])))
+        parts["left"].append(first + np.where(is_leaf, number, place[tree.left[order] * ~is_leaf]))
+        parts["leaf"].append(np.where(is_leaf, leaves + np.cumsum(is_leaf) - 1, 0))
+        values.append(tree.values[order][is_leaf])
         roots.append(first)
         first, leaves = first + len(order), leaves + int(is_leaf.sum())
-    joined = {k: np.concatenate(v).astype(_ARRAYS[k][0]) for k, v in nodes.items()}
+    joined = {k: np.concatenate(v).astype(_ARRAYS[k][0]) for k, v in parts.items()}
     return PixelClassifier(
-        classes.astype("<i8"), np.array(channels, dtype="<U"), np.array(forest.n_features_in_, "<i8"),
-        roots=np.array(roots, "<u4"), values=np.concatenate(values).astype("<f8"), **joined,
+        classes.astype("<i8"), np.array(channels, dtype="<U"), np.array(trained.n_features_in_, "<i8"),
+        roots=np.array(roots, "<u4"), values=np.concatenate(values).astype("<f8"), start=start, **joined,
     )  # fmt: skip
+
+
+class _Tree(NamedTuple):
+    """The nodes of a tree; ``left`` of a leaf is negative."""
+
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    values: np.ndarray
+
+
+def _forest(trained: Any, classes: int, name: str) -> tuple[list[_Tree], np.ndarray]:
+    trees = [e.tree_ for e in trained.estimators_]
+    return [
+        _Tree(t.children_left, t.children_right, t.feature, t.threshold, t.value[:, 0, :])
+        for t in trees
+    ], np.empty(0, "<f8")
+
+
+def _boosted(trained: Any, classes: int, name: str) -> tuple[list[_Tree], np.ndarray]:
+    """Return the trees of `HistGradientBoostingClassifier`, with a score of one class each."""
+    if trained.is_categorical_ is not None and np.any(trained.is_categorical_):
+        raise ValueError(f"{name}: features are numbers; train without categorical_features=")
+    start = np.zeros(classes)
+    start[-trained.n_trees_per_iteration_ :] = np.ravel(trained._baseline_prediction)
+    trees = []
+    for iteration in trained._predictors:
+        for k, predictor in enumerate(iteration, classes - len(iteration)):
+            n = predictor.nodes
+            is_leaf = n["is_leaf"].astype(bool)
+            values = np.zeros((len(n), classes))
+            values[:, k] = n["value"]
+            left, right = (
+                np.where(is_leaf, -1, n[side].astype(np.int64)) for side in ("left", "right")
+            )
+            trees.append(_Tree(left, right, n["feature_idx"], n["num_threshold"], values))
+    return trees, start.astype("<f8")
 
 
 def _in_levels(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -224,6 +283,8 @@ def _is_sound(c: PixelClassifier) -> bool:
         and (c.threshold[~inner] == np.inf).all()
         and (c.leaf < len(c.values)).all()
         and np.isfinite(c.values).all()
+        and len(c.start) in (0, len(c.classes))
+        and np.isfinite(c.start).all()
     )
 
 

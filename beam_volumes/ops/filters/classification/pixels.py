@@ -17,8 +17,8 @@ from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.filters.classification.forest import BLOCK
 from beam_volumes.ops.filters.classification.forests import (
     PixelClassifier,
-    is_forest,
-    of_forest,
+    is_trainable,
+    of_trained,
     read_classifier,
     shares,
 )
@@ -32,6 +32,8 @@ from beam_volumes.sweep.stage import Block, Stage
 _AT_A_TIME = 1 << 25
 #: The largest forest, as it is part of plans and pipelines.
 _MAX_BYTES = 32 << 20
+#: The classifiers of scikit-learn that can be trained.
+_OFFERED = "RandomForestClassifier, ExtraTreesClassifier and HistGradientBoostingClassifier"
 #: Bytes of features that are collected for a call of the kernel, if a row is not larger.
 _COLLECTED = 1 << 20
 
@@ -89,7 +91,7 @@ class Classify(Stage):
 def pixel_classifier(
     volume: Volume, examples: Any, forest: Any = None, *, random_state: int = 0
 ) -> PixelClassifier:
-    """Train a random forest on some voxels with known classes.
+    """Train a random forest or boosted trees on some voxels with known classes.
 
     Parameters
     ----------
@@ -99,16 +101,17 @@ def pixel_classifier(
         The known classes: labels of the same shape without channels, where 0 is unknown, such as
         scribbles that were painted in a viewer; or a pair of positions (rows z, y, x, in voxels) and
         their classes. Classes are whole numbers from 1 to 65535.
-    forest : RandomForestClassifier or ExtraTreesClassifier, optional
-        A forest of scikit-learn to train, with other parameters. By default 100 trees, each with up to
-        20 levels.
+    forest : classifier, optional
+        A classifier of scikit-learn to train, with other parameters: RandomForestClassifier,
+        ExtraTreesClassifier or HistGradientBoostingClassifier (boosted trees). By default a random
+        forest of 100 trees, each with up to 20 levels.
     random_state : int, default: 0
         The seed of the default forest.
 
     Returns
     -------
     PixelClassifier
-        The trained forest. `PixelClassifier.save` writes it to a file.
+        The trained trees. `PixelClassifier.save` writes them to a file.
 
     Raises
     ------
@@ -116,7 +119,7 @@ def pixel_classifier(
         If scikit-learn is not installed, there are fewer than two classes, shapes do not match, a
         position is outside, or a feature of an example is not finite.
     TypeError
-        If the examples are not of integers, or the forest cannot be trained.
+        If the examples are not of integers, or ``forest`` is another classifier.
 
     See Also
     --------
@@ -131,7 +134,8 @@ def pixel_classifier(
 
     References
     ----------
-    `sklearn.ensemble.RandomForestClassifier`; L. Breiman, "Random forests", Machine Learning 45 (2001);
+    `sklearn.ensemble.RandomForestClassifier` and `HistGradientBoostingClassifier`; L. Breiman, "Random
+    forests", Machine Learning 45 (2001);
     S. Berg et al., "ilastik: interactive machine learning for (bio)image analysis", Nature Methods 16
     (2019).
 
@@ -156,10 +160,8 @@ def pixel_classifier(
     if forest is None:
         seed = par.whole_number(random_state, "random_state", name, 0)
         forest = RandomForestClassifier(100, max_depth=20, random_state=seed, n_jobs=-1)
-    if not is_forest(forest):
-        raise TypeError(
-            f"{name}: forest={forest!r} is neither a RandomForestClassifier nor an ExtraTreesClassifier"
-        )
+    if not is_trainable(forest):
+        raise TypeError(f"{name}: forest={forest!r} is not one of {_OFFERED}")
     given = isinstance(examples, tuple | list) and len(examples) == 2
     positions, classes = (
         _of_points(volume, examples, name) if given else _of_labels(volume, examples, name)
@@ -173,7 +175,7 @@ def pixel_classifier(
     if len(bad):
         at = tuple(positions[bad[0]].tolist())
         raise ValueError(f"{name}: the features of the example at {at} are not finite")
-    return of_forest(forest.fit(samples, classes), volume.channels, name)
+    return of_trained(forest.fit(samples, classes), volume.channels, name)
 
 
 def _check_points(volume: Volume, name: str) -> None:
@@ -266,8 +268,8 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     volume : Volume or numpy.ndarray
         The same features as channels that the classifier was trained with.
     classifier : PixelClassifier, path or forest
-        The result of `pixel_classifier`, the path or URL of its file, or a trained
-        RandomForestClassifier or ExtraTreesClassifier of scikit-learn.
+        The result of `pixel_classifier`, the path or URL of its file, or a trained classifier of
+        scikit-learn that `pixel_classifier` can train.
     probabilities : bool, default: False
         Whether to return the share of each class instead of the class with the largest share.
 
@@ -296,8 +298,9 @@ def classify(volume: Volume, classifier: Any, *, probabilities: bool = False) ->
     Notes
     -----
     Pointwise: no halo, and one sweep with the features, which are not stored. The time grows with the
-    number of trees. The result equals scikit-learn's ``predict`` and ``predict_proba`` in one thread, bit
-    for bit (probabilities as float32). The trees become part of the plan. Reading a file executes
+    number of trees. The result of a forest equals scikit-learn's ``predict`` and ``predict_proba`` in one
+    thread, bit for bit (probabilities as float32). Scores of boosted trees are added in scikit-learn's
+    order, and probabilities follow within 1e-15. The trees become part of the plan. Reading a file executes
     nothing from it.
 
     References
@@ -339,8 +342,8 @@ def _classifier_of(given: Any, name: str) -> PixelClassifier:
         return given
     if isinstance(given, str | os.PathLike):
         return read_classifier(os.fspath(given), name)
-    if is_forest(given) and hasattr(given, "estimators_"):
-        return of_forest(given, (), name)
+    if is_trainable(given) and hasattr(given, "classes_"):
+        return of_trained(given, (), name)
     raise TypeError(
         f"{name}: classifier={given!r} is not a PixelClassifier, a path of its file, or a trained forest"
     )
