@@ -189,12 +189,16 @@ class _Boxes(Round):
         rows, step = values[0], np.array(self.grid.step)
         labels, boxes = np.asarray(rows["label"]), self.objects.padded(self.objects.boxes(rows))
         found: dict[int, list[int]] = {}
-        counts = np.array(self.grid.counts)
-        for k, (low, high) in enumerate(
-            zip(boxes[:, 0] // step, -(-boxes[:, 1] // step), strict=True)
+        low, high = boxes[:, 0] // step, -(-boxes[:, 1] // step)
+        first = np.ravel_multi_index(tuple(low.T), self.grid.counts).tolist()
+        for k, (slab, is_one) in enumerate(
+            zip(first, (high - low == 1).all(axis=1).tolist(), strict=True)
         ):
-            cells = np.indices(high - low).reshape(3, -1).T + low
-            for slab in np.ravel_multi_index(tuple(cells.T), tuple(counts)).tolist():
+            slabs = [slab]
+            if not is_one:
+                cells = np.indices(high[k] - low[k]).reshape(3, -1) + low[k][:, None]
+                slabs = np.ravel_multi_index(tuple(cells), self.grid.counts).tolist()
+            for slab in slabs:
                 found.setdefault(slab, []).append(k)
         for slab, some in found.items():
             yield "answer", (slab,), (key, labels[some], boxes[some])
@@ -239,7 +243,7 @@ class PaintObjects(Completion):
         return _Paint(self, grid.box(index), *answer)
 
     def of(self, label: int, box: Box, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Return the result for an object in its box; 0 where it has none."""
+        """Return the result for an object in its box: its mask, or numbers that are 0 where it has none."""
         region = self.objects.region(label, box, arrays)
         try:
             with calling(self.name):
@@ -257,9 +261,9 @@ class PaintObjects(Completion):
                 f"{self.name}: the function returned shape {found.shape} of {found.dtype} for label {label}; "
                 f"it must return shape {region.mask.shape} of {wanted}{hint}"
             )
-        value = self.dtype.type(label) if self.as_labels else found.astype(self.dtype)
-        inside = found if self.as_labels else region.mask
-        return np.where(inside, value, self.dtype.type(0)).reshape(box.shape)
+        if not self.as_labels:
+            found = np.where(region.mask, found.astype(self.dtype), self.dtype.type(0))
+        return found.reshape(box.shape)
 
 
 class _Paint(Completer):
@@ -306,12 +310,13 @@ class _Paint(Completer):
     def _paint(self, some: np.ndarray, threads: int) -> None:
         around = box_of(np.stack(self._around(some)))
         read = self.how.objects.read(around)
-        back = [-n for n in around.start]
+        a, b, c = around.start
 
         def found(k: int) -> np.ndarray | None:
             box = box_of(self.boxes[k])
-            z, y, x = box.translate(back).slices
-            return self.how.of(int(self.labels[k]), box, [array[z, y, x] for array in read])
+            (z0, y0, x0), (z1, y1, x1) = box.start, box.stop
+            inside = slice(z0 - a, z1 - a), slice(y0 - b, y1 - b), slice(x0 - c, x1 - c)
+            return self.how.of(int(self.labels[k]), box, [array[inside] for array in read])
 
         for part in self._batches(some):
 
@@ -321,7 +326,7 @@ class _Paint(Completer):
             results = in_strips(len(part), len(part) << 30, threads, several)
             for k, result in zip(part, chain.from_iterable(results), strict=True):
                 if result is not None:
-                    self._put(box_of(self.boxes[k]), result)
+                    self._put(self.labels[k], box_of(self.boxes[k]), result)
 
     def _batches(self, some: np.ndarray) -> Iterator[list[int]]:
         """Divide objects so that the results of a part fit in memory."""
@@ -335,7 +340,7 @@ class _Paint(Completer):
             total += voxels
         yield part
 
-    def _put(self, box: Box, result: np.ndarray) -> None:
+    def _put(self, label: np.uint64, box: Box, result: np.ndarray) -> None:
         assert self.result is not None
         here = box.intersect(self.slab)
         z, y, x = here.translate([-n for n in self.slab.start]).slices
@@ -343,6 +348,6 @@ class _Paint(Completer):
         z, y, x = here.translate([-n for n in box.start]).slices
         new = result[z, y, x]
         if self.how.as_labels:  # the order of objects does not matter
-            np.maximum(to, new, out=to)
+            np.maximum(to, label.astype(to.dtype), out=to, where=new)
         else:
             np.copyto(to, new, where=new != 0)
