@@ -20,7 +20,20 @@ from typing import Any
 
 import numpy as np
 from scipy import ndimage
-from skimage import exposure, feature, filters, measure, morphology, restoration, segmentation
+from skimage import (
+    color,
+    exposure,
+    feature,
+    filters,
+    measure,
+    metrics,
+    morphology,
+    registration,
+    restoration,
+    segmentation,
+    transform,
+    util,
+)
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
@@ -209,6 +222,50 @@ SCIPY = {
     "watershed_ift": ("watershed", "basins of a total order instead of a queue; costs of the lowest pass"),
 }  # fmt: skip
 
+#: Functions of scikit-image with another name here, or none, and the reason.
+SCIKIT = {
+    "gaussian": ("gaussian_filter", "integers keep their scale"),
+    "rank.mean rank.minimum rank.maximum rank.percentile rank.gradient": (
+        "uniform_filter minimum_filter maximum_filter percentile_filter morphological_gradient", ""),
+    "rank.geometric_mean rank.majority rank.modal rank.pop rank.windowed_histogram": (
+        "generic_filter", "with your function of a neighbourhood"),
+    "dilation erosion opening closing": ("grey_dilation grey_erosion grey_opening grey_closing", "scipy's names"),
+    "skeletonize thin medial_axis convex_hull_image convex_hull_object": (
+        "map_labels", "of whole objects: thinning goes on from all sides until nothing changes, and slabs cannot do it apart"),
+    "max_tree max_tree_local_maxima": (
+        "area_opening diameter_opening h_maxima", "a tree has as many nodes as the volume has voxels"),
+    "remove_objects_by_distance": ("peak_local_max", "each removal depends on those before, of the whole volume"),
+    "regionprops": ("regionprops_table for_each_label", "objects are passed to a function"),
+    "euler_number perimeter perimeter_crofton inertia_tensor inertia_tensor_eigvals moments moments_central "
+    "moments_normalized moments_hu centroid": ("regionprops_table", "a column; moments of order 3 and less"),
+    "find_contours marching_cubes mesh_surface_area": ("outlines meshes", "of labels, as tables and files"),
+    "pearson_corr_coeff manders_coloc_coeff manders_overlap_coeff": (
+        "correlation joint_histogram sum", "Manders' coefficients are quotients of sums"),
+    "shannon_entropy blur_effect is_low_contrast cumulative_distribution": ("histogram percentile", "numbers of a histogram"),
+    "mean_squared_error normalized_root_mse peak_signal_noise_ratio": ("mean", "of `(a - b) ** 2`"),
+    "structural_similarity": ("gaussian_filter uniform_filter", "its local means and variances are filters"),
+    "normalized_mutual_information": ("joint_histogram", "a number of it"),
+    "hausdorff_distance": ("distance_transform_edt max", "the largest distance to the other mask"),
+    "corner_harris corner_shi_tomasi corner_foerstner shape_index": (
+        "structure_tensor hessian_matrix_eigvals", "formulas of their elements"),
+    "local_binary_pattern graycomatrix hog": ("map_overlap", "scikit-image's, for blocks with a margin"),
+    "multiscale_basic_features": ("features", ""),
+    "denoise_tv_bregman denoise_wavelet": (
+        "denoise_tv_chambolle denoise_nl_means", "their sweeps over the image depend on each other at any distance"),
+    "inpaint_biharmonic": ("map_labels", "of each hole in its box, with `pad=`"),
+    "unwrap_phase": ("", "the path of unwrapping depends on the whole volume"),
+    "random_walker slic felzenszwalb quickshift active_contour chan_vese": (
+        "watershed agglomerate pixel_classifier predict", "iterations over the whole image, or a queue of it"),
+    "rgb2lab rgb2luv rgb2xyz rgb2ycbcr lab2rgb hsv2rgb": (
+        "channels", "formulas of the channels; `rgb2hsv`, `rgb2gray` and stains are there"),
+    "resize rescale pyramid_reduce downscale_local_mean": ("zoom downsample", ""),
+    "radon iradon hough_line hough_circle": ("", "sums over the whole image along lines"),
+    "warp_polar swirl": ("map_coordinates", "with the positions as a volume"),
+    "phase_cross_correlation optical_flow_tvl1 optical_flow_ilk": (
+        "register register_slices", "translations, rotations and affine maps; dense flow is not offered"),
+    "montage": ("concatenate preview", "slices side by side"),
+}  # fmt: skip
+
 _V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
 _ASYMMETRIC = [[[1, 1, 0]]]
 
@@ -348,10 +405,9 @@ have found. A label volume (integers) is filtered by value, and a mask by compon
 """
 
 
-SKELETONS = """\
-There is no `skeletonize`. Thinning proceeds from all sides until nothing changes, and each step depends on all previous
-steps, so slabs cannot be processed independently. `map_labels` calls scikit-image's function for each object, and puts
-the results together in a volume.
+REGIONS = """\
+`regionprops_table` has no `area_filled` and no weighted moments. The holes of an object may contain other objects, and
+depend on all voxels in its box: `extra_properties=` or `for_each_label` pass the box to a function.
 """
 
 
@@ -388,7 +444,10 @@ def page(without: Collection[str] = ()) -> str:
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
     out.append("### scikit-image\n\nFunctions with the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
-    out.append(SKELETONS)
+    out.append("Other functions have another name here, or none:\n")
+    answers = {_names(names): answer for names, answer in SCIKIT.items()}
+    out.append(_table(("scikit-image", "here", ""), _others(answers, code=False)))
+    out.append(REGIONS)
     out.append("### dask-image\n")
     known = {**others, **DASK_ONLY}
     for module, names in DASK.items():
@@ -431,7 +490,18 @@ def check() -> None:
     )
     if unknown := {kind for *_, kind, _ in FUNCTIONS if re.match(r"\w+", kind)[0] not in KINDS}:
         raise ValueError(f"kinds without an explanation: {sorted(unknown)}")
-    for answers in (SCIPY, DASK_ONLY, STACK):
+    names_of_scikit = {n for names in SCIKIT for n in names.split()}
+    known = {
+        n
+        for module in (*SKIMAGE, color, metrics, registration, transform, util)
+        for n in dir(module)
+    }
+    known |= {f"rank.{n}" for n in dir(filters.rank)}
+    if wrong := (names_of_scikit - known) | (names_of_scikit & ours - set(ndimage.__all__)):
+        raise ValueError(
+            f"no functions of scikit-image without one of the same name: {sorted(wrong)}"
+        )
+    for answers in (SCIPY, SCIKIT, DASK_ONLY, STACK):
         for name, (here, _) in answers.items():
             methods = {f"Volume.{m}" for m in dir(bv.Volume)}
             if set(here.split()) - ours - set(bv.__all__) - set(SUPPORTED) - methods:

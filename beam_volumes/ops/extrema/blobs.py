@@ -246,9 +246,19 @@ def blob_doh(
         which needs a volume with a voxel size. The radius of a blob is about ``sigma``.
     max_sigma : float or str, default: 30
         Largest standard deviation of a blob.
+    num_sigma : int, default: 10
+        The number of scales between them, up to 100.
     threshold : float or None, default: 0.01
         Blobs have a response above it, for integers above it times the square of the maximum of the
         dtype. None is the smallest response.
+    overlap : float, default: 0.5
+        If two blobs overlap by more than this fraction of the smaller one, the smaller one is removed.
+    log_scale : bool, default: False
+        Whether scales have equal ratios instead of equal differences.
+    threshold_rel : float, optional
+        Blobs have a response above this fraction of the largest response, in addition.
+    exclude_border : bool, int or sequence of int, default: False
+        Blobs closer than this to the border are excluded, in voxels; False is 0.
 
     Returns
     -------
