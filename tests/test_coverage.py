@@ -67,6 +67,7 @@ OF_VOLUME = by_name(
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat", (3,)),
     ("morphological_gradient morphological_laplace upsample downsample zoom shift", (3,)),
     ("percentile_filter rank_filter", (3, 3)),
+    ("diameter_opening diameter_closing", (3,)),
     ("fftn ifftn rfftn fftshift ifftshift", ()),
     (
         "convolve correlate fftconvolve richardson_lucy richardson_lucy_residuals",

@@ -87,6 +87,7 @@ EAGER = {
     "labeled_comprehension",
     "open",
     "predict",
+    "profile_line",
 }
 EAGER |= {"fit_transform", "register", "register_frames", "register_slices", "register_tiles"}
 EAGER |= {

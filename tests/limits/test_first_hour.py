@@ -18,7 +18,7 @@ ROWS = [
     ("bv.crop(v)", AttributeError, "cropped by slices"),
     ("bv.otsu(v)", AttributeError, "bv.threshold_otsu is"),
     ("bv.sum_labels(v)", AttributeError, r"bv.sum\(v, labels=labels"),
-    ("bv.blob_doh(v)", AttributeError, "bv.blob_log and bv.blob_dog are there"),
+    ("bv.denoise_tv_bregman(v)", AttributeError, "bv.denoise_tv_chambolle minimizes"),
     ("bv.img_as_float(v)", AttributeError, r"v.astype\(\)"),
     ("bv.isnan(v)", AttributeError, "np.isnan works on volumes"),
     ("bv.quantile(v, 0.5)", AttributeError, r"percentile\(v, 100 \* q\)"),

@@ -301,7 +301,7 @@ def blob_doh(
         raise ValueError(f"{name}: sigmas are different along y and x; blob_log takes one for each")
     if low[0] < 1:
         raise ValueError(f"{name}: min_sigma={min_sigma!r} is below 1 voxel")
-    if threshold is not None and image.dtype.kind in "iu":
+    if par.is_number(threshold) and image.dtype.kind in "iu":
         threshold = threshold * float(np.iinfo(image.dtype).max) ** 2
     scales = _scales(low[:1], high[:1], num_sigma, log_scale, name)
     responses = [_determinant(image, float(scale), name) for (scale,) in scales]
@@ -410,7 +410,7 @@ def _blobs(
         raise ValueError(f"{name}: exclude_border={exclude_border!r}: give a number of voxels")
     border = whole_numbers_of(given, len(shape), "exclude_border", name)
     level = _level(name, responses, *limits)
-    around = triple((0,) * (3 - len(border)) + border)
+    around = triple([0] * (3 - len(border)) + [*map(min, border, shape)])
     stage = ScalePeaks("blobs", np.dtype(np.uint64), image.nodes[0].shape, around)
     tables = []
     for k, response in enumerate(responses):
@@ -442,7 +442,8 @@ def _level(name: str, responses: Sequence[Volume], threshold: Any, share: Any) -
         ends = [end_of(kind, r) for r in responses]
         return functools.reduce(lambda a, b: apply_ufunc(function, a, b), ends)
 
-    level = of_all(Min, "fmin") if threshold is None else float(dtype.type(threshold))
+    with np.errstate(over="ignore"):
+        level = of_all(Min, "fmin") if threshold is None else float(dtype.type(float(threshold)))
     if share is not None:
         level = apply_ufunc("fmax", level, apply_ufunc("multiply", of_all(Max, "fmax"), share))
     return lazy(level)
