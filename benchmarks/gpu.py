@@ -159,7 +159,8 @@ def _columns(
     small = _copied(folder, volume[tuple(slice(0, 32) for _ in volume.shape)], "small")
     seconds, results, peak, planned = {}, {}, 0, 0
     for device in ("cpu", "cuda"):
-        how = {"device": device, "threads": 2 if device == "cpu" else None, **cut}
+        cores = {"workers": 1, "threads": 2} if device == "cpu" else {}
+        how = {"device": device, **cores, **cut}
         run = {"runner": None, "progress": False, "overwrite": True, **how}
         bv.compute(function(small), **run)
         target = function(source)

@@ -69,6 +69,7 @@ class Cuda:
     """
 
     def __init__(self, index: int = 0) -> None:
+        cuda.current_context()  # for arrays that this thread frees after `close`
         self._current = ExitStack()
         self._current.enter_context(cuda.gpus[index])
         self.name = f"CUDA device {index}"

@@ -239,7 +239,9 @@ def _cuda() -> Any:
     try:
         return import_module("beam_volumes.sweep.cuda")
     except ImportError as error:
-        raise NoDevice(
-            f"device='cuda' needs the package {error.name}; install it with: pip install "
-            "'beam-volumes[cuda]'"
-        ) from None
+        missing = f"the package {error.name}"
+    except RuntimeError as error:  # a library of CUDA is missing
+        missing = f"CUDA's libraries ({error})".replace("\n", " ")
+    raise NoDevice(
+        f"device='cuda' needs {missing}; install it with: pip install 'beam-volumes[cuda]'"
+    )

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -238,6 +239,10 @@ def test_errors_of_devices_name_the_remedy(monkeypatch):
         pretended(FakeCuda(count=0)),
         pytest.raises(ValueError, match="no CUDA device; device='cpu'"),
     ):
+        bv.compute(chain(), device="cuda")
+    incomplete = mock.Mock(side_effect=RuntimeError("no libcudart"))
+    monkeypatch.setattr(device, "import_module", incomplete)
+    with pytest.raises(ValueError, match=r"needs CUDA's libraries \(no libcudart\); install"):
         bv.compute(chain(), device="cuda")
     monkeypatch.setattr(device, "import_module", missing)
     for asked in ({}, {"device_memory": "1GiB"}):
