@@ -214,12 +214,33 @@ INSTEAD = {
     "denoise_tv_bregman": "bv.denoise_tv_chambolle minimizes the total variation",
     **dict.fromkeys(
         (
-            *("hog", "local_binary_pattern", "correlation_lags", "lab2rgb"),
-            *("max_tree", "max_tree_local_maxima"),
+            *("correlation_lags", "lab2rgb"),
             *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
             *("mean_bilateral", "noise_filter"),
         ),
         _NOT_OFFERED,
+    ),
+    **dict.fromkeys(
+        ("hog", "local_binary_pattern", "graycomatrix"),
+        "bv.map_overlap gives blocks with a margin to a function of scikit-image",
+    ),
+    **dict.fromkeys(
+        ("max_tree", "max_tree_local_maxima"),
+        "a tree has as many nodes as the volume has voxels; bv.area_opening, bv.diameter_opening and "
+        "bv.h_maxima filter by components",
+    ),
+    "find_contours": "bv.outlines traces labels, also those of a mask",
+    **dict.fromkeys(
+        ("mean_squared_error", "peak_signal_noise_ratio"),
+        "bv.mean((v - w) ** 2) is the mean of squares",
+    ),
+    **dict.fromkeys(
+        ("pearson_corr_coeff", "manders_overlap_coeff"),
+        "bv.correlation(v, w) compares two channels",
+    ),
+    **dict.fromkeys(
+        ("perimeter", "perimeter_crofton", "euler_number", "inertia_tensor"),
+        "bv.regionprops_table(labels) has it for each label, by its name in properties=",
     ),
     **dict.fromkeys(
         ("generic_filter1d", "vectorized_filter"),

@@ -50,7 +50,7 @@ class AttributeOpening(Stage):
         around = (n + 2 * r for n, r in zip((depth, rows, cols), self.reach, strict=True))
         z, y, x = (min(n, size) for n, size in zip(around, self.shape, strict=True))
         # The joined block, its order in 64 and 32 bits and sorted, levels, and the union.
-        return z * y * x * (3 * self.dtype.itemsize + 44 + 24 * self.by_extent)
+        return z * y * x * (3 * self.dtype.itemsize + 26 + 24 * self.by_extent)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
