@@ -229,7 +229,7 @@ INSTEAD = {
         "a tree has as many nodes as the volume has voxels; bv.area_opening, bv.diameter_opening and "
         "bv.h_maxima filter by components",
     ),
-    "find_contours": "bv.outlines traces labels, also those of a mask",
+    "find_contours": "bv.outlines traces labels, and objects of a mask",
     **dict.fromkeys(
         ("mean_squared_error", "peak_signal_noise_ratio"),
         "bv.mean((v - w) ** 2) is the mean of squares",
