@@ -31,6 +31,7 @@ class StudioPage:
         self._document = workspace.document
         #: The text and the step for which the cards were made.
         self._shown = ("", "")
+        self._costs_of = ""
         ui.add_css(_STYLE)
         with ui.row().classes("w-full no-wrap items-start gap-3"):
             with ui.column().classes("w-[330px] shrink-0 gap-2"):
@@ -107,9 +108,17 @@ class StudioPage:
             self._build()
         self._view.choices(names)
         self._cards.show_errors(tab.workspace.state().errors)
-        background_tasks.create(self._view.show())
-        if before[0] != self._shown[0]:
-            background_tasks.create(self._run.show_cost())
+        background_tasks.create(self._show())
+
+    async def _show(self) -> None:
+        """Show the sections, then the cost, for which a run of the whole volume is planned."""
+        if not await self._view.show():
+            return
+        if self._costs_of != (text := self._document.text):
+            self._costs_of = text
+            await self._run.show_cost()
+        if await self._view.compute_exact():
+            await self._view.show()
 
     def _close(self) -> None:
         self._view.close()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.space import Space
 from beam_volumes.drive.compute import plan_run, run
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import (
@@ -58,8 +59,8 @@ MAX_READ = 64 << 30
 SAMPLE: Triple = (16, 64, 64)
 #: Bins of a histogram.
 BINS = 128
-#: Results that are kept; a volume in memory counts as several.
-MAX_KEPT, WHOLE_COUNTS = 32, 10
+#: Bytes of results that are kept.
+MAX_KEPT = 256 << 20
 
 
 class Unavailable(ValueError):
@@ -74,8 +75,9 @@ class Region:
     at: tuple[float, float, float] = (0.5, 0.5, 0.5)
     #: Rows and columns of the sections, in voxels.
     side: int = 512
-    #: The point in time.
+    #: The point in time, and the channel; None for all.
     t: int = 0
+    c: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +102,8 @@ class Previews:
 
     def __init__(self, memory: int | str | None = None) -> None:
         self._options = RunOptions(runner=None, progress=False, memory=memory)
-        #: Exact numbers of whole volumes by token, and estimates.
-        self.exact: dict[str, ConstantValue] = {}
+        #: Exact numbers and stored results of runs, by the token of the number or node.
+        self.exact: dict[str, Any] = {}
         self._kept: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -115,14 +117,37 @@ class Previews:
         Unavailable
             If the step depends on a large volume as a whole in a way that a part cannot show.
         """
-        if volume.space.times:
-            volume = at_points(volume, min(region.t, volume.space.times - 1))
-        if len(volume.nodes) > MAX_CHANNELS:
-            names = volume.space.channels[:MAX_CHANNELS]
-            volume = Volume(volume.nodes[:MAX_CHANNELS], replace(volume.space, channels=names))
+        volume = _chosen(volume, region)
         nodes, estimated = self._with_numbers(volume.nodes, stop)
         key = ("view", *(n.token for n in nodes), region)
         return self._cached(key, lambda: self._view(volume, nodes, estimated, region, stop))
+
+    def part(self, volume: Volume, region: Region, stop: threading.Event | None = None) -> Volume:
+        """Return a volume that can be computed chunk by chunk: only the region, if it depends on the whole."""
+        volume = _chosen(volume, region)
+        nodes, _ = self._with_numbers(volume.nodes, stop)
+        nodes, box, _ = self._by_parts(nodes, region, stop)
+        is_3d = len(volume.space.visible) == 3
+        return Volume(nodes, volume[(..., *box.slices)].space if is_3d else volume.space)
+
+    def voxels(
+        self, volume: Volume, region: Region, stop: threading.Event | None = None
+    ) -> np.ndarray:
+        """Return the voxels of a box around the position of a region, of one channel."""
+        volume = _chosen(volume, region)
+        nodes, _ = self._with_numbers(volume.nodes[:1], stop)
+        key = ("voxels", nodes[0].token, region)
+        shape = volume.grid_shape
+
+        def compute() -> np.ndarray:
+            (node,), box, _ = self._by_parts(nodes, region, stop)
+            if box.shape == shape:
+                box = _region_box(shape, region)
+                node = CropNode.of(node, box)
+            found = run([Volume(node, Space())], self._options, stop=stop).results[0]
+            return np.asarray(found).reshape(box.shape)
+
+        return self._cached(key, compute)
 
     def compute_numbers(self, numbers: Sequence[FoldValue], stop: threading.Event) -> bool:
         """Compute exact numbers of whole volumes, for later views; False if that reads too much."""
@@ -173,7 +198,7 @@ class Previews:
         found = compute()
         with self._lock:
             self._kept[key] = found
-            while sum(WHOLE_COUNTS if k[0] == "whole" else 1 for k in self._kept) > MAX_KEPT:
+            while len(self._kept) > 1 and sum(map(_bytes, self._kept.values())) > MAX_KEPT:
                 self._kept.popitem(last=False)
         return found
 
@@ -183,11 +208,11 @@ class Previews:
         """Return items with exact or estimated numbers of whole volumes, and the estimated ones."""
         instead: dict[str, Any] = {}
         estimated: list[FoldValue] = []
-        for fold in in_order(items, below):
-            if not isinstance(fold, FoldValue):
-                continue
+        for fold in in_order(items, lambda i: () if i.token in self.exact else below(i)):
             if fold.token in self.exact:
                 instead[fold.token] = self.exact[fold.token]
+                continue
+            if not isinstance(fold, FoldValue):
                 continue
             own: Any = with_sources((fold,), lambda s: s, instead)[0]
             is_small = math.prod(own.over) <= MAX_WHOLE
@@ -220,13 +245,16 @@ class Previews:
         shape = nodes[0].shape
         boxes = [Box.of_shape(shape)]
         if math.prod(shape) > 8 * math.prod(SAMPLE):
-            centres = ([0.25 + k / 2 for k in at] for at in np.ndindex(2, 2, 2))
+            # Chunks often end at the quarters of a volume.
+            centres = ([0.23 + 0.54 * k for k in at] for at in np.ndindex(2, 2, 2))
             boxes = [box_around(shape, at, SAMPLE) for at in centres]
-        wanted = parts_of(nodes, boxes)
-        key = ("sample", *(n.token for n in nodes))
-        found = self._cached(key, lambda: run(wanted, self._options, stop=stop).results)
-        many = len(nodes)
-        return [np.concatenate([np.atleast_3d(a) for a in found[k::many]]) for k in range(many)]
+
+        def compute() -> list[np.ndarray]:
+            # A run of all boxes would compute the box around them.
+            parts = [run(parts_of(nodes, [b]), self._options, stop=stop).results for b in boxes]
+            return [np.concatenate(list(map(np.atleast_3d, each))) for each in zip(*parts, strict=True)]
+
+        return self._cached(("sample", *(n.token for n in nodes)), compute)
 
     def _view(
         self,
@@ -240,32 +268,61 @@ class Previews:
         if 0 in shape:
             raise Unavailable("it has no voxels")
         remarks = [f"{', '.join(f.name for f in estimated)} of a sample"] if estimated else []
-        start: Sequence[int] = (0, 0, 0)
+        nodes, box, remark = self._by_parts(nodes, region, stop)
         at: Sequence[float] = region.at
-        side: int | None = region.side
-        needed = [i for i in everything(nodes) if _is_of_whole(i)]
-        if needed and max(math.prod(_extent(i)) for i in needed) <= MAX_WHOLE:
-            key = ("whole", *(n.token for n in nodes))
-            nodes = self._cached(key, lambda: with_precomputed_values(nodes, stop=stop))
-        elif needed:
-            depth = max(8, MAX_REGION // region.side**2)
-            box = box_around(shape, at, (depth, region.side, region.side))
-            part = _of_part(nodes, shape, box)
-            if part is None:
-                raise Unavailable(
-                    f"{needed[0].name} depends on the whole volume; run the recipe, or crop its input to "
-                    "look at it"
-                )
-            nodes, start, side = part, box.start, None
+        if remark:
+            remarks.append(remark)
             at = [
                 (int(f * n) - s + 0.5) / m
-                for f, n, s, m in zip(at, shape, start, box.shape, strict=True)
+                for f, n, s, m in zip(at, shape, box.start, box.shape, strict=True)
             ]
-            remarks.append(f"{needed[0].name} of the region only")
-        boxes = [plane_part(nodes[0].shape, axis, at, side) for axis in axes]
+        boxes = [plane_part(box.shape, axis, at, None if remark else region.side) for axis in axes]
         planes = run(parts_of(nodes, boxes), self._options, stop=stop).results
-        found = as_sections(planes, [b.translate(start) for b in boxes], axes)
+        found = as_sections(planes, [b.translate(box.start) for b in boxes], axes)
         return View(Sections(volume, tuple(found), "; ".join(remarks)), tuple(remarks), estimated)
+
+    def _by_parts(
+        self, nodes: tuple[Node, ...], region: Region, stop: threading.Event | None
+    ) -> tuple[tuple[Node, ...], Box, str]:
+        """Return nodes of which any part can be computed, their box in the volume, and a remark.
+
+        Small volumes are computed whole if that is needed; of large ones the nodes are the region only.
+        """
+        shape = nodes[0].shape
+        needed = [i for i in everything(nodes) if _is_of_whole(i)]
+        if not needed:
+            return nodes, Box.of_shape(shape), ""
+        if max(math.prod(_extent(i)) for i in needed) <= MAX_WHOLE:
+            key = ("whole", *(n.token for n in nodes))
+            nodes = self._cached(key, lambda: with_precomputed_values(nodes, stop=stop))
+            return nodes, Box.of_shape(shape), ""
+        box = _region_box(shape, region)
+        part = _of_part(nodes, shape, box)
+        if part is None:
+            raise Unavailable(
+                f"{needed[0].name} depends on the whole volume; run the recipe, or crop its input to "
+                "look at it"
+            )
+        return part, box, f"{needed[0].name} of the region only"
+
+
+def _chosen(volume: Volume, region: Region) -> Volume:
+    """Return the point in time and the channels of a region."""
+    if volume.space.times:
+        volume = at_points(volume, min(region.t, volume.space.times - 1))
+    many = len(volume.nodes)
+    if many == 1 or (region.c is None and many <= MAX_CHANNELS):
+        return volume
+    chosen = slice(MAX_CHANNELS) if region.c is None else slice(min(region.c, many - 1), None)
+    chosen = chosen if region.c is None else slice(chosen.start, chosen.start + 1)
+    space = replace(volume.space, channels=volume.space.channels[chosen])
+    return Volume(volume.nodes[chosen], space)
+
+
+def _region_box(shape: Triple, region: Region) -> Box:
+    """Return the box in which labels of a large volume are provisional."""
+    depth = max(8, MAX_REGION // region.side**2)
+    return box_around(shape, region.at, (depth, region.side, region.side))
 
 
 def _of_part(nodes: Sequence[Node], shape: Triple, box: Box) -> tuple[Node, ...] | None:
@@ -287,6 +344,18 @@ def _of_part(nodes: Sequence[Node], shape: Triple, box: Box) -> tuple[Node, ...]
             return None
         instead |= {i.token: CropNode.of(i, box) for i in parts}
     return with_sources(nodes, lambda source: source, instead)
+
+
+def _bytes(found: Any) -> int:
+    """Return the memory of a result."""
+    if isinstance(found, View):
+        return sum(s.voxels.nbytes for s in found.sections.sections)
+    if isinstance(found, list | tuple):
+        return sum(map(_bytes, found))
+    if isinstance(found, Node):
+        arrays = [n for n in everything([found]) if isinstance(n, SourceNode)]
+        return sum(getattr(n.source.array, "nbytes", 0) for n in arrays)
+    return getattr(found, "nbytes", 0) + 1000
 
 
 def _extent(item: Any) -> Triple:

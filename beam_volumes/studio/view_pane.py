@@ -148,13 +148,13 @@ class ViewPane:
         for select, value in ((self._after, self._tab.after), (self._before, self._tab.before)):
             select.set_options(names, value=value)
 
-    async def show(self) -> None:
-        """Show the sections and the histogram; a later call replaces this one."""
+    async def show(self) -> bool:
+        """Show the sections and the histogram; False if a later call has replaced this one."""
         self._spinner.set_visibility(True)
         try:
             found = await asyncio.wrap_future(self._latest.submit(self._compute))
         except Replaced:
-            return
+            return False
         except Exception as error:  # shown to the user
             found = Shown(str(error))
         self._spinner.set_visibility(False)
@@ -170,25 +170,24 @@ class ViewPane:
             slider.props["max"] = max(1, n - 1)
             slider.value = int(at * n)
         self._show_histogram()
-        await self._show_exact(found)
+        return True
 
-    async def _show_exact(self, found: Shown) -> None:
-        """Compute exact numbers instead of estimates, and show them."""
-        tokens = {n.token for n in found.numbers}
+    async def compute_exact(self) -> bool:
+        """Compute exact numbers instead of the estimates that are shown; False if there are none."""
+        numbers = self._shown.numbers
+        tokens = {n.token for n in numbers}
         if not tokens or tokens == self._exact:
-            return
+            return False
         self._exact = tokens
         previews = self._tab.workspace.previews
         try:
-            job = self._numbers.submit(lambda stop: previews.compute_numbers(found.numbers, stop))
-            is_known = await asyncio.wrap_future(job)
+            job = self._numbers.submit(lambda stop: previews.compute_numbers(numbers, stop))
+            return await asyncio.wrap_future(job)
         except Replaced:
-            return
+            return False
         except Exception as error:  # shown to the user
             self._remark.text = f"{self._remark.text}; {error}"
-            return
-        if is_known:
-            await self.show()
+            return False
 
     def _compute(self, stop: threading.Event) -> Shown:
         """Compute all of this pane, in a thread."""
