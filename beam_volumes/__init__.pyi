@@ -175,6 +175,7 @@ from .ops.labels.meshes import meshes as meshes
 from .ops.labels.objects import for_each_label as for_each_label
 from .ops.labels.outlines import outlines as outlines
 from .ops.labels.painting import map_labels as map_labels
+from .ops.labels.relabel import keep_labels as keep_labels
 from .ops.labels.relabel import relabel as relabel
 from .ops.labels.scores import adapted_rand_error as adapted_rand_error
 from .ops.labels.scores import boundary_scores as boundary_scores

@@ -61,6 +61,7 @@ FUNCTIONS = [
     ("equalize_adapthist", "scikit-image", "number, then pointwise", "4"),
     ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
      "1; 2"),
+    ("keep_labels", "scikit-image's table and numpy", "across", "2"),
     ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
     ("gaussian_filter1d uniform_filter1d convolve1d correlate1d", "scipy on float64",
      "neighbourhood", "1"),

@@ -152,6 +152,7 @@ OTHERS = {
     "regionprops_table": lambda: bv.regionprops_table(LABELS),
     "profile_line": lambda: bv.profile_line(V[3], (1, 2), (4, 5)),
     "relabel": lambda: bv.relabel(LABELS, {1: 2}, missing=0),
+    "keep_labels": lambda: bv.keep_labels(LABELS, bv.regionprops_table(LABELS), "area", low=1),
     "relabel_sequential": lambda: first(bv.relabel_sequential(LABELS)),
     "rescale_intensity": lambda: bv.rescale_intensity(V, in_range=(0, 90)),
     "rgb2gray": lambda: bv.rgb2gray(RGB),

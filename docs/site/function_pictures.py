@@ -204,6 +204,12 @@ PICTURES: dict[str, Callable[[Specimen], Shown]] = {
         s.smooth,
         bv.apply_hysteresis_threshold(255 - s.smooth, 120, 160),
     ),
+    "keep_labels": lambda s: (
+        s.cells[12],
+        bv.keep_labels(
+            s.cells[12], bv.regionprops_table(s.cells[12], properties=["area"]), "area", low=1500
+        ),
+    ),
     "keep_largest": lambda s: (s.inside, bv.keep_largest(s.inside, 3)),
     "binary_fill_holes": lambda s: (s.membranes[12], bv.binary_fill_holes(s.membranes[12])),
     "binary_propagation": lambda s: (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -346,6 +347,9 @@ BARRIERS = {
     "binary_fill_holes": lambda v: bv.binary_fill_holes(v > 3),
     "clear_border": lambda v: bv.clear_border(v > 3),
     "hysteresis": lambda v: bv.apply_hysteresis_threshold(v, 3, 30),
+    "keep_labels": lambda v: bv.keep_labels(
+        bv.label(v > 3), pa.table({"label": [1, 2], "area": [5, 6]}), "area", high=5
+    ),
     "relabel": lambda v: bv.relabel(bv.label(v > 3), {1: 5}, missing="keep"),
     "watershed": bv.watershed,
     "watershed of markers": lambda v: bv.watershed(v, bv.label(v > 30)),

@@ -42,6 +42,23 @@ def assert_same(table, expected, exact=("label", "num_pixels", "bbox")):
             np.testing.assert_allclose(got, column, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@settings(max_examples=examples(20))
+@given(cases(), st.sampled_from([{"low": 3}, {"high": 60}, {"low": 2, "high": 40}]))
+def test_labels_are_kept_by_a_column(case, ends):
+    labels, slab, window = case
+    v = bv.open(labels)
+    table = bv.regionprops_table(v, properties=["area"])
+    area = np.bincount(np.unique(labels, return_inverse=True)[1].ravel())
+    numbers, area = np.unique(labels), area.astype(float)
+    inside = (area >= ends.get("low", 0)) & (area <= ends.get("high", np.inf)) & (numbers > 0)
+    expected = np.where(np.isin(labels, numbers[inside]), labels, 0)
+    lazy = bv.keep_labels(v, table, "area", **ends)
+    assert lazy.dtype == labels.dtype
+    assert np.array_equal(in_parts(lazy, slab=slab, window=window), expected)
+    read = bv.compute(table, runner=None, progress=False).to_pyarrow()
+    assert np.array_equal(np.asarray(bv.keep_labels(v, read, "area", **ends)), expected)
+
+
 @settings(max_examples=examples(40))
 @given(cases(), st.sampled_from(["u1", "i2", "f4", "f8"]), st.sampled_from([None, (2.0, 0.5, 3.0)]))
 def test_regionprops_table(case, dtype, spacing):

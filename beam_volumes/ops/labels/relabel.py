@@ -38,6 +38,7 @@ from beam_volumes.ops.labels.surveys.mappings import (
     mapping_arrays,
 )
 from beam_volumes.ops.parameters.building import stage_of
+from beam_volumes.ops.pointwise import where
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.places.extent import Extent
 
@@ -131,6 +132,74 @@ def relabel(
             "path of a Parquet file"
         )
     return stage_of(labels, Lookup.of(labels.dtype, mapping, missing, dtype, origin=origin))
+
+
+@named_checked
+def keep_labels(
+    labels: Volume,
+    table: Table | Any,
+    column: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+) -> Volume:
+    """Keep the labels with a measurement in a range; all other voxels become 0.
+
+    Use it to select objects by any column of a table, such as their area, intensity or shape.
+
+    Parameters
+    ----------
+    labels : Volume or numpy.ndarray
+        Labels, bool or integers from 0.
+    table : Table, table or path
+        Measurements with a column ``label``: a lazy table such as from `regionprops_table`, a pyarrow or
+        pandas table, or a Parquet file or folder of such files.
+    column : str
+        The column of numbers.
+    low, high : float, optional
+        The range, including both ends; without one, the range is open on that side. NaN is in no range.
+
+    Returns
+    -------
+    Volume
+        A volume of the labels' dtype. Labels without a row become 0.
+
+    Raises
+    ------
+    ValueError
+        If neither end is given, ``low`` is above ``high``, or the table lacks the columns.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or has another dtype, or the table has another
+        type.
+
+    See Also
+    --------
+    remove_small_objects, keep_largest : select by size without a table.
+    relabel : replaces labels by the values of a column.
+
+    Notes
+    -----
+    The sweeps of `relabel` with the same table, which looks the column up as float64.
+
+    References
+    ----------
+    `skimage.util.map_array` and ``numpy.where``.
+
+    Examples
+    --------
+    >>> labels = np.array([[1, 1, 0, 2, 3, 3, 3]])
+    >>> sizes = bv.regionprops_table(labels, properties=["area"])
+    >>> np.asarray(bv.keep_labels(labels, sizes, "area", low=2, high=2))
+    array([[1, 1, 0, 0, 0, 0, 0]])
+    """
+    if low is None and high is None:
+        raise ValueError("keep_labels: no range is given; give low=, high=, or both")
+    lowest, highest = -math.inf if low is None else low, math.inf if high is None else high
+    if not lowest <= highest:
+        raise ValueError(f"keep_labels: no number is in the range of low={low!r} and high={high!r}")
+    labels = as_volume(labels)
+    values = relabel(labels, table, columns=("label", column), missing=math.nan, dtype=np.float64)
+    return where((values >= lowest) & (values <= highest), labels, 0)
 
 
 def by_key(
