@@ -22,6 +22,8 @@ class Cards:
     def __init__(self, tab: Tab) -> None:
         self._tab, self._document = tab, tab.workspace.document
         self._problems: dict[str, ui.label] = {}
+        #: The step whose handle is dragged.
+        self._dragged = ""
         self._problem = ui.label().classes("text-red-700 text-sm")
         self._words = ui.input("add a function", on_change=self._search)
         self._words.props("dense clearable outlined debounce=150").classes("w-full")
@@ -38,13 +40,27 @@ class Cards:
                 with ui.card().classes("w-full"):
                     self._title(name, "input", True)
             for k, item in enumerate(items):
-                with ui.card().classes("w-full gap-1" + ("" if item.is_enabled else " opacity-50")):
+                card = ui.card().classes(
+                    "w-full gap-1" + ("" if item.is_enabled else " opacity-50")
+                )
+                card.on("dragover.prevent", js_handler="() => {}")
+                card.on("drop.prevent", lambda k=k: self._drop(k))
+                with card:
                     with ui.row().classes("w-full items-center gap-0 no-wrap"):
+                        handle = ui.icon("drag_indicator").props("draggable=true")
+                        handle.classes("cursor-grab").tooltip("drag to another position")
+                        handle.on("dragstart", lambda n=item.name: setattr(self, "_dragged", n))
                         self._title(item.name, item.op, item.is_enabled)
                         self._tools(item.name, k, len(items), item.is_enabled)
                     self._problems[item.name] = ui.label().classes("text-red-700 text-sm")
                     if item.is_enabled:
                         self._fields(item.name, item.given)
+
+    def _drop(self, k: int) -> None:
+        """Move the dragged step to a position."""
+        name, self._dragged = self._dragged, ""
+        if name:
+            self._tab.attempt(lambda: self._document.move(name, k))
 
     def show_errors(self, errors: dict[str, str]) -> None:
         """Show messages on their cards, and others above them."""
@@ -111,10 +127,15 @@ class Cards:
         def typed() -> None:
             text = (element.value or "").strip()
             try:
-                change(parse_value(text, label).plain() if text else None)
+                value = parse_value(text, label).plain() if text else None
             except ValueError as error:
                 ui.notify(str(error), type="negative")
+                return
+            change(value)
+            if slider is not None and isinstance(value, int | float):
+                slider.value = float(value)
 
+        slider: Slider | None = None
         shown = "" if item.value is None else flow_text(item.value)
         element = ui.input(label, value=shown).props("dense")
         if item.default is not None:
@@ -126,8 +147,9 @@ class Cards:
         def slid(e: Any) -> None:
             number = int(e.value) if item.step == 1 else float(f"{e.value:.6g}")
             value = f"{number} {item.unit}" if item.unit else number
-            element.value = str(value)
-            change(value)
+            if parse_value(element.value or "", label).plain() != value:
+                element.value = str(value)
+                change(value)
 
         number = item.value.split()[0] if isinstance(item.value, str) else item.value
         slider = Slider(

@@ -11,10 +11,12 @@ from nicegui import background_tasks, events, ui
 
 from beam_volumes.studio.cards import Cards
 from beam_volumes.studio.export import as_python
+from beam_volumes.studio.neuroglancer_pane import NeuroglancerPane
 from beam_volumes.studio.run_pane import RunPane
 from beam_volumes.studio.tab import Tab
+from beam_volumes.studio.table_pane import TablePane
 from beam_volumes.studio.view_pane import ViewPane
-from beam_volumes.studio.workspace import Workspace
+from beam_volumes.studio.workspace import OTHER, Workspace
 
 _STYLE = """
 .q-card { padding: 8px }
@@ -39,10 +41,12 @@ class StudioPage:
                 self._cards = Cards(self._tab)
             with ui.column().classes("grow gap-2 min-w-0"):
                 self._view = ViewPane(self._tab)
-                table = ui.column().classes("w-full")
+                self._neuroglancer = NeuroglancerPane(self._tab)
+                self._table = TablePane(self._tab)
             with ui.column().classes("w-[280px] shrink-0 gap-2"):
-                self._run = RunPane(self._tab, table)
+                self._run = RunPane(self._tab, self._ended)
         self._view.on_drag_end = self._build
+        self._view.on_click = lambda: background_tasks.create(self._table.find())
         ui.keyboard(self._key)
         ui.timer(0.3, self._tick)
         ui.context.client.on_delete(self._close)
@@ -57,6 +61,11 @@ class StudioPage:
             code.props('flat dense aria-label="show as python"').tooltip("show a program in Python")
             self._file = ui.input("file", value=path).props("dense").classes("w-28")
             ui.button("save", on_click=self._save).props("flat dense")
+        with ui.row().classes("items-center gap-1 no-wrap"):
+            self._other = ui.input("compare with", placeholder="this recipe as it is now")
+            self._other.props("dense").classes("w-48")
+            button = self._tab.icon_button
+            button("compare", "compare with a recipe", self._compare)
 
     def _edit_text(self) -> None:
         def apply() -> None:
@@ -85,6 +94,19 @@ class StudioPage:
 
         self._tab.attempt(save)
 
+    def _compare(self) -> None:
+        """Keep another recipe, and show its last volume next to the present one."""
+        workspace, tab = self._tab.workspace, self._tab
+        workspace.compare_with(self._other.value or "")
+        names = [n for n in workspace.names() if n.startswith(OTHER)]
+        tab.before = OTHER + tab.after if OTHER + tab.after in names else names[-1]
+        tab.mode = "side"
+
+    def _ended(self) -> None:
+        """Show the results of a run."""
+        self._table.show(self._tab.workspace.runs.rows())
+        self._refresh()
+
     def _key(self, e: events.KeyEventArguments) -> None:
         if e.action.keydown and e.modifiers.ctrl and e.key in ("z", "y"):
             self._tab.attempt(self._document.undo if e.key == "z" else self._document.redo)
@@ -100,8 +122,8 @@ class StudioPage:
 
     def _refresh(self) -> None:
         """Show the recipe as it is now; views and costs follow when they are computed."""
-        names, tab = self._document.names(), self._tab
-        tab.after = tab.after if tab.after in names else names[-1]
+        tab, names = self._tab, self._tab.workspace.names()
+        tab.after = tab.after if tab.after in names else self._document.names()[-1]
         tab.before = tab.before if tab.before in names else names[0]
         before, self._shown = self._shown, (self._document.text, tab.after)
         if before != self._shown and not tab.is_field_edit:
@@ -117,9 +139,12 @@ class StudioPage:
         if self._costs_of != (text := self._document.text):
             self._costs_of = text
             await self._run.show_cost()
+        await self._neuroglancer.update()
         if await self._view.compute_exact():
             await self._view.show()
 
     def _close(self) -> None:
         self._view.close()
         self._run.close()
+        self._table.close()
+        self._neuroglancer.close()

@@ -33,10 +33,12 @@ from beam_volumes.graph.nodes import (
     with_sources,
 )
 from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.target import Target
 from beam_volumes.graph.traversal import everything
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.show.picture import Window, tile, windows_of
+from beam_volumes.show.picture import GAP, Window, resized, tile, windows_of
+from beam_volumes.show.sampling import along
 from beam_volumes.show.sections import (
     MAX_CHANNELS,
     Sections,
@@ -90,6 +92,16 @@ class View:
     #: Numbers that were estimated.
     numbers: tuple[FoldValue, ...] = ()
 
+    def value(self, at: Sequence[float]) -> Any:
+        """Return the voxel where the sections meet, if they meet at ``at``."""
+        section = self.sections.sections[0]
+        shape = self.sections.of.grid_shape
+        row, column = (
+            int(at[a] * shape[a]) - span[0]
+            for a, span in zip(along(section.axis), section.spans, strict=True)
+        )
+        return section.voxels[0, row, column]
+
 
 class Previews:
     """Computes views, and keeps the latest; safe to use from several threads.
@@ -102,8 +114,9 @@ class Previews:
 
     def __init__(self, memory: int | str | None = None) -> None:
         self._options = RunOptions(runner=None, progress=False, memory=memory)
-        #: Exact numbers and stored results of runs, by the token of the number or node.
-        self.exact: dict[str, Any] = {}
+        #: Exact numbers of whole volumes, and results of the last run, by token.
+        self.exact: dict[str, ConstantValue] = {}
+        self.results: dict[str, Any] = {}
         self._kept: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -117,24 +130,26 @@ class Previews:
         Unavailable
             If the step depends on a large volume as a whole in a way that a part cannot show.
         """
-        volume = _chosen(volume, region)
+        volume = self._chosen(volume, region)
         nodes, estimated = self._with_numbers(volume.nodes, stop)
         key = ("view", *(n.token for n in nodes), region)
         return self._cached(key, lambda: self._view(volume, nodes, estimated, region, stop))
 
     def part(self, volume: Volume, region: Region, stop: threading.Event | None = None) -> Volume:
-        """Return a volume that can be computed chunk by chunk: only the region, if it depends on the whole."""
-        volume = _chosen(volume, region)
+        """Return a volume that can be computed chunk by chunk: the region, if it depends on the whole."""
+        volume = self._chosen(volume, region)
         nodes, _ = self._with_numbers(volume.nodes, stop)
         nodes, box, _ = self._by_parts(nodes, region, stop)
-        is_3d = len(volume.space.visible) == 3
-        return Volume(nodes, volume[(..., *box.slices)].space if is_3d else volume.space)
+        if len(volume.space.visible) < 3:
+            return Volume(nodes, volume.space)
+        inside = (..., *box.slices)
+        return Volume(nodes, volume[inside].space)
 
     def voxels(
         self, volume: Volume, region: Region, stop: threading.Event | None = None
     ) -> np.ndarray:
         """Return the voxels of a box around the position of a region, of one channel."""
-        volume = _chosen(volume, region)
+        volume = self._chosen(volume, region)
         nodes, _ = self._with_numbers(volume.nodes[:1], stop)
         key = ("voxels", nodes[0].token, region)
         shape = volume.grid_shape
@@ -166,7 +181,8 @@ class Previews:
         self, scalar: Scalar, stop: threading.Event | None = None
     ) -> tuple[Any, tuple[FoldValue, ...]]:
         """Return a number, and the numbers in it that were estimated."""
-        (value,), estimated = self._with_numbers((scalar.value,), stop)
+        values = with_sources((scalar.value,), lambda source: source, self.results)
+        (value,), estimated = self._with_numbers(values, stop)
         if any(_is_of_whole(i) and math.prod(_extent(i)) > MAX_WHOLE for i in everything([value])):
             raise Unavailable(f"{value.name} is known after a run")
         key = ("number", value.token)
@@ -176,18 +192,47 @@ class Previews:
         ), estimated
 
     def histogram(
-        self, volume: Volume, stop: threading.Event | None = None
+        self,
+        volume: Volume,
+        region: Region = Region(),
+        stop: threading.Event | None = None,
     ) -> tuple[np.ndarray, float, float]:
-        """Return counts of a sample of a volume's voxels, and the range of the bins."""
-        if volume.space.times:
-            volume = at_points(volume, 0)
-        nodes, _ = self._with_numbers(volume.nodes[:1], stop)
+        """Return counts of a sample of a volume's voxels, and the range of the bins.
+
+        The point in time and the channel are those of ``region``.
+        """
+        nodes, _ = self._with_numbers(self._chosen(volume, region).nodes[:1], stop)
         if any(map(_is_of_whole, everything(nodes))):
             raise Unavailable("its histogram is known after a run")
         key = ("histogram", nodes[0].token)
         return self._cached(key, lambda: _counted(self._sample(nodes, stop)[0]))
 
+    def add_results(self, targets: Sequence[Any], results: Sequence[Any]) -> None:
+        """Show stored results and numbers of a run instead of what can be computed of a region."""
+        for target, result in zip(targets, results, strict=True):
+            if isinstance(target, Scalar):
+                number = np.asarray(result, target.value.dtype)[()]
+                self.results[target.value.token] = ConstantValue.of(number)
+            elif isinstance(target, Target) and isinstance(result, Volume):
+                pairs = zip(target.volume.nodes, result.nodes, strict=True)
+                same = {a.token: b for a, b in pairs if (a.shape, a.dtype) == (b.shape, b.dtype)}
+                self.results |= same
+
     # internals
+
+    def _chosen(self, volume: Volume, region: Region) -> Volume:
+        """Return the point in time and the channels of a region, from results of the run if possible."""
+        nodes = with_sources(volume.nodes, lambda source: source, self.results)
+        volume = Volume(nodes, volume.space)
+        if volume.space.times:
+            volume = at_points(volume, min(region.t, volume.space.times - 1))
+        many = len(nodes)
+        if many == 1 or (region.c is None and many <= MAX_CHANNELS):
+            return volume
+        first = 0 if region.c is None else min(region.c, many - 1)
+        chosen = slice(first, MAX_CHANNELS if region.c is None else first + 1)
+        space = replace(volume.space, channels=volume.space.channels[chosen])
+        return Volume(volume.nodes[chosen], space)
 
     def _cached(self, key: tuple[Hashable, ...], compute: Any) -> Any:
         """Return a kept result, or compute and keep it."""
@@ -252,7 +297,9 @@ class Previews:
         def compute() -> list[np.ndarray]:
             # A run of all boxes would compute the box around them.
             parts = [run(parts_of(nodes, [b]), self._options, stop=stop).results for b in boxes]
-            return [np.concatenate(list(map(np.atleast_3d, each))) for each in zip(*parts, strict=True)]
+            return [
+                np.concatenate(list(map(np.atleast_3d, each))) for each in zip(*parts, strict=True)
+            ]
 
         return self._cached(("sample", *(n.token for n in nodes)), compute)
 
@@ -304,19 +351,6 @@ class Previews:
                 "look at it"
             )
         return part, box, f"{needed[0].name} of the region only"
-
-
-def _chosen(volume: Volume, region: Region) -> Volume:
-    """Return the point in time and the channels of a region."""
-    if volume.space.times:
-        volume = at_points(volume, min(region.t, volume.space.times - 1))
-    many = len(volume.nodes)
-    if many == 1 or (region.c is None and many <= MAX_CHANNELS):
-        return volume
-    chosen = slice(MAX_CHANNELS) if region.c is None else slice(min(region.c, many - 1), None)
-    chosen = chosen if region.c is None else slice(chosen.start, chosen.start + 1)
-    space = replace(volume.space, channels=volume.space.channels[chosen])
-    return Volume(volume.nodes[chosen], space)
 
 
 def _region_box(shape: Triple, region: Region) -> Box:
@@ -396,6 +430,20 @@ def overlaid(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.
     mixed = (1 - opacity) * image + opacity * labels
     shown = labels.any(axis=-1, keepdims=True)
     return np.where(shown, mixed, image).round().astype(np.uint8)
+
+
+def side_by_side(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return two pictures next to each other, with a line between them.
+
+    Examples
+    --------
+    >>> side_by_side(np.zeros((1, 2, 3), "u1"), np.ones((1, 2, 3), "u1"))[0, :, 0].tolist()
+    [0, 0, 25, 25, 25, 25, 1, 1]
+    """
+    if before.shape != after.shape:
+        before = resized(before, after.shape[0], after.shape[1], mixed=False)
+    gap = np.full((len(after), GAP, 3), (25, 118, 210), np.uint8)
+    return np.concatenate([before, gap, after], axis=1)
 
 
 def joined(before: np.ndarray, after: np.ndarray, part: float) -> np.ndarray:

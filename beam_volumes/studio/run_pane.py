@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from nicegui import ui
+from nicegui import background_tasks, ui
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Plan
+from beam_volumes.recipes.recipe import split_name
 from beam_volumes.runs.console import duration
+from beam_volumes.show.pages.table_page import FORMATS
+from beam_volumes.storage.formats.registry import writable
 from beam_volumes.studio.jobs import Replaced, Run
 from beam_volumes.studio.tab import Tab
 
+#: The runners that the page starts.
+_RUNNERS = {None: "in this process", "FnApiRunner": "Beam on this machine"}
+
 
 class RunPane:
-    """The plan and the run of the recipe; rows of its table are shown in ``table``."""
+    """The plan and the run of the recipe; ``on_end`` is called when a run has ended."""
 
-    def __init__(self, tab: Tab, table: ui.column) -> None:
+    def __init__(self, tab: Tab, on_end: Callable[[], None]) -> None:
         self._tab, self._document = tab, tab.workspace.document
         self._costs = tab.workspace.latest()
         ui.label("Cost of the run").classes("text-lg")
         self._cost = ui.column().classes("w-full gap-0")
         ui.label("Outputs").classes("text-lg")
         self._outputs = ui.column().classes("w-full gap-1")
+        ui.select(
+            _RUNNERS, label="runner", value=None, on_change=lambda e: self._choose_runner(e.value)
+        ).props("dense").classes("w-full")
         self._overwrite = ui.checkbox("replace existing outputs")
         with ui.row().classes("items-center"):
             self._run = ui.button("run", on_click=lambda: self._start(False))
-            self._stop = ui.button("stop", on_click=tab.workspace.stop).props("outline")
+            self._stop = ui.button("stop", on_click=tab.workspace.runs.stop).props("outline")
             self._resume = ui.button("resume", on_click=lambda: self._start(True)).props("flat")
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
         self._status = ui.label().classes("text-sm whitespace-pre-line")
-        self._table = table
+        self._on_end = on_end
         #: The last run that has ended.
         self._ended: Run | None = None
+
+    def _choose_runner(self, runner: str | None) -> None:
+        self._tab.workspace.runs.runner = runner
+        background_tasks.create(self.show_cost())
 
     def build(self) -> None:
         """Make the forms of the outputs again."""
@@ -71,18 +85,42 @@ class RunPane:
         ).props("dense").classes("w-full")
         path = ui.input("path", value=output.get("path") or "").props("dense").classes("w-full")
         path.on("change", lambda: change(path=path.value or None))
-        with ui.row().classes("w-full items-center"):
-            ui.checkbox(
-                "pyramid",
-                value=output.get("levels") == "auto",
-                on_change=lambda e: change(levels="auto" if e.value else None),
-            )
+        suffixes = self._suffixes(output)
+        suffix = max((s for s in suffixes if path.value.endswith(s)), key=len, default="")
+        with ui.row().classes("w-full items-center no-wrap"):
+            if suffixes:
+                names = {s: f"{name} ({s})" for s, name in suffixes.items()}
+                ui.select(
+                    names if suffix else {"": "", **names},
+                    label="format",
+                    value=suffix,
+                    on_change=lambda e: change(
+                        path=path.value.removesuffix(suffix) + e.value, format=None
+                    ),
+                ).props("dense").classes("grow")
+            own = writable().get(suffixes.get(suffix, ""))
+            if own is not None and "levels" in own.options:
+                ui.checkbox(
+                    "pyramid",
+                    value=output.get("levels") == "auto",
+                    on_change=lambda e: change(levels="auto" if e.value else None),
+                )
             if len(outputs) > 1:
                 self._tab.icon_button(
                     "delete",
                     f"remove output {k + 1}",
                     lambda: self._document.set_outputs(outputs[:k] + outputs[k + 1 :]),
                 )
+
+    def _suffixes(self, output: dict[str, Any]) -> dict[str, str]:
+        """Return the suffixes of paths for an output, and their formats."""
+        name = output.get("step") or self._document.names()[-1]
+        item = self._tab.workspace.state().known.get(split_name(name)[0])
+        if isinstance(item, Table):
+            return FORMATS
+        if isinstance(item, Scalar):
+            return {}
+        return {f.suffixes[0]: f.name for f in writable().values() if f.suffixes}
 
     def _new_output(self) -> dict[str, Any]:
         name = self._tab.after
@@ -95,7 +133,7 @@ class RunPane:
     async def show_cost(self) -> None:
         """Show the plan of the run."""
         try:
-            job = self._costs.submit(lambda _: self._tab.workspace.cost())
+            job = self._costs.submit(lambda _: self._tab.workspace.runs.cost())
             found = await asyncio.wrap_future(job)
         except Replaced:
             return
@@ -110,54 +148,27 @@ class RunPane:
     def _start(self, resumes: bool) -> None:
         workspace = self._tab.workspace
         if resumes:
-            self._tab.attempt(workspace.resume)
+            self._tab.attempt(workspace.runs.resume)
         else:
-            self._tab.attempt(lambda: workspace.start(bool(self._overwrite.value)))
+            self._tab.attempt(lambda: workspace.runs.start(bool(self._overwrite.value)))
 
     def show_run(self) -> None:
         """Show the progress of the run."""
-        job = self._tab.workspace.run
+        job = self._tab.workspace.runs.run
         is_running = job is not None and job.is_running
         self._run.set_enabled(not is_running)
-        self._stop.set_enabled(is_running)
+        self._stop.set_enabled(is_running and self._tab.workspace.runs.runner is None)
         self._resume.set_visibility(job is not None and job.was_stopped)
         if job is not None:
             self._progress.value = round(job.part, 3)
             self._status.text = _status(job)
         if job is not None and not is_running and job is not self._ended:
             self._ended = job
-            self._show_table()
-
-    def _show_table(self) -> None:
-        """Show the rows of the run's table; a click on a row moves the sections to its object."""
-        workspace = self._tab.workspace
-        rows = workspace.rows()
-        self._table.clear()
-        if not rows:
-            return
-
-        def clicked(e: Any) -> None:
-            at = workspace.place(rows[e.args["row"]])
-            tab = self._tab
-            if not isinstance(workspace.state().known.get(tab.after), Volume):
-                tab.after = workspace.input_of(tab.after) or tab.after
-            if at is not None:
-                tab.look(at=at)
-
-        columns = [{"name": n, "label": n, "field": n, "sortable": True} for n in rows[0]]
-        shown = [{**{n: _rounded(v) for n, v in r.items()}, "row": k} for k, r in enumerate(rows)]
-        with self._table, ui.card().classes("w-full"):
-            table = ui.table(rows=shown, columns=columns, row_key="row", pagination=10)
-            table.props("dense flat").classes("w-full cursor-pointer")
-            table.on("rowClick", clicked, js_handler="(event, row) => emit({row: row.row})")
+            self._on_end()
 
     def close(self) -> None:
         """Stop what only this pane waits for; a run goes on."""
         self._costs.close()
-
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def _cost_lines(plan: Plan | None) -> list[str]:

@@ -21,7 +21,8 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.recipes.recipe import NAME, read_text
 from beam_volumes.studio.document import Document
-from beam_volumes.studio.workspace import Folders, Workspace, new_text
+from beam_volumes.studio.state import Folders
+from beam_volumes.studio.workspace import Workspace, new_text
 
 #: The output of a new recipe.
 OUTPUT = "studio.ome.zarr"

@@ -30,7 +30,7 @@ class Tab:
     after: str
     before: str
     region: Region = field(default_factory=Region)
-    #: ``step``, ``curtain`` or ``overlay``, and the part that the curtain covers.
+    #: ``step``, ``curtain``, ``side`` or ``overlay``, and the part that the curtain covers.
     mode: str = "step"
     curtain: float = 0.5
     #: While an element changes its own field, the cards stay as they are.

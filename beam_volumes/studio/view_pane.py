@@ -19,13 +19,27 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.show.picture import png_uri
 from beam_volumes.show.sampling import along
 from beam_volumes.studio.jobs import Replaced
-from beam_volumes.studio.preview import Unavailable, View, joined, overlaid, painted
+from beam_volumes.studio.plots import bars, mark, scaled
+from beam_volumes.studio.preview import (
+    GAP,
+    Unavailable,
+    View,
+    joined,
+    overlaid,
+    painted,
+    side_by_side,
+)
 from beam_volumes.studio.tab import Slider, Tab
 
 #: Pixels of the longest side of a section, and of the histogram.
 SIZE, WIDTH, HEIGHT = 512, 300, 70
 _SIDES = (128, 256, 512, 1024)
-_MODES = {"step": "step", "curtain": "before | after", "overlay": "labels over image"}
+_MODES = {
+    "step": "step",
+    "curtain": "curtain",
+    "side": "side by side",
+    "overlay": "labels over image",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +51,7 @@ class Shown:
     pictures: dict[int, np.ndarray] = field(default_factory=dict)
     histogram: tuple[np.ndarray, float, float] | None = None
     numbers: tuple[FoldValue, ...] = ()
+    is_side_by_side: bool = False
 
 
 class ViewPane:
@@ -48,12 +63,15 @@ class ViewPane:
         self._shown, self._exact = Shown(""), set[str]()
         self._is_dragged = False
         self.on_drag_end: Callable[[], None] = lambda: None
+        #: Called after a click into a section.
+        self.on_click: Callable[[], Any] = lambda: None
         self._images: dict[int, ui.interactive_image] = {}
         with ui.row().classes("items-center gap-2"):
             self._controls()
         with ui.row().classes("items-center gap-6"):
             with ui.column().classes("gap-1 w-[220px]"):
                 self._positions = [self._position(a) for a in range(3)]
+                self._time = self._slider("t", lambda t: tab.look(t=t))
             with ui.column().classes("gap-0"):
                 self._histogram = ui.interactive_image(
                     size=(WIDTH, HEIGHT),
@@ -77,32 +95,41 @@ class ViewPane:
         self._before = ui.select(
             [], label="before", on_change=lambda e: self._choose(before=e.value)
         )
-        ui.toggle(_MODES, value=tab.mode, on_change=lambda e: tab.change(mode=e.value)).props(
-            "dense"
-        )
-        Slider(
+        self._mode = ui.toggle(
+            _MODES, value=tab.mode, on_change=lambda e: tab.change(mode=e.value)
+        ).props("dense")
+        self._curtain = Slider(
             min=0, max=1, step=0.01, value=0.5, on_change=lambda e: tab.change(curtain=e.value)
-        ).classes("w-20").props('aria-label="curtain"')
+        )
+        self._curtain.classes("w-20").props('aria-label="curtain"')
         ui.select(
             {s: f"{s} voxels" for s in _SIDES},
             value=tab.region.side,
             label="region",
             on_change=lambda e: tab.look(side=e.value),
         )
+        self._channel = ui.select(
+            {None: "all"}, label="channel", on_change=lambda e: tab.look(c=e.value)
+        )
+        self._channel.classes("w-24")
         self._spinner = ui.spinner(size="sm")
 
     def _position(self, axis: int) -> Slider:
-        def slid(e: Any) -> None:
+        def slid(value: int) -> None:
             n = self._shape()[axis]
             at = list(self._tab.region.at)
-            if int(at[axis] * n) != int(e.value):
-                at[axis] = (int(e.value) + 0.5) / n
+            if int(at[axis] * n) != value:
+                at[axis] = (value + 0.5) / n
                 self._tab.look(at=tuple(at))
 
-        with ui.row().classes("w-full no-wrap items-center gap-2"):
-            ui.label(AXES[axis])
-            slider = Slider(min=0, max=1, step=1, on_change=slid)
-            slider.props(f'dense label aria-label="position along {AXES[axis]}"')
+        return self._slider(AXES[axis], slid)
+
+    def _slider(self, axis: str, slid: Callable[[int], None]) -> Slider:
+        with ui.row().classes("w-full no-wrap items-center gap-2") as row:
+            ui.label(axis)
+            slider = Slider(min=0, max=1, step=1, on_change=lambda e: slid(int(e.value)))
+            slider.props(f'dense label aria-label="position along {axis}"')
+            row.bind_visibility_from(slider)
         return slider
 
     def _choose(self, **values: Any) -> None:
@@ -120,13 +147,18 @@ class ViewPane:
             return
         section = next(s for s in view.sections.sections if s.axis == axis)
         at, shape = list(self._tab.region.at), self._shape()
-        pixels = (e.image_y, e.image_x)
-        for a, (begin, end), p, n in zip(
-            along(axis), section.spans, pixels, picture.shape, strict=False
+        rows, columns = picture.shape[:2]
+        x = e.image_x
+        if self._shown.is_side_by_side:
+            columns = (columns - GAP) // 2
+            x = x if x <= columns else x - columns - GAP
+        for a, (begin, end), part in zip(
+            along(axis), section.spans, (e.image_y / rows, x / columns), strict=True
         ):
-            voxel = begin + int((end - begin) * min(max(p / n, 0), 0.9999))
+            voxel = begin + int((end - begin) * min(max(part, 0), 0.9999))
             at[a] = (voxel + 0.5) / shape[a]
         self._tab.look(at=tuple(at))
+        self.on_click()
 
     def _drag(self, e: events.MouseEventArguments) -> None:
         """Let the threshold follow the mouse."""
@@ -144,9 +176,23 @@ class ViewPane:
     # pictures and texts
 
     def choices(self, names: list[str]) -> None:
-        """Offer the names of steps."""
-        for select, value in ((self._after, self._tab.after), (self._before, self._tab.before)):
+        """Offer the names of steps, and the channels and points in time of the one that is shown."""
+        tab = self._tab
+        for select, value in ((self._after, tab.after), (self._before, tab.before)):
             select.set_options(names, value=value)
+        self._mode.value = tab.mode
+        self._curtain.set_visibility(tab.mode == "curtain")
+        volume = tab.workspace.state().known.get(tab.after)
+        many, times = 1, 0
+        channels: tuple[str, ...] = ()
+        if isinstance(volume, Volume):
+            many, times, channels = len(volume.nodes), volume.space.times, volume.channels
+        self._channel.set_visibility(many > 1)
+        self._channel.set_options(
+            {None: "all", **dict(enumerate(channels))}, value=tab.region.c
+        ) if many > 1 else None
+        self._time.set_visibility(times > 1)
+        self._time.props["max"] = max(1, times - 1)
 
     async def show(self) -> bool:
         """Show the sections and the histogram; False if a later call has replaced this one."""
@@ -164,7 +210,8 @@ class ViewPane:
             image.set_visibility(axis in found.pictures)
             if axis in found.pictures:
                 part = found.pictures[axis].shape[1] / SIZE
-                image.style(f"width: calc(min({SIZE}px, 49.5%) * {part:.4f})")
+                widest = 49 if found.is_side_by_side else 49.5
+                image.style(f"width: calc(min({SIZE}px, {widest}%) * {part:.4f})")
                 image.set_source(png_uri(found.pictures[axis]))
         for slider, n, at in zip(self._positions, self._shape(), self._tab.region.at, strict=True):
             slider.props["max"] = max(1, n - 1)
@@ -198,21 +245,30 @@ class ViewPane:
             view = workspace.view(after, tab.region, stop)
         except Unavailable as error:
             return Shown("; ".join([str(error), *texts]))
-        pictures = painted(view, SIZE)
-        if tab.mode != "step" and tab.before != after:
-            first = painted(workspace.view(tab.before, tab.region, stop), SIZE)
-            mix = overlaid if tab.mode == "overlay" else partial(joined, part=tab.curtain)
-            pictures = {a: mix(first.get(a, p), p) for a, p in pictures.items()}
-        source = workspace.input_of(after) if tab.threshold_step() else after
+        pictures, mode, before = painted(view, SIZE), tab.mode, tab.before
+        if mode != "step" and before != after:
+            first = painted(workspace.view(before, tab.region, stop), SIZE)
+            mixes: dict[str, Callable[[Any, Any], np.ndarray]] = {
+                "overlay": overlaid,
+                "side": side_by_side,
+                "curtain": partial(joined, part=tab.curtain),
+            }
+            pictures = {a: mixes[mode](first.get(a, p), p) for a, p in pictures.items()}
+            found = workspace.agreement(before, after, tab.region, stop)
+            texts += (
+                [] if found is None else [f"{before} and {after}, around the position: {found}"]
+            )
+        source = workspace.state().input_of(after) if tab.threshold_step() else after
         item, histogram = known.get(source), None
         if isinstance(item, Volume) and item.dtype.kind != "b":
             with suppress(ValueError):
-                histogram = workspace.previews.histogram(item, stop)
+                histogram = workspace.previews.histogram(item, tab.region, stop)
         remark = "as the run writes it"
         if view.provisional:
             remark = f"provisional: {'; '.join(view.provisional)}"
         texts = [f"{after}: {remark}", *texts]
-        return Shown("; ".join(texts), view, pictures, histogram, view.numbers)
+        is_side_by_side = mode == "side" and before != after
+        return Shown("; ".join(texts), view, pictures, histogram, view.numbers, is_side_by_side)
 
     def _show_histogram(self) -> None:
         found = self._shown.histogram
@@ -221,20 +277,13 @@ class ViewPane:
         if found is None:
             return
         counts, low, high = found
-        logs = np.log10(counts + 1.0)
-        logs *= (HEIGHT - 4) / max(logs.max(), 1e-9)
-        step = WIDTH / len(counts)
-        points = " ".join(
-            f"{x * step:.1f},{HEIGHT - v:.1f}" for k, v in enumerate(logs) for x in (k, k + 1)
-        )
-        content = f'<polygon points="0,{HEIGHT} {points} {WIDTH},{HEIGHT}" fill="#7fa7cc"/>'
+        content = bars(counts, WIDTH, HEIGHT)
         text = f"intensities from {low:.4g} to {high:.4g}, logarithmic"
         name = self._tab.threshold_step()
         if name:
             level = self._tab.workspace.document.item(name).given["inputs"][-1]
-            x = WIDTH * (level - low) / (high - low)
-            line = f'x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HEIGHT}"'
-            content += f'<line {line} stroke="#b03030" stroke-width="3"/>'
+            x = float(scaled([level], (low, high), WIDTH)[0])
+            content += mark((x, x), (0, HEIGHT))
             text += f"; drag the line, {level:g}"
         self._histogram.content, self._range.text = content, text
 

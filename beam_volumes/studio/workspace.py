@@ -2,111 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
-from beam_volumes.drive import compute
-from beam_volumes.graph.protocols import nothing_computed
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.table import ComputedTable, Table
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.recipes.build import Built, apply, build, open_input
 from beam_volumes.recipes.catalogue import operations
-from beam_volumes.recipes.document import RecipeError, printed
-from beam_volumes.recipes.recipe import Input, Recipe, parse_recipe, split_name
-from beam_volumes.session.begin import begin
-from beam_volumes.show.pages.table_page import dataset_of, is_table
-from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.recipes.document import printed
+from beam_volumes.recipes.recipe import read_text
+from beam_volumes.show.colours import is_labels
+from beam_volumes.show.viewer.layers import PIXELS
+from beam_volumes.show.viewer.view import Viewer
 from beam_volumes.studio import palette
+from beam_volumes.studio.agreement import Agreement, agreement
 from beam_volumes.studio.document import Document
-from beam_volumes.studio.jobs import Latest, Run
-from beam_volumes.studio.preview import Previews, Region, Unavailable, View
+from beam_volumes.studio.jobs import Latest
+from beam_volumes.studio.preview import Previews, Region, View
+from beam_volumes.studio.rows import Rows
+from beam_volumes.studio.runs import Runs
+from beam_volumes.studio.state import Evaluator, Folders, State
 
-#: Rows of a table that are shown.
-MAX_ROWS = 2000
-_LINE = re.compile(r"recipe:(\d+): ")
-
-
-@dataclass(frozen=True)
-class State:
-    """The result of applying a recipe lazily, as far as that is possible."""
-
-    text: str
-    recipe: Recipe | None = None
-    #: Volumes, numbers and tables by the name of their input or step.
-    known: dict[str, Any] = field(default_factory=dict)
-    #: Messages by step or input; under an empty name messages about the whole recipe.
-    errors: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a run needs, or why it cannot begin."""
-
-    plan: Plan | None = None
-    error: str = ""
-    #: An output that exists.
-    warning: str = ""
-
-
-class Folders:
-    """The folders of files that may be read and written; all others are refused.
-
-    Examples
-    --------
-    >>> Folders(["/data"]).check("/data/em.zarr")
-    >>> Folders(["/data"]).check("/data/../etc/passwd")
-    Traceback (most recent call last):
-    ValueError: /data/../etc/passwd is outside of the folders of this studio, /data; start it with that folder
-    """
-
-    def __init__(self, folders: Iterable[str], urls: Iterable[str] = ()) -> None:
-        self.folders = list(dict.fromkeys(os.path.realpath(f) for f in folders))
-        #: URLs that were given at the start.
-        self.urls = set(urls)
-
-    def check(self, path: str) -> None:
-        """Raise ValueError for a place that is not below the folders."""
-        if "://" in path:
-            allowed = path in self.urls
-        else:
-            full = os.path.realpath(os.path.expanduser(path))
-            allowed = any(os.path.commonpath([full, f]) == f for f in self.folders)
-        if not allowed:
-            raise ValueError(
-                f"{path} is outside of the folders of this studio, {', '.join(self.folders)}; start it "
-                "with that folder"
-            )
-
-    def check_recipe(self, recipe: Recipe) -> None:
-        """Raise ValueError if a recipe reads or writes anything else."""
-        for item in recipe.inputs.values():
-            if not isinstance(item.what, str):
-                raise ValueError(f"the input {item.name!r} is a TensorStore spec; give a path")
-            self.check(item.what)
-        for output in recipe.outputs:
-            if output.path is not None:
-                self.check(output.path)
-        for step in recipe.steps.values():
-            for text in _texts([e.plain() for e in step.parameters.values()]):
-                if "://" in text or os.path.exists(os.path.expanduser(text)):
-                    self.check(text)
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in inside for text in _texts(part)]
+#: Begins the names of inputs and steps of the other recipe.
+OTHER = "other: "
 
 
 class Workspace:
@@ -129,14 +51,15 @@ class Workspace:
         given: Mapping[str, Volume] | None = None,
         memory: int | str | None = None,
     ) -> None:
-        self.document, self.folders, self.given = document, folders, dict(given or {})
+        self.document, self.folders = document, folders
         self.previews = Previews(memory)
-        self.run: Run | None = None
-        self._memory = memory
+        #: Another recipe, to compare with.
+        self.other = State("")
         self._jobs: WeakSet[Latest] = WeakSet()
-        self._opened: dict[str, Volume] = {}
+        self._evaluator = Evaluator(folders, given or {})
         self._state = State("")
         self._lock = threading.RLock()
+        self.runs = Runs(self.state, self.previews, memory)
 
     # the recipe
 
@@ -145,13 +68,8 @@ class Workspace:
         with self._lock:
             text = self.document.text
             if self._state.text != text:
-                self._state = self._evaluated(text)
+                self._state = self._evaluator.state(text, self._state)
             return self._state
-
-    def change(self, edit: Callable[[Document], Any]) -> Any:
-        """Edit the document; an edit that leaves no readable recipe is undone, with a ValueError."""
-        with self._lock:
-            return edit(self.document)
 
     def add(self, op: str, after: str) -> str:
         """Add a step after an input or a step, with parameters to begin with; return its name."""
@@ -194,17 +112,10 @@ class Workspace:
         item = self.document.item(name)
         state = self.state()
         others = [n for n, v in state.known.items() if n != name and not isinstance(v, Table)]
-        before = self.input_of(name)
+        before = self.state().input_of(name)
         volume = state.known.get(before)
         shown = volume if isinstance(volume, Volume) else None
         return palette.fields(item.op, item.given, others, lambda: self.levels(before), shown)
-
-    def input_of(self, name: str) -> str:
-        """Return the name of the first input of a step."""
-        recipe = self.state().recipe
-        step = None if recipe is None else recipe.steps.get(name)
-        first = step.inputs[0].value if step is not None else None
-        return split_name(first)[0] if isinstance(first, str) else ""
 
     def levels(self, name: str) -> tuple[float, float]:
         """Return the range of a volume's intensities: of its dtype for bytes, else of a sample."""
@@ -219,19 +130,42 @@ class Workspace:
             return 0.0, 1.0
         return low, high
 
-    # views and costs
+    # views
+
+    def volume(self, name: str) -> Volume:
+        """Return the volume of an input or a step, also of the other recipe; Unavailable if it has none."""
+        is_other = name.startswith(OTHER)
+        return (self.other if is_other else self.state()).volume(name.removeprefix(OTHER))
 
     def view(self, name: str, region: Region, stop: threading.Event | None = None) -> View:
         """Return sections of an input or a step; Unavailable if it has none."""
-        state = self.state()
-        item = state.known.get(name)
-        if isinstance(item, tuple) and item and isinstance(item[0], Volume):
-            item = item[0]
-        if not isinstance(item, Volume):
-            kind = "a table" if isinstance(item, Table) else "a number"
-            reason = kind if item is not None else state.errors.get(name) or "not known yet"
-            raise Unavailable(f"{name}: {reason}")
-        return self.previews.view(item, region, stop)
+        return self.previews.view(self.volume(name), region, stop)
+
+    def agreement(
+        self, before: str, after: str, region: Region, stop: threading.Event | None = None
+    ) -> Agreement | None:
+        """Compare two masks or label volumes around a position; None for other steps."""
+        a, b = self.volume(before), self.volume(after)
+        if a.grid_shape != b.grid_shape or not all(
+            v.dtype.kind == "b" or is_labels(v) for v in (a, b)
+        ):
+            return None
+        return agreement(*(self.previews.voxels(v, region, stop) for v in (a, b)))
+
+    def compare_with(self, path: str = "") -> None:
+        """Keep a recipe to compare with: the one in a file, or the recipe as it is now."""
+        if path:
+            self.folders.check(path)
+        text = Document(read_text(path)).text if path else self.document.text
+        found = self._evaluator.state(text, State(""))
+        if not found.known:
+            raise ValueError(next(iter(found.errors.values()), f"{path} has no steps"))
+        self.other = found
+
+    def names(self) -> list[str]:
+        """Return the names of inputs and steps, and of volumes of the other recipe."""
+        others = (n for n, item in self.other.known.items() if isinstance(item, Volume))
+        return [*self.document.names(), *(f"{OTHER}{n}" for n in others)]
 
     def number(self, name: str, stop: threading.Event | None = None) -> str:
         """Return a number as text, marked with ~ while it is estimated; empty if it is none."""
@@ -248,84 +182,40 @@ class Workspace:
         )
         return f"~ {text}" if estimated else text
 
-    def cost(self) -> Cost:
-        """Return the plan of a run in this process, or why there is none."""
-        state = self.state()
-        if state.recipe is None or state.errors:
-            return Cost(error=next(iter(state.errors.values()), "the recipe has errors"))
-        try:
-            options = self._options(state.recipe)
-            plan = compute.plan_run(self._built(state.recipe).targets, options)
-        except (ValueError, TypeError, OSError) as error:
-            return Cost(error=str(error))
-        try:
-            begin(plan, options)
-        except OutputExistsError as error:
-            return Cost(plan, warning=str(error).partition(": pass")[0])
-        except (ValueError, OSError) as error:
-            return Cost(plan, error=str(error))
-        return Cost(plan)
+    def viewer(
+        self, names: Sequence[str], region: Region, mode: str, stop: threading.Event | None = None
+    ) -> Viewer:
+        """Serve steps to Neuroglancer, over each other or, for the mode ``side``, side by side."""
+        viewer = Viewer({n: self.previews.part(self.volume(n), region, stop) for n in names})
+        whole, state = self.volume(names[-1]), viewer.state
+        lengths = zip(whole.space.origin, whole.space.voxel_size or (1.0,) * 3, strict=True)
+        places = zip(lengths, region.at, whole.grid_shape, strict=True)
+        state["position"] = [o / s + at * n for (o, s), at, n in places][::-1]
+        state["crossSectionScale"] = region.side / PIXELS
+        if mode == "side":
+            layers = [layer["name"] for layer in state["layers"]]
+            parts = [[x for x in layers if x == n or x.startswith(f"{n} ")] for n in names]
+            views = [{"type": "viewer", "layers": part, "layout": "4panel"} for part in parts]
+            state["layout"] = {"type": "row", "children": views}
+        return viewer
 
-    # runs
+    # tables
 
-    def start(self, overwrite: bool = False) -> Run:
-        """Run the recipe in a thread."""
-        recipe = self._ready()
-        built = self._built(recipe)
-        options = replace(self._options(recipe), overwrite=overwrite)
+    def label_at(self, rows: Rows, region: Region, stop: threading.Event | None = None) -> int:
+        """Return the label of a table where sections meet; 0 for none, or if labels are provisional."""
+        view = self.view(self.state().input_of(rows.step), region, stop)
+        return 0 if view.provisional else int(view.value(region.at))
 
-        def work(progress: Any, stop: threading.Event) -> compute.Outcome:
-            return compute.run(
-                built.targets,
-                replace(options, progress=progress),
-                note=built.names,
-                recipe=built.recipe,
-                stop=stop,
-            )
+    def add_gate(self, rows: Rows, ranges: Mapping[str, tuple[float, float]]) -> str:
+        """Add steps that keep the objects with columns of a table in ranges; return the last name."""
+        with self._lock:
+            name, table = self.state().input_of(rows.step), {"step": rows.step}
+            for column, (low, high) in ranges.items():
+                given = {"input": name, "table": table, "column": column, "low": low, "high": high}
+                name = self.document.insert(len(self.document.items()), "keep_labels", given)
+            return name
 
-        self.run = Run(work)
-        return self.run
-
-    def resume(self) -> Run:
-        """Continue the run of the first output that was stopped."""
-        recipe = self._ready()
-        path = next((o.path for o in recipe.outputs if o.path is not None), None)
-        if path is None:
-            raise ValueError("the recipe writes no output, so no run of it can be resumed")
-        options = replace(self._options(recipe), memory=self._memory)
-
-        def work(progress: Any, stop: threading.Event) -> compute.Outcome | None:
-            found = compute.resume(path, replace(options, progress=progress), stop)
-            return None if found is None else found[0]
-
-        self.run = Run(work)
-        return self.run
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the first rows of the first table of the run that has ended."""
-        outcome = None if self.run is None else self.run.outcome
-        for result in () if outcome is None else outcome.results:
-            if isinstance(result, ComputedTable):
-                return result.to_pyarrow().slice(0, MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
-            if isinstance(result, str) and is_table(result):
-                return dataset_of(result).head(MAX_ROWS).to_pylist()  # type: ignore[no-any-return]
-        return []
-
-    def place(self, row: Mapping[str, Any]) -> tuple[float, float, float] | None:
-        """Return the position of an object by its row, from 0 to 1; None without bbox or centroid."""
-        volume = next(v for v in self.state().known.values() if isinstance(v, Volume))
-        visible = volume.space.visible
-        many = len(visible)
-        if f"bbox-{2 * many - 1}" in row:
-            centres = [(row[f"bbox-{k}"] + row[f"bbox-{k + many}"] - 1) / 2 for k in range(many)]
-        elif f"centroid-{many - 1}" in row:
-            centres = [row[f"centroid-{k}"] for k in range(many)]
-        else:
-            return None
-        at = [0.5] * 3
-        for a, centre in zip(visible, centres, strict=True):
-            at[a] = min(max((int(centre + 0.5) + 0.5) / volume.grid_shape[a], 0.0), 1.0)
-        return at[0], at[1], at[2]
+    # files and jobs
 
     def save(self, path: str) -> None:
         """Write the recipe."""
@@ -339,87 +229,11 @@ class Workspace:
         self._jobs.add(made)
         return made
 
-    def stop(self) -> None:
-        """Stop a run."""
-        if self.run is not None:
-            self.run.stop()
-
     def close(self) -> None:
         """Stop a run and all jobs, for which the process would wait at its end."""
-        self.stop()
+        self.runs.stop()
         for jobs in list(self._jobs):
             jobs.close()
-
-    # internals
-
-    def _ready(self) -> Recipe:
-        if self.run is not None and self.run.is_running:
-            raise ValueError("a run is in progress; stop it first")
-        state = self.state()
-        if state.recipe is None or state.errors:
-            raise ValueError(next(iter(state.errors.values()), "the recipe has errors"))
-        return state.recipe
-
-    def _options(self, recipe: Recipe) -> RunOptions:
-        own = RunOptions(runner=None, progress=False, base=None, memory=self._memory)
-        return own.or_else(**recipe.options)
-
-    def _built(self, recipe: Recipe) -> Built:
-        given = {n: v for n, v in self.state().known.items() if n in recipe.inputs}
-        return build(recipe, given=given)
-
-    def _evaluated(self, text: str) -> State:
-        try:
-            recipe = parse_recipe(text)
-            self.folders.check_recipe(self._read_from_files(recipe))
-        except ValueError as error:
-            return replace(self._state, text=text, recipe=None, errors=self._placed(text, error))
-        known: dict[str, Any] = {}
-        errors: dict[str, str] = {}
-        for item in recipe.inputs.values():
-            try:
-                known[item.name] = self._open(item)
-            except RecipeError as error:
-                errors[item.name] = _plain(error)
-        for name in recipe.order:
-            step = recipe.steps[name]
-            needed = {split_name(e.value)[0] for e in step.references()}
-            if missing := needed - known.keys():
-                errors[name] = f"needs {', '.join(sorted(missing))}, which has an error"
-                continue
-            try:
-                with nothing_computed():
-                    known[name] = apply(step, known)
-            except RecipeError as error:
-                errors[name] = _plain(error)
-        return State(text, recipe, known, errors)
-
-    def _read_from_files(self, recipe: Recipe) -> Recipe:
-        inputs = {n: i for n, i in recipe.inputs.items() if n not in self.given}
-        return replace(recipe, inputs=inputs)
-
-    def _open(self, item: Input) -> Volume:
-        if item.name in self.given:
-            return self.given[item.name]
-        key = repr((item.what, item.options))
-        if key not in self._opened:
-            self._opened[key] = open_input(item)
-        return self._opened[key]
-
-    def _placed(self, text: str, error: ValueError) -> dict[str, str]:
-        """Return a message under the name of the step that has the line of the error."""
-        found = _LINE.match(str(error))
-        line = int(found[1]) - 1 if found else -1
-        try:
-            items = self.document.items()
-        except (ValueError, AttributeError):
-            items = []
-        name = next((i.name for i in items if i.line <= line < i.lines[1]), "")
-        return {name: _plain(error)}
-
-
-def _plain(error: Exception) -> str:
-    return _LINE.sub("", str(error))
 
 
 def _limits(dtype: np.dtype) -> tuple[float, float]:

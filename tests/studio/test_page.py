@@ -15,20 +15,19 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.cli.specimen import write_specimen
 from tests.show import browser
 from tests.tiers import thorough
 
-RNG = np.random.default_rng(0)
-EM = np.clip(RNG.normal(100, 25, (40, 200, 200)) + 60 * np.sin(np.arange(200) / 9), 0, 255)
+SHAPE = (32, 160, 200)
 
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    """The address of a studio of a volume, in a process of its own, and its folder."""
+    """The address of a studio of the demo's slices, in a process of its own, and its folder."""
     folder = tmp_path_factory.mktemp("studio")
-    v = bv.open(EM.astype("u1"), voxel_size=(20, 10, 10), unit="nm")
-    bv.compute(v.to(str(folder / "em.ome.zarr"), chunks=40), runner=None, progress=False)
-    words = [sys.executable, "-m", "beam_volumes", "studio", "em.ome.zarr", "r.yaml", "--print"]
+    write_specimen(folder / "slices", SHAPE)
+    words = [sys.executable, "-m", "beam_volumes", "studio", "slices", "r.yaml", "--print"]
     process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
     try:
         yield process.stdout.readline().strip(), folder
@@ -69,7 +68,7 @@ def test_only_this_machine_with_the_secret_is_served(studio):
         connection.request("GET", path, headers={**headers, "Origin": origin})
         assert connection.getresponse().status == want
         connection.close()
-    assert sorted(os.listdir(folder)) == ["em.ome.zarr", "em.ome.zarr.run"]
+    assert sorted(os.listdir(folder)) == ["slices"]
 
 
 class Tab(browser.Page):
@@ -97,8 +96,11 @@ class Tab(browser.Page):
         self.call("Input.insertText", text=text)
 
     def key(self, name, code):
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=code)
+        text = {"text": "\r"} if name == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=name, windowsVirtualKeyCode=code, **text
+            )
 
     def remember(self):
         """Keep the picture of the first section, for `changes`."""
@@ -107,13 +109,24 @@ class Tab(browser.Page):
     def changes(self):
         self.until("document.querySelector('.studio-image img').src != window.before")
 
+    def tab_to(self, wanted):
+        """Press Tab until an element has the focus, by its text or its name for screen readers."""
+        at = "(e = document.activeElement, [e.ariaLabel, e.textContent.trim().toLowerCase()])"
+        for _ in range(150):
+            if wanted in self.value(at):
+                return
+            self.key("Tab", 9)
+        raise AssertionError(f"{wanted} cannot be reached with Tab")
+
     def drag(self, selector, begin, end):
+        """Press the mouse in one place of an element and release it in another; each is (x, y)."""
         box = self.value(
-            f"(r = document.querySelector({json.dumps(selector)}).getBoundingClientRect(), "
+            f"(e = document.querySelector({json.dumps(selector)}), "
+            "e.scrollIntoView({block: 'center'}), r = e.getBoundingClientRect(), "
             "[r.x, r.y, r.width, r.height])"
         )
         for kind, part in (("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end)):
-            x, y = box[0] + part * box[2], box[1] + box[3] / 2
+            x, y = (box[k] + part[k] * box[k + 2] for k in range(2))
             self.call(
                 "Input.dispatchMouseEvent",
                 type=kind,
@@ -153,7 +166,7 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.shows("drag the line")
         page.remember()
         level = page.value("document.querySelector('input[aria-label=\"input 2\"]').value")
-        page.drag(".studio-histogram", 0.5, 0.6)
+        page.drag(".studio-histogram", (0.5, 0.5), (0.6, 0.5))
         page.changes()
         page.until(
             f"document.querySelector('input[aria-label=\"input 2\"]').value != {json.dumps(level)}"
@@ -165,12 +178,21 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.shows("regionprops_table: a table")
         page.click("run")
         page.shows("done in")
-        # A row leads to its object.
-        position = "document.querySelector('[aria-label=\"position along x\"]').ariaValueNow"
-        page.value(f"window.x = {position}; 0")
+        # A row leads to its object, and an object to its row.
+        position = "document.querySelector('[aria-label=\"position along {}\"]').ariaValueNow"
+        page.value(f"window.x = {position.format('x')}; 0")
         page.until("(r = document.querySelectorAll('tbody tr')[1]) && (r.click(), true)")
         page.shows("label: as the run writes it")
-        page.until(f"{position} != window.x")
+        page.until(f"{position.format('x')} != window.x")
+        plane = np.asarray(bv.open("studio.ome.zarr"))[int(page.value(position.format("z")))]
+        number = int(np.bincount(plane[plane > 0]).argmax())
+        y, x = ((k + 0.5) / n for k, n in zip(np.argwhere(plane == number)[0], plane.shape, strict=False))
+        page.drag(".studio-image img", (x, y), (x, y))
+        page.until(f"document.querySelector('tr.selected td')?.innerText == {number}")
+        # A range of the first column becomes a step.
+        page.drag(".studio-plot", (0.02, 0.5), (0.7, 0.5))
+        page.click("keep these objects")
+        page.shows("keep_labels: as the run writes it")
         page.click("show as python")
         page.shows("bv.gaussian_filter(input_, sigma=2.0)")
         page.key("Escape", 27)
@@ -181,6 +203,7 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
             "127.0.0.1"
         }
     text = Path("r.yaml").read_text()
+    assert "keep_labels: {input: label, table: {step: regionprops_table}" in text
     assert "sigma: 2" in text and f"gaussian_filter, {level}" not in text
     changes = ["outputs.0.path=again.ome.zarr", "outputs.1.path=again.parquet"]
     words = [word for change in changes for word in ("--set", change)]
@@ -190,3 +213,73 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         for o in ("studio.ome.zarr", "again.ome.zarr")
     ]
     assert written[0] == written[1] and written[0]
+
+
+@thorough
+def test_a_recipe_is_made_with_the_keyboard(studio, monkeypatch):
+    """Tab reaches everything, and Enter adds a step, changes a number, and runs the recipe."""
+    browser.require()
+    _url, folder = studio
+    monkeypatch.chdir(folder)
+    text = "input: slices\nsteps:\noutput: keyboard.ome.zarr\n"
+    Path("k.yaml").write_text(text)
+    with bv.studio(recipe="k.yaml") as opened, Tab((1280, 900)) as page:
+        page.open(opened.url)
+        page.shows("as the run writes it")
+        page.tab_to("add a function")
+        page.call("Input.insertText", text="blur")
+        page.shows("gaussian_filter")
+        page.tab_to("gaussian_filter")
+        page.key("Enter", 13)
+        page.shows("gaussian_filter: as the run writes it")
+        page.remember()
+        page.tab_to("sigma")
+        page.call("Input.insertText", text="2.5")
+        page.key("Enter", 13)
+        page.changes()
+        page.tab_to("run")
+        page.key("Enter", 13)
+        page.shows("done in")
+        assert page.failures == [] and page.messages == []
+    smooth = np.asarray(bv.gaussian_filter(bv.open("slices"), 2.5))
+    assert np.array_equal(np.asarray(bv.open("keyboard.ome.zarr")), smooth)
+
+
+@thorough
+def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch):
+    browser.require()
+    pytest.importorskip("neuroglancer")
+    _url, folder = studio
+    monkeypatch.chdir(folder)
+    steps = "{smooth: {op: gaussian_filter, sigma: 1}, dark: {op: less, inputs: [smooth, 90]}}"
+    text = f"input: slices\nsteps: {steps}\noutput: moved.ome.zarr\n"
+    with bv.studio(recipe=text) as opened, Tab((1280, 900)) as page:
+        page.open(opened.url)
+        page.shows("dark: as the run writes it")
+        page.click("compare with a recipe")
+        page.shows("Dice 1;")
+        page.type("sigma", "3")
+        page.key("Enter", 13)
+        page.shows("Dice 0.")
+        page.value("document.querySelector('[role=switch][aria-label=Neuroglancer]').click()")
+        page.until("document.querySelector('iframe')?.src.includes('/v/view/')")
+        page.until("document.querySelector('iframe').clientHeight > 300")
+        for _ in range(60):  # both volumes are asked for their chunks
+            if {f"v{k}c0/info" for k in range(2)} <= {u[-9:] for u in page.requests.values()}:
+                break
+            page.settle(quiet=1)
+        else:
+            raise AssertionError(page.requests)
+        # The handle of the second card is dropped on the first.
+        page.value(
+            "[...document.querySelectorAll('[draggable=true]')][1]"
+            ".dispatchEvent(new DragEvent('dragstart', {bubbles: true}));"
+            "[...document.querySelectorAll('[draggable=true]')][0].closest('.q-card')"
+            ".dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true}))"
+        )
+        page.until(
+            "(c = document.body.innerText, c.indexOf('dark: less') < c.indexOf('smooth: gaussian'))"
+        )
+        assert page.failures == [] and page.messages == []
+    names = [line.split(":")[0].strip() for line in opened.recipe.splitlines()]
+    assert names[2:4] == ["dark", "smooth"]

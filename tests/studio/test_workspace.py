@@ -16,7 +16,8 @@ from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import search, why_not
 from beam_volumes.studio.preview import Previews, Region, Unavailable
-from beam_volumes.studio.workspace import Folders, Workspace, new_text
+from beam_volumes.studio.state import Folders
+from beam_volumes.studio.workspace import Workspace, new_text
 
 RNG = np.random.default_rng(0)
 EM = np.clip(RNG.normal(100, 30, (40, 70, 90)) + 60 * np.sin(np.arange(90) / 5), 0, 255).astype(
@@ -127,15 +128,15 @@ def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
     assert next(f for f in w.fields("gaussian_filter") if f.key == "sigma").unit == "nm"
     w.set_field("greater", "inputs.1", 99)
     w.set_field("gaussian_filter", "sigma", "many")
-    cost = w.cost()
+    cost = w.runs.cost()
     assert "gaussian_filter" in w.state().errors and cost.plan is None and "many" in cost.error
     w.set_field("gaussian_filter", "sigma", "20 nm")
-    assert w.cost().plan.predicted_memory > 0 and not w.cost().error
+    assert w.runs.cost().plan.predicted_memory > 0 and not w.runs.cost().error
     w.save("r.yaml")
-    run = w.start()
+    run = w.runs.start()
     run.wait()
     assert run.error == "" and run.part == 1
-    assert "exists" in w.cost().warning
+    assert "exists" in w.runs.cost().warning
     with pytest.raises(ValueError, match="outside of the folders"):
         w.save("/elsewhere/r.yaml")
     smooth = bv.gaussian_filter(bv.open("em.ome.zarr"), "20 nm")
@@ -161,24 +162,24 @@ def test_a_run_stops_and_goes_on(workspace, monkeypatch):
         "input: em.ome.zarr\nsteps: {smooth: {op: gaussian_filter, sigma: 1}}\n"
         "output: {path: s.zarr, chunks: 32}\n"
     )
-    real = w._options
-    w._options = lambda recipe: replace(real(recipe), slab=(32, 32, 32), workers=1)
+    real = w.runs._options
+    w.runs._options = lambda recipe: replace(real(recipe), slab=(32, 32, 32), workers=1)
     counted = iter(range(100))
 
     def stops(session, pass_index, slab, *rest):
         if next(counted) == 3:
-            w.run.stop()
+            w.runs.run.stop()
         return sweep_slab(session, pass_index, slab, *rest)
 
     sweep_slab = slabs.sweep_slab
     monkeypatch.setattr(slabs, "sweep_slab", stops)
-    run = w.start()
+    run = w.runs.start()
     run.wait()
     assert run.was_stopped and run.error == "" and 0 < next(counted) < 12
     with pytest.raises(ValueError, match="outside"):
         w.save("../r.yaml")
     monkeypatch.setattr(slabs, "sweep_slab", sweep_slab)
-    again = w.resume()
+    again = w.runs.resume()
     again.wait()
     assert again.error == "" and again.outcome.plan.passes
     smooth = bv.gaussian_filter(bv.open("em.ome.zarr"), 1)
@@ -186,17 +187,101 @@ def test_a_run_stops_and_goes_on(workspace, monkeypatch):
 
 
 def test_a_row_leads_to_its_object(workspace):
-    run = workspace.start()
+    run = workspace.runs.start()
     run.wait()
     assert run.error == ""
-    rows = workspace.rows()
+    table = workspace.runs.rows()
+    rows = table.rows
     cells = np.asarray(bv.open("cells.zarr"))
     assert [r["label"] for r in rows] == list(range(1, cells.max() + 1))[: len(rows)]
     for row in (rows[0], rows[len(rows) // 2]):
-        at = workspace.place(row)
+        at = table.place(row)
         centre = np.argwhere(cells == row["label"]).mean(0)
         assert np.all(np.abs(np.array(at) * EM.shape - 0.5 - centre) <= 0.51)
-    assert workspace.place({"label": 1}) is None
+    assert table.place({"label": 1}) is None
+
+
+def test_results_of_a_run_are_shown(workspace, monkeypatch):
+    """Labels of a large volume are those of the region, and after the run those that it has written."""
+    w = workspace
+    monkeypatch.setattr(preview, "MAX_WHOLE", 1000)
+    monkeypatch.setattr(preview, "MAX_REGION", 8 * 32 * 32)
+    region = Region(side=32)
+    assert w.view("cells", region).provisional
+    w.runs.start().wait()
+    cells = np.asarray(bv.open("cells.zarr"))
+    view = w.view("cells", region)
+    assert view.provisional == () and not w.number("otsu").startswith("~")
+    check(view, cells)
+    # A click on an object finds its row.
+    table = w.runs.rows()
+    row = max(range(len(table.rows)), key=lambda k: table.rows[k]["area"])
+    z, y, x = np.argwhere(cells == table.rows[row]["label"])[0]
+    at = tuple((k + 0.5) / n for k, n in zip((z, y, x), EM.shape, strict=True))
+    assert table.of_label(w.label_at(table, Region(at, side=32))) == row
+    w.document.set("smooth", "sigma", 2)
+    assert w.view("cells", region).provisional
+    assert w.label_at(table, Region(at, side=32)) == 0
+
+
+def test_a_gate_becomes_steps(workspace):
+    w = workspace
+    w.runs.start().wait()
+    table = w.runs.rows()
+    cells, areas = np.asarray(bv.open("cells.zarr")), table.column("area")
+    low, high = 0.0, float(areas.max()) - 1
+    name = w.add_gate(table, {"area": (low, high), "centroid-2": (0.0, 80.0)})
+    inside = (areas >= low) & (areas <= high) & (table.column("centroid-2") <= 80)
+    kept = np.where(np.isin(cells, table.column("label")[inside]), cells, 0)
+    assert name == "keep_labels_2" and 0 < inside.sum() < len(areas)
+    assert np.array_equal(np.asarray(w.volume(name)), kept)
+    check(w.view(name, Region(side=32)), kept)
+
+
+def test_two_recipes_are_compared(workspace):
+    w = workspace
+    w.save("first.yaml")
+    w.compare_with()
+    w.document.set("smooth", "sigma", 3)
+    # The box around the position has 32 slices.
+    first, second = (np.asarray(w.volume(n))[4:36] for n in ("other: mask", "mask"))
+    found = w.agreement("other: mask", "mask", Region())
+    assert found.dice == pytest.approx(2 * (first & second).sum() / (first.sum() + second.sum()))
+    assert found.counts == tuple(int(bv.label(v).num_labels) for v in (first, second))
+    split, merge = bv.variation_of_information(bv.label(first), bv.label(second))
+    assert (found.split, found.merge) == (float(split), float(merge)) and found.split > 0
+    assert w.agreement("input", "mask", Region()) is None
+    w.compare_with("first.yaml")
+    assert w.names()[-4:] == ["other: input", "other: smooth", "other: mask", "other: cells"]
+    with pytest.raises(ValueError, match="outside of the folders"):
+        w.compare_with("/etc/passwd")
+
+
+def test_points_in_time_and_channels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    movie = RNG.integers(0, 255, (3, 2, 10, 40, 50)).astype("u1")
+    text = "input: in-memory\nsteps: {smooth: {op: gaussian_filter, sigma: 1}}\noutput: o.zarr\n"
+    given = {"input": bv.open(movie, axes="tczyx")}
+    w = Workspace(Document(text), Folders([str(tmp_path)]), given)
+    smooth = np.asarray(w.volume("smooth"))
+    assert len(w.view("smooth", Region(t=1)).sections.sections[0].voxels) == 2
+    for t, c in ((0, 1), (2, 0)):
+        check(w.view("smooth", Region(t=t, c=c)), smooth[t, c])
+        assert np.array_equal(w.previews.voxels(w.volume("smooth"), Region(t=t, c=c)), smooth[t, c])
+
+
+def test_neuroglancer_shows_steps(workspace, monkeypatch):
+    pytest.importorskip("neuroglancer")
+    w = workspace
+    with w.viewer(["input", "cells"], Region(), "side") as viewer:
+        assert [layer["name"] for layer in viewer.state["layers"]] == ["input", "cells"]
+        parts = [view["layers"] for view in viewer.state["layout"]["children"]]
+        assert parts == [["input"], ["cells"]] and viewer.state["position"] == [45, 35, 20]
+    monkeypatch.setattr(preview, "MAX_WHOLE", 1000)
+    monkeypatch.setattr(preview, "MAX_REGION", 8 * 32 * 32)
+    w.previews = Previews()
+    part = w.previews.part(w.volume("cells"), Region(side=32))
+    assert part.shape == (8, 32, 32) and part.space.origin == (16 * 20, 19 * 10, 29 * 10)
 
 
 def test_errors_have_the_name_of_their_step(workspace):

@@ -1,0 +1,151 @@
+"""The cost of a recipe's run, the run itself, and its results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_volumes.drive import compute
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.recipes.build import Built, build
+from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.session.begin import begin
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.studio.jobs import Run
+from beam_volumes.studio.preview import Previews
+from beam_volumes.studio.rows import Rows, first_rows
+from beam_volumes.studio.state import State
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run needs, or why it cannot begin."""
+
+    plan: Plan | None = None
+    error: str = ""
+    #: An output that exists.
+    warning: str = ""
+
+
+class Runs:
+    """Plans and runs a recipe; one run at a time.
+
+    Parameters
+    ----------
+    state : callable
+        Returns the recipe as it is now.
+    previews : Previews
+        Gets the results of runs.
+    memory : int or str, optional
+        Memory of a run, as for `beam_volumes.compute`.
+    """
+
+    def __init__(
+        self, state: Callable[[], State], previews: Previews, memory: int | str | None
+    ) -> None:
+        self._state, self._previews, self._memory = state, previews, memory
+        self.run: Run | None = None
+        #: The runner; None runs in this process.
+        self.runner: str | None = None
+        #: The names of the results of the run.
+        self._names: tuple[str | None, ...] = ()
+
+    def cost(self) -> Cost:
+        """Return the plan of a run in this process, or why there is none."""
+        state = self._state()
+        if state.recipe is None or state.errors:
+            return Cost(error=next(iter(state.errors.values()), "the recipe has errors"))
+        try:
+            options = self._options(state.recipe)
+            plan = compute.plan_run(self._built(state.recipe).targets, options)
+        except (ValueError, TypeError, OSError) as error:
+            return Cost(error=str(error))
+        try:
+            begin(plan, options)
+        except OutputExistsError as error:
+            return Cost(plan, warning=str(error).partition(": pass")[0])
+        except (ValueError, OSError) as error:
+            return Cost(plan, error=str(error))
+        return Cost(plan)
+
+    def start(self, overwrite: bool = False) -> Run:
+        """Run the recipe in a thread."""
+        recipe = self._ready()
+        built = self._built(recipe)
+        options = replace(self._options(recipe), overwrite=overwrite)
+        self._previews.results.clear()  # the run may replace their files
+
+        def work(progress: Any, stop: threading.Event) -> compute.Outcome:
+            return compute.run(
+                built.targets,
+                replace(options, progress=progress),
+                note=built.names,
+                recipe=built.recipe,
+                stop=stop if options.runner is None else None,
+            )
+
+        return self._begin(built, work)
+
+    def resume(self) -> Run:
+        """Continue the run of the first output that was stopped."""
+        recipe = self._ready()
+        path = next((o.path for o in recipe.outputs if o.path is not None), None)
+        if path is None:
+            raise ValueError("the recipe writes no output, so no run of it can be resumed")
+        options = replace(self._options(recipe), memory=self._memory)
+
+        def work(progress: Any, stop: threading.Event) -> compute.Outcome | None:
+            can_stop = stop if options.runner is None else None
+            found = compute.resume(path, replace(options, progress=progress), can_stop)
+            return None if found is None else found[0]
+
+        return self._begin(self._built(recipe), work)
+
+    def _begin(self, built: Built, work: Callable[..., compute.Outcome | None]) -> Run:
+        def run(progress: Any, stop: threading.Event) -> compute.Outcome | None:
+            outcome = work(progress, stop)
+            if outcome is not None:
+                self._previews.add_results(built.targets, outcome.results)
+            return outcome
+
+        self._names, self.run = built.names, Run(run)
+        return self.run
+
+    def rows(self) -> Rows | None:
+        """Return the first rows of the first table of the run that has ended."""
+        outcome = None if self.run is None else self.run.outcome
+        for name, result in zip(
+            self._names, () if outcome is None else outcome.results, strict=False
+        ):
+            if rows := first_rows(result):
+                step = str(name).partition("[")[0]
+                state = self._state()
+                volume = state.volume(state.input_of(step))
+                return Rows(rows, step, volume.grid_shape, tuple(volume.space.visible))
+        return None
+
+    def stop(self) -> None:
+        """Stop a run."""
+        if self.run is not None:
+            self.run.stop()
+
+    # internals
+
+    def _ready(self) -> Recipe:
+        if self.run is not None and self.run.is_running:
+            raise ValueError("a run is in progress; stop it first")
+        state = self._state()
+        if state.recipe is None or state.errors:
+            raise ValueError(next(iter(state.errors.values()), "the recipe has errors"))
+        return state.recipe
+
+    def _options(self, recipe: Recipe) -> RunOptions:
+        own = RunOptions(runner=self.runner, progress=False, base=None, memory=self._memory)
+        return own.or_else(**recipe.options)
+
+    def _built(self, recipe: Recipe) -> Built:
+        given = {n: v for n, v in self._state().known.items() if n in recipe.inputs}
+        return build(recipe, given=given)

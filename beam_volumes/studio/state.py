@@ -1,0 +1,169 @@
+"""A recipe applied lazily, as far as that is possible; files outside of given folders are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from beam_volumes.graph.protocols import nothing_computed
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume
+from beam_volumes.recipes.build import apply, open_input
+from beam_volumes.recipes.document import RecipeError
+from beam_volumes.recipes.recipe import Input, Recipe, parse_recipe, split_name
+from beam_volumes.studio.document import Document
+from beam_volumes.studio.preview import Unavailable
+
+_LINE = re.compile(r"recipe:(\d+): ")
+
+
+@dataclass(frozen=True)
+class State:
+    """The result of applying a recipe lazily, as far as that is possible."""
+
+    text: str
+    recipe: Recipe | None = None
+    #: Volumes, numbers and tables by the name of their input or step.
+    known: dict[str, Any] = field(default_factory=dict)
+    #: Messages by step or input; under an empty name messages about the whole recipe.
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def input_of(self, name: str) -> str:
+        """Return the name of the first input of a step."""
+        step = None if self.recipe is None else self.recipe.steps.get(name)
+        first = step.inputs[0].value if step is not None else None
+        return split_name(first)[0] if isinstance(first, str) else ""
+
+    def volume(self, name: str) -> Volume:
+        """Return the volume of an input or a step; Unavailable if it has none."""
+        item = self.known.get(name)
+        if isinstance(item, tuple) and item and isinstance(item[0], Volume):
+            item = item[0]
+        if not isinstance(item, Volume):
+            kind = "a table" if isinstance(item, Table) else "a number"
+            reason = kind if item is not None else self.errors.get(name) or "not known yet"
+            raise Unavailable(f"{name}: {reason}")
+        return item
+
+
+class Folders:
+    """The folders of files that may be read and written; all others are refused.
+
+    Examples
+    --------
+    >>> Folders(["/data"]).check("/data/em.zarr")
+    >>> Folders(["/data"]).check("/data/../etc/passwd")
+    Traceback (most recent call last):
+    ValueError: /data/../etc/passwd is outside of the folders of this studio, /data; start it with that folder
+    """
+
+    def __init__(self, folders: Iterable[str], urls: Iterable[str] = ()) -> None:
+        self.folders = list(dict.fromkeys(os.path.realpath(f) for f in folders))
+        #: URLs that were given at the start.
+        self.urls = set(urls)
+
+    def check(self, path: str) -> None:
+        """Raise ValueError for a place that is not below the folders."""
+        if "://" in path:
+            allowed = path in self.urls
+        else:
+            full = os.path.realpath(os.path.expanduser(path))
+            allowed = any(os.path.commonpath([full, f]) == f for f in self.folders)
+        if not allowed:
+            raise ValueError(
+                f"{path} is outside of the folders of this studio, {', '.join(self.folders)}; start it "
+                "with that folder"
+            )
+
+    def check_recipe(self, recipe: Recipe) -> None:
+        """Raise ValueError if a recipe reads or writes anything else."""
+        for item in recipe.inputs.values():
+            if not isinstance(item.what, str):
+                raise ValueError(f"the input {item.name!r} is a TensorStore spec; give a path")
+            self.check(item.what)
+        for output in recipe.outputs:
+            if output.path is not None:
+                self.check(output.path)
+        for step in recipe.steps.values():
+            for text in _texts([e.plain() for e in step.parameters.values()]):
+                if "://" in text or os.path.exists(os.path.expanduser(text)):
+                    self.check(text)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in inside for text in _texts(part)]
+
+
+class Evaluator:
+    """Applies recipes, and keeps their inputs open.
+
+    Parameters
+    ----------
+    folders : Folders
+    given : dict
+        Inputs by name that are volumes of this process; they are not opened.
+    """
+
+    def __init__(self, folders: Folders, given: Mapping[str, Volume]) -> None:
+        self._folders, self._given = folders, given
+        self._opened: dict[str, Volume] = {}
+
+    def state(self, text: str, before: State) -> State:
+        """Apply a recipe; a recipe that cannot be read has the volumes of the state ``before``."""
+        try:
+            recipe = parse_recipe(text)
+            self._folders.check_recipe(self._read_from_files(recipe))
+        except ValueError as error:
+            return replace(before, text=text, recipe=None, errors=self._placed(text, error))
+        known: dict[str, Any] = {}
+        errors: dict[str, str] = {}
+        for item in recipe.inputs.values():
+            try:
+                known[item.name] = self._open(item)
+            except RecipeError as error:
+                errors[item.name] = _plain(error)
+        for name in recipe.order:
+            step = recipe.steps[name]
+            needed = {split_name(e.value)[0] for e in step.references()}
+            if missing := needed - known.keys():
+                errors[name] = f"needs {', '.join(sorted(missing))}, which has an error"
+                continue
+            try:
+                with nothing_computed():
+                    known[name] = apply(step, known)
+            except RecipeError as error:
+                errors[name] = _plain(error)
+        return State(text, recipe, known, errors)
+
+    def _read_from_files(self, recipe: Recipe) -> Recipe:
+        inputs = {n: i for n, i in recipe.inputs.items() if n not in self._given}
+        return replace(recipe, inputs=inputs)
+
+    def _open(self, item: Input) -> Volume:
+        if item.name in self._given:
+            return self._given[item.name]
+        key = repr((item.what, item.options))
+        if key not in self._opened:
+            self._opened[key] = open_input(item)
+        return self._opened[key]
+
+    def _placed(self, text: str, error: ValueError) -> dict[str, str]:
+        """Return a message under the name of the step that has the line of the error."""
+        found = _LINE.match(str(error))
+        line = int(found[1]) - 1 if found else -1
+        try:
+            items = Document(text).items()
+        except (ValueError, AttributeError):
+            items = []
+        name = next((i.name for i in items if i.line <= line < i.lines[1]), "")
+        return {name: _plain(error)}
+
+
+def _plain(error: Exception) -> str:
+    return _LINE.sub("", str(error))
