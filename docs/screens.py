@@ -1,8 +1,9 @@
-"""Takes pictures of Neuroglancer and a report for docs/how-to/view.md: ``python docs/screens.py SLICES``.
+"""Takes pictures of pages in a browser: ``python docs/screens.py [SLICES]``.
 
-SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` shows the slices, their cells and
-the boxes of a table, ``studio.png`` a recipe in the studio, and ``report.png`` the report of the run.
-Chromium is needed. Look at the pictures before you commit them.
+Without SLICES these are the steps of ``docs/tutorials/studio.md``, with the slices of the demo. SLICES is a
+folder of EM with voxels of 10 nm: ``docs/images/view.png`` shows the slices, their cells and the boxes of a
+table, ``studio.png`` a recipe in the studio, and ``report.png`` the report of the run. Chromium is needed.
+Look at the pictures before you commit them.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import beam_volumes as bv
+from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.show.pages.report import report
 from tests.show.browser import Page
+from tests.studio.test_page import Tab
 
 IMAGES = Path(__file__).with_name("images")
 
@@ -59,7 +62,56 @@ def studio() -> None:
         (IMAGES / "studio.png").write_bytes(page.picture())
 
 
+def tutorial() -> None:
+    """The steps of the tutorial of the studio."""
+    write_specimen("slices", (64, 256, 256))
+    with bv.studio("slices", recipe="cells.yaml") as opened, Tab((1280, 860)) as page:
+        page.open(opened.url)
+        page.shows("input: as the run writes it")
+        for words, op in (("blur", "gaussian_filter"), ("greater", "greater")):
+            page.type("add a function", words)
+            page.click(op)
+            page.shows(f"{op}: as the run writes it")
+        page.type("sigma", "2")
+        page.key("Enter", 13)
+        page.drag(".studio-histogram", (0.5, 0.5), (0.55, 0.5))
+        picture(page, "threshold")
+        page.click("compare with a recipe")
+        page.shows("Dice 1;")
+        page.type("sigma", "1")
+        page.key("Enter", 13)
+        page.shows("Dice 0.")
+        picture(page, "compare")
+        page.click("undo")
+        page.click("step")
+        page.type("add a function", "label")
+        page.click("label")
+        page.shows("label: as the run writes it")
+        page.type("add a function", "measure")
+        page.click("regionprops_table")
+        page.shows("regionprops_table: a table")
+        page.click("run")
+        page.shows("done in")
+        page.click("label")
+        page.shows("label: as the run writes it")
+        picture(page, "run")
+        page.drag(".studio-plot", (0.02, 0.5), (0.4, 0.5))
+        picture(page, "table")
+
+
+def picture(page: Page, name: str) -> None:
+    """Write a picture with few colours."""
+    page.settle(quiet=2)
+    image = Image.open(io.BytesIO(page.picture())).convert("RGB")
+    image.quantize(96, dither=Image.Dither.NONE).save(IMAGES / f"studio-{name}.png", optimize=True)
+
+
 def main() -> None:
+    if len(sys.argv) == 1:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            tutorial()
+        return
     slices = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

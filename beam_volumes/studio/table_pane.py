@@ -14,7 +14,7 @@ from beam_volumes.studio.rows import Rows
 from beam_volumes.studio.tab import Tab
 
 #: Pixels of the plot, and bins of a histogram.
-WIDTH, HEIGHT, _BINS = 360, 200, 64
+WIDTH, HEIGHT, _BINS = 320, 200, 64
 _COUNT = "count"
 
 
@@ -143,7 +143,7 @@ class TablePane:
                 "max": (high - begin) / (end - begin),
             }
             if column != _COUNT:
-                texts.append(f"{column} from {low:.5g} to {high:.5g}")
+                texts.append(f"{column} from {_rounded(low):,.10g} to {_rounded(high):,.10g}")
         self._plot.content, self._gate_text.text = content, "; ".join(texts)
 
     def _slid(self, k: int) -> None:
@@ -159,7 +159,7 @@ class TablePane:
         if e.type == "mousedown":
             self._corner = (e.image_x, e.image_y)
         elif self._corner is not None:
-            (x, y) = self._corner
+            x, y = self._corner
             self._set_gate(0, *sorted((x / WIDTH, e.image_x / WIDTH)))
             if self._columns[1] != _COUNT:
                 self._set_gate(1, *sorted((1 - y / HEIGHT, 1 - e.image_y / HEIGHT)))
@@ -170,7 +170,10 @@ class TablePane:
     def _add_gate(self) -> None:
         """Add the gates as steps."""
         rows, tab = self._rows, self._tab
-        ranges = {self._columns[k]: _nearest(gate) for k, gate in sorted(self._gates.items())}
+        ranges = {
+            self._columns[k]: (_rounded(low), _rounded(high))
+            for k, (low, high) in sorted(self._gates.items())
+        }
         if rows is None or not ranges:
             ui.notify("drag over the plot to choose objects first", type="warning")
             return
@@ -187,8 +190,3 @@ class TablePane:
 
 def _rounded(value: Any) -> Any:
     return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def _nearest(gate: plots.Range) -> plots.Range:
-    """Return ends with few digits."""
-    return float(f"{gate[0]:.5g}"), float(f"{gate[1]:.5g}")

@@ -16,6 +16,7 @@ from nicegui import events, ui
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.nodes import FoldValue
 from beam_volumes.graph.volume import Volume
+from beam_volumes.show.colours import is_labels
 from beam_volumes.show.picture import png_uri
 from beam_volumes.show.sampling import along
 from beam_volumes.studio.jobs import Replaced
@@ -38,7 +39,7 @@ _MODES = {
     "step": "step",
     "curtain": "curtain",
     "side": "side by side",
-    "overlay": "labels over image",
+    "overlay": "overlay",
 }
 
 
@@ -260,7 +261,7 @@ class ViewPane:
             )
         source = workspace.state().input_of(after) if tab.threshold_step() else after
         item, histogram = known.get(source), None
-        if isinstance(item, Volume) and item.dtype.kind != "b":
+        if isinstance(item, Volume) and item.dtype.kind != "b" and not is_labels(item):
             with suppress(ValueError):
                 histogram = workspace.previews.histogram(item, tab.region, stop)
         remark = "as the run writes it"

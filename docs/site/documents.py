@@ -10,7 +10,7 @@ from pathlib import Path
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
     "Get started": ["docs/get-started/quickstart.md", "docs/get-started/choosing.md"],
-    "Tutorials": ["notebooks", "gallery"],
+    "Tutorials": ["docs/tutorials/studio.md", "notebooks", "gallery"],
     "How to process images": [
         "docs/how-to/arrays.md",
         "docs/how-to/background.md",

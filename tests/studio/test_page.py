@@ -186,7 +186,10 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.until(f"{position.format('x')} != window.x")
         plane = np.asarray(bv.open("studio.ome.zarr"))[int(page.value(position.format("z")))]
         number = int(np.bincount(plane[plane > 0]).argmax())
-        y, x = ((k + 0.5) / n for k, n in zip(np.argwhere(plane == number)[0], plane.shape, strict=False))
+        y, x = (
+            (k + 0.5) / n
+            for k, n in zip(np.argwhere(plane == number)[0], plane.shape, strict=False)
+        )
         page.drag(".studio-image img", (x, y), (x, y))
         page.until(f"document.querySelector('tr.selected td')?.innerText == {number}")
         # A range of the first column becomes a step.

@@ -1,5 +1,7 @@
 """What the studio shows equals what the run writes, or is marked; everything else is refused clearly."""
 
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +17,10 @@ from beam_volumes.studio import preview
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import search, why_not
-from beam_volumes.studio.preview import Previews, Region, Unavailable
+from beam_volumes.studio.preview import MAX_KEPT, Previews, Region, Unavailable
 from beam_volumes.studio.state import Folders
 from beam_volumes.studio.workspace import Workspace, new_text
+from tests.tiers import thorough
 
 RNG = np.random.default_rng(0)
 EM = np.clip(RNG.normal(100, 30, (40, 70, 90)) + 60 * np.sin(np.arange(90) / 5), 0, 255).astype(
@@ -316,3 +319,17 @@ def test_the_palette_knows_words_and_reasons():
     assert reasons["median_filter"] == reasons["label"] == ""
     assert "table" in reasons["cut"] and "three channels" in reasons["rgb2gray"]
     assert all("<Volume" not in reason for reason in reasons.values())
+
+
+@thorough
+def test_memory_stays_under_its_limit(tmp_path):
+    """Python and numba, one computation with its memory, and results that are kept."""
+    block = RNG.integers(0, 255, (64, 128, 128)).astype("u1")
+    em = bv.gaussian_filter(bv.open(np.tile(block, (4, 4, 4))), 2)
+    em = bv.rescale_intensity(em, out_range=(0, 255)).to(f"{tmp_path}/em.zarr", dtype="u1")
+    bv.compute(em, runner=None, progress=False)
+    words = ["-m", "tests.studio.wander", f"{tmp_path}/em.zarr", "150", "512MiB"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    first, second, last = map(int, done.stdout.split()[1:])
+    assert max(first, second, last) < (200 << 20) + (512 << 20) + MAX_KEPT
+    assert last < max(first, second) + (64 << 20)
