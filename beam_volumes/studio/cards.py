@@ -22,7 +22,7 @@ class Cards:
     def __init__(self, tab: Tab) -> None:
         self._tab, self._document = tab, tab.workspace.document
         self._problems: dict[str, ui.label] = {}
-        #: The step whose handle is dragged.
+        #: The step that is dragged by its handle.
         self._dragged = ""
         self._problem = ui.label().classes("text-red-700 text-sm")
         self._words = ui.input("add a function", on_change=self._search)

@@ -44,7 +44,7 @@ class RunPane:
             self._stop = ui.button("stop", on_click=tab.workspace.runs.stop).props("outline")
             self._resume = ui.button("resume", on_click=lambda: self._start(True)).props("flat")
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
-        self._status = ui.label().classes("text-sm whitespace-pre-line break-all")
+        self._status = ui.label().classes("text-sm w-full whitespace-pre-line break-words")
         self._on_end = on_end
         #: The last run that has ended.
         self._ended: Run | None = None
