@@ -4,6 +4,7 @@ import inspect
 import re
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
@@ -70,6 +71,7 @@ GIVEN = {
     **{"map_instances.function": lambda a: a.astype("i4"), "map_overlap.volumes": V, "folder": "meshes"},
     **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
     **{"map_labels.function": lambda region: region.mask},
+    **{"keep_labels.table": pa.table({"label": [1], "area": [2.0]}), "column": "area"},
     **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6, "map_instances.tile": 4, "overlap": 1},
     **{"seed_point": (0, 0, 0), "new_value": 1},
     **{f"{name}.image": M for name in ("area_opening", "area_closing")},

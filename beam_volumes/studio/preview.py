@@ -199,7 +199,7 @@ class Previews:
     ) -> tuple[np.ndarray, float, float]:
         """Return counts of a sample of a volume's voxels, and the range of the bins.
 
-        The point in time and the channel are those of ``region``.
+        ``region`` chooses the point in time and the channel.
         """
         nodes, _ = self._with_numbers(self._chosen(volume, region).nodes[:1], stop)
         if any(map(_is_of_whole, everything(nodes))):
@@ -331,7 +331,7 @@ class Previews:
     def _by_parts(
         self, nodes: tuple[Node, ...], region: Region, stop: threading.Event | None
     ) -> tuple[tuple[Node, ...], Box, str]:
-        """Return nodes of which any part can be computed, their box in the volume, and a remark.
+        """Return nodes that can be computed in parts, their box in the volume, and a remark.
 
         Small volumes are computed whole if that is needed; of large ones the nodes are the region only.
         """

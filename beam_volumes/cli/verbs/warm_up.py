@@ -96,7 +96,7 @@ WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
 FIELDS = ("coordinates", "displacement")
 #: Operations that compile no kernels.
 FOURIER = (*(f"fourier_{name}" for name in ("ellipsoid", "gaussian", "shift", "uniform")), "irfftn")
-OTHERS = ("classify", "match_template", "meshes", "predict", *FOURIER)
+OTHERS = ("classify", "keep_labels", "match_template", "meshes", "predict", *FOURIER)
 CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 

@@ -198,7 +198,13 @@ def keep_labels(
     if not lowest <= highest:
         raise ValueError(f"keep_labels: no number is in the range of low={low!r} and high={high!r}")
     labels = as_volume(labels)
-    values = relabel(labels, table, columns=("label", column), missing=math.nan, dtype=np.float64)
+    try:
+        values = relabel(
+            labels, table, columns=("label", column), missing=math.nan, dtype=np.float64
+        )
+    except (ValueError, TypeError) as error:
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"keep_labels: column={column!r} of the table: {error}") from None
     return where((values >= lowest) & (values <= highest), labels, 0)
 
 
