@@ -89,11 +89,21 @@ def network(em, folder, batch=1, slab=SLAB, **how):
     return [chunk_files(t.sink.name) for t in targets]
 
 
+def tiles(em, folder, **how):
+    """Overlapping tiles at fractional positions, blended and filtered in one pass."""
+    places = [(y, x) for y in (0, 18) for x in (0, 22)]
+    parts = [em[:, y : y + 30, x : x + 34] for y, x in places]
+    volume = bv.fuse(parts, [(0.4, y + 0.3, x - 0.2) for y, x in places])
+    target = bv.gaussian_filter(volume, 1).to(folder / "tiles.zarr", chunks=CHUNKS)
+    bv.compute(target, slab=SLAB, **how)
+    return [chunk_files(target.sink.name)]
+
+
 @pytest.fixture(scope="session")
 def expected(em, tmp_path_factory):
     """What FnApiRunner gives with one worker; of labels scipy has a word too."""
     folder = tmp_path_factory.mktemp("expected")
-    works = (filters, components, points, network)
+    works = (filters, components, points, network, tiles)
     found = {f.__name__: f(em, folder, workers=1) for f in works}
     # Of a network other batches, and other slabs, have a word too.
     (folder / "other").mkdir()
@@ -116,7 +126,13 @@ def expected(em, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("work", "first"),
-    [(filters, "chain"), (components, "labels"), (points, "smooth"), (network, "valid")],
+    [
+        (filters, "chain"),
+        (components, "labels"),
+        (points, "smooth"),
+        (network, "valid"),
+        (tiles, "tiles"),
+    ],
 )
 def test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path):
     job, how = engine.job(work.__name__)

@@ -202,6 +202,27 @@ def test_tiles_of_one_image_give_it_back(tmp_path):
     assert half.voxel_size == (4, 4, 4)
 
 
+def test_eight_partitions_of_many_tiles_are_the_mean_in_numpy(tmp_path):
+    """Tiles of 2 x 3 x 4 with gains, at fractional positions; one is empty."""
+    size, rng = (8, 12, 13), np.random.default_rng(0)
+    tiles = [voxels(size, "u2", k) for k in range(24)]
+    tiles[7] = np.zeros_like(tiles[7])
+    grid = np.array(list(itertools.product(range(2), range(3), range(4))))
+    places = grid * (7, 10, 11) + rng.uniform(-0.5, 0.5, (24, 3))
+    gain = rng.uniform(0.8, 1.2, 24)
+    for k, tile in enumerate(tiles):
+        bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=(3, 5, 8)), runner=None)
+    opened = [bv.open(tmp_path / f"{k}.zarr") for k in range(24)]
+    result = bv.fuse(opened, places, gain=gain)
+    inverse, shift = [np.eye(3)] * 24, -(places - result.origin)
+    how = "linear", 1, 0, "u2", gain, np.zeros(24)
+    expected = reference(tiles, inverse, shift, result.shape, *how)
+    n = result.shape
+    slabs = [n, (1, *n[1:]), (4, 9, 20), (16, 5, 5), (3, 3, 3), (7, n[1], 11), (n[0], 1, 9), (5, 16, 7)]
+    for slab in slabs:
+        np.testing.assert_array_equal(bv.compute(result, runner=None, slab=slab), expected)
+
+
 def test_planes_and_channels_are_fused():
     image = voxels((3, 20, 30), "u1", 2)
     left, right = (bv.open(image[..., s], axes="cyx") for s in (np.s_[:18], np.s_[12:]))

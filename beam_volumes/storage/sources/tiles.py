@@ -42,11 +42,11 @@ class TilesReader(TokenOfFields):
     fill: float
     cell: Triple  #: The shape that is read and blended at a time
 
-    @property
+    @cached_property
     def portable(self) -> bool:
         return all(part.portable for part in self.parts)
 
-    @property
+    @cached_property
     def remote(self) -> bool:
         return any(part.reader.remote for part in self.parts)
 
@@ -54,14 +54,14 @@ class TilesReader(TokenOfFields):
     def extents(self) -> tuple[Extent, ...]:
         return tuple(extent for part in self.parts for extent in part.reader.extents)
 
-    @property
+    @cached_property
     def decode_bytes(self) -> int:
         """The bytes of the chunks of tiles, and of the result, for one cell."""
         inner = max((part.decode_bytes for part in self.parts), default=0)
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
-    @property
+    @cached_property
     def times_read(self) -> float:
         """How often the chunks of the tiles are read for the whole volume, on average."""
         needed = np.ceil(self._extent / self._chunk) * self._chunk

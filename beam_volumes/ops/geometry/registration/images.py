@@ -29,6 +29,8 @@ _CONVERGED = 1e-3
 _MAX_STEPS = 30
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
+#: The least share of noise that is expected in the voxels of an overlap.
+_MIN_NOISE = 1e-3
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
 
@@ -49,8 +51,12 @@ class Link:
 
     @property
     def weight(self) -> float:
-        """The weight of the link among others: errors decrease with the root of the voxels."""
-        return max(self.quality, 0.01) * math.sqrt(self.voxels)
+        """The weight of the link among others: the inverse of its expected error.
+
+        The error decreases with the root of the voxels, and of the ratio of signal and noise.
+        """
+        quality = max(self.quality, 0.01)
+        return math.sqrt(self.voxels * quality / (1 + _MIN_NOISE - quality))
 
     @property
     def shift(self) -> np.ndarray:
