@@ -218,7 +218,8 @@ def test_eight_partitions_of_many_tiles_are_the_mean_in_numpy(tmp_path):
     how = "linear", 1, 0, "u2", gain, np.zeros(24)
     expected = reference(tiles, inverse, shift, result.shape, *how)
     n = result.shape
-    slabs = [n, (1, *n[1:]), (4, 9, 20), (16, 5, 5), (3, 3, 3), (7, n[1], 11), (n[0], 1, 9), (5, 16, 7)]
+    slabs = [n, (3, *n[1:]), (4, 9, n[2]), (16, 11, 12), (6, 11, 16), (7, n[1], 11)]
+    slabs += [(n[0], 8, 19), (5, 16, 27)]
     for slab in slabs:
         np.testing.assert_array_equal(bv.compute(result, runner=None, slab=slab), expected)
 
