@@ -98,9 +98,28 @@ def reconstructed(source: str, out: str, **options):
     return [bv.reconstruction(np.minimum(volume, 100), volume).to(out, **options)]
 
 
+def tiles(source: str, out: str, **options):
+    """Four overlapping quarters at fractional positions, fused and filtered."""
+    volume = bv.open(source)
+    rows, cols = (n // 2 for n in volume.shape[1:])
+    places = [(y, x) for y in (0, rows - 8) for x in (0, cols - 8)]
+    parts = [volume[:, y : y + rows + 8, x : x + cols + 8] for y, x in places]
+    fused = bv.fuse(parts, [(0.5, y + 0.25, x) for y, x in places])
+    return [bv.gaussian_filter(fused, 1).to(out, **options)]
+
+
+def deconvolved(source: str, out: str, **options):
+    return [bv.richardson_lucy(bv.open(source), bv.gaussian_psf((1, 1.5, 1.5)), 2).to(out, **options)]
+
+
+def spectrum(source: str, out: str, **options):
+    volume = bv.open(source)
+    return [bv.irfftn(bv.rfftn(volume), volume.shape).to(out, **options)]
+
+
 MAKERS = (
     *(filtered, labels, distance, grids, bounded, network, one_channel, channels),
-    *(segments, graph, reconstructed),
+    *(segments, graph, reconstructed, tiles, deconvolved, spectrum),
 )
 WHAT = {f.__name__: f for f in MAKERS}
 

@@ -159,6 +159,19 @@ ACROSS = {
         ours=250 * MIB,
         how={"chunks": [16, 256, 256]},
     ),
+    "tiles": dict(
+        what="tiles",
+        shape=(64, 1024, 1024),
+        chunk=(16, 256, 256),
+        ours=350 * MIB,
+        how={"chunks": [16, 256, 256]},
+    ),
+    "deconvolved": dict(
+        what="deconvolved", shape=(32, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, how={}
+    ),
+    "spectrum": dict(
+        what="spectrum", shape=(32, 512, 512), chunk=(16, 256, 256), ours=130 * MIB, how={}
+    ),
 }
 
 

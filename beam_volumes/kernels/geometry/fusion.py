@@ -70,7 +70,7 @@ def tile_boxes(start, stop, bounds, inverse, shift, extent, order):
 
 @kernel
 def voxels_of_cells(shape, cell, bounds, inverse, shift, extent, order, chunk):
-    """The voxels in the chunks of tiles that the cells of the result need: the maximum, and the sum.
+    """The voxels in the chunks of tiles that a cell of the result needs: the maximum, and the sum.
 
     ``chunk``, int64 (tiles, 3), is the shape of the chunks of each tile.
     """

@@ -81,6 +81,7 @@ class BlockFunction(PlainData, Model):
     patch: Triple  #: Shape of a block.
 
     takes = np.dtype(np.float64)
+    compiled = True
     accelerated = False  # type: ignore[assignment]
     #: Arrays of a block's shape that it allocates.
     arrays: ClassVar[int] = 5

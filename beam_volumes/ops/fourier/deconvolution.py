@@ -120,6 +120,8 @@ class Residuals(Regrid):
     model: RichardsonLucy
     patches: Patches
 
+    compiled = True
+
     @property
     def cost(self) -> float:
         return self.model.block_nanoseconds * self.patches.counts[2] / self.model.iterations

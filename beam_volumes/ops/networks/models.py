@@ -42,6 +42,8 @@ class Model:
 
     #: Dtype of its inputs.
     takes: ClassVar[np.dtype] = np.dtype(np.float32)
+    #: Whether it runs a kernel that is compiled for its dtype.
+    compiled: ClassVar[bool] = False
 
     @property
     def extents(self) -> tuple[Extent, ...]:

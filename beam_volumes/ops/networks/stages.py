@@ -59,6 +59,10 @@ class Predict(Regrid):
         return self.model.accelerated
 
     @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        return self.model.compiled
+
+    @property
     def remark(self) -> str:  # type: ignore[override]
         on_gpu = "runs on CUDA: its bits may differ from the CPU's, but not between runs and slabs"
         return on_gpu if self.model.on_gpu else ""

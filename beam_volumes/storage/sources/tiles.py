@@ -56,8 +56,8 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def decode_bytes(self) -> int:
-        """The bytes of the chunks of tiles, and of the result, for one cell."""
-        inner = max((part.decode_bytes for part in self.parts), default=0)
+        """The bytes of the voxels of tiles, of the result, and of a chunk, for one cell."""
+        inner = max(max(part.decode_bytes, 2 * part.chunk_bytes) for part in self.parts)
         voxels = self._voxels_of_cells[0] + math.prod(self.cell)
         return voxels * self._itemsize + inner
 
@@ -153,17 +153,11 @@ class TilesReader(TokenOfFields):
 
     @cached_property
     def _voxels_of_cells(self) -> tuple[int, int]:
-        """The voxels in the chunks of tiles that cells need: the maximum, and the sum."""
-        maximum, total = voxels_of_cells(
-            np.array(self.shape),
-            np.array(self.cell),
-            self.bounds,
-            self.inverse,
-            self.shift,
-            self._extent,
-            self.order,
-            self._chunk,
-        )
+        """The voxels of tiles that a cell needs at most, and those in chunks of all cells."""
+        where = self.bounds, self.inverse, self.shift, self._extent, self.order
+        grid = np.array(self.shape), np.array(self.cell)
+        maximum, _ = voxels_of_cells(*grid, *where, np.ones_like(self._chunk))
+        _, total = voxels_of_cells(*grid, *where, self._chunk)
         return int(maximum), int(total)
 
 
