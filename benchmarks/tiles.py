@@ -1,18 +1,21 @@
 """Registration and fusion of tiles, compared with multiview-stitcher: accuracy, seconds, peak memory.
 
-    python benchmarks/tiles.py [python with multiview-stitcher]
+    python benchmarks/tiles.py [--large] [--python=PYTHON with multiview-stitcher]
 
-2 x 3 x 4 tiles of 16 bits with 10 % overlap are cut from one volume at known fractional positions, with
-noise and gains. Each program runs in its own process, from OME-Zarr tiles to a fused OME-Zarr, twice; the
-second run counts, since the first compiles. The error is the largest distance of a tile from its true
-position along an axis, after the median error of all tiles is subtracted.
+2 x 3 x 4 tiles of 64 x 256 x 256 voxels, or 2 x 2 x 2 of 256 x 704 x 704 (2 GB), with 16 bits and 10 %
+overlap, are cut from one volume at known fractional positions, with noise and gains. Each program runs in its
+own process, from OME-Zarr tiles to a fused OME-Zarr: twice, and the second run counts, since the first
+compiles; the large tiles once. multiview-stitcher compares binned overlaps of neighbours along an axis, which
+its documentation suggests for grids; without binning, each pair takes it minutes. The error is the largest
+distance of a tile from its true position along an axis, after the median error of all tiles is subtracted.
+The memory is the proportional set size of the process and those that it starts.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,7 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-SIZE, GRID = np.array([64, 256, 256]), (2, 3, 4)
+LARGE = "--large" in sys.argv
+SIZE = np.array([256, 704, 704] if LARGE else [64, 256, 256])
+GRID = (2, 2, 2) if LARGE else (2, 3, 4)
+#: Voxels that multiview-stitcher averages along each axis, and the longest time that it gets.
+BINNING, SECONDS = (4 if LARGE else 2), 420
+CHUNK = 128 if LARGE else 64
 
 
 def make(folder: Path) -> None:
@@ -30,22 +38,29 @@ def make(folder: Path) -> None:
     import beam_volumes as bv
 
     rng = np.random.default_rng(0)
-    step = (0.9 * SIZE).astype(int)
-    whole = step * (np.array(GRID) - 1) + SIZE + 8
-    world = ndi.gaussian_filter(rng.normal(size=whole).astype("f4"), 1.5)
+    # A texture that repeats, at distances that no search reaches.
+    world = ndi.gaussian_filter(rng.standard_normal((160, 352, 352), "f4"), 1.5, mode="wrap")
     world = 2000 + 400 * world / world.std()
+    step = (0.9 * SIZE).astype(int)
     true, stage = [], []
     for k, index in enumerate(itertools.product(*map(range, GRID))):
         nominal = step * index + 4
         place = nominal + rng.uniform(-3, 3, 3)
-        first = np.floor(place).astype(int)
-        part = world[tuple(slice(a, a + n + 1) for a, n in zip(first, SIZE, strict=True))]
-        tile = ndi.shift(part, first - place, order=3)[:-1, :-1, :-1]
-        tile = rng.uniform(0.9, 1.1) * tile + rng.normal(0, 60, SIZE)
+        tile = world
+        for axis, (at, n) in enumerate(zip(place, SIZE, strict=True)):
+            first = int(np.floor(at))
+            near = tile.take(range(first, first + n), axis, mode="wrap")
+            near *= np.float32(1 - (at - first))
+            near += np.float32(at - first) * tile.take(
+                range(first + 1, first + 1 + n), axis, mode="wrap"
+            )
+            tile = near
+        tile *= np.float32(rng.uniform(0.9, 1.1))
+        tile += 60 * rng.standard_normal(SIZE, "f4")
         tile = bv.open(
             tile.clip(0, 65535).astype("u2"), voxel_size=1, unit="um", origin=list(nominal)
         )
-        bv.compute(tile.to(folder / f"{k}.ome.zarr", chunks=64, ome_version="0.4"), runner=None)
+        bv.compute(tile.to(folder / f"{k}.ome.zarr", chunks=CHUNK, ome_version="0.4"), runner=None)
         true.append(place.tolist())
         stage.append(nominal.tolist())
     (folder / "places.json").write_text(json.dumps({"true": true, "stage": stage}))
@@ -58,7 +73,8 @@ def ours(folder: Path) -> tuple[np.ndarray, float]:
     positions, _ = bv.register_tiles(tiles, stage, max_shift=8)
     registered = time.perf_counter()
     volume = bv.fuse(tiles, positions)
-    bv.compute(volume.to(folder / "ours.ome.zarr", chunks=64), progress=False, overwrite=True)
+    target = volume.to(folder / "ours.ome.zarr", chunks=CHUNK)
+    bv.compute(target, progress=False, overwrite=True, memory="1GiB", runner=None)
     return np.stack([positions[a] for a in "zyx"], axis=1), registered
 
 
@@ -82,7 +98,8 @@ def theirs(folder: Path) -> tuple[np.ndarray, float]:
         msims.append(msi_utils.get_msim_from_sim(sim, scale_factors=[]))
     registration.register(
         msims, transform_key="stage", new_transform_key="found", reg_channel_index=0,
-        registration_binning={"z": 1, "y": 1, "x": 1},
+        registration_binning=dict.fromkeys("zyx", BINNING),
+        pre_registration_pruning_method="keep_axis_aligned",
     )  # fmt: skip
     registered = time.perf_counter()
     sims = [msi_utils.get_sim_from_msim(msim) for msim in msims]
@@ -90,42 +107,67 @@ def theirs(folder: Path) -> tuple[np.ndarray, float]:
         np.asarray(si_utils.get_affine_from_sim(sim, "found")).squeeze()[:3, 3] + place
         for sim, place in zip(sims, stage, strict=True)
     ]
+    report(folder, np.array(places), "register", registered)
     fusion.fuse(
-        sims, transform_key="found", output_chunksize=64, output_zarr_url=str(folder / "theirs.zarr"),
+        sims, transform_key="found", output_chunksize=CHUNK, output_zarr_url=str(folder / "theirs.zarr"),
         zarr_options={"overwrite": True},
     )  # fmt: skip
     return np.array(places), registered
 
 
-def measured(program: str, folder: Path) -> None:
-    """Print seconds by the clock and of processors, peak memory and the error of one program."""
-    begun = time.perf_counter()
-    found, registered = {"ours": ours, "theirs": theirs}[program](folder)
-    ended = time.perf_counter()
-    usage = os.times()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+def report(folder: Path, found: np.ndarray, what: str, ended: float) -> None:
+    """Print the time of a part, and the error of the positions."""
     error = found - json.loads((folder / "places.json").read_text())["true"]
     error = abs(error - np.median(error, axis=0)).max()
+    print(f"{what} {ended - BEGUN:.1f} s, error {error:.3f} voxels", flush=True)
+
+
+def measured(program: str, command: list[str]) -> None:
+    """Run a program; print what it prints, seconds of processors, and the peak memory of its processes."""
+    import psutil
+
+    before, peak = resource.getrusage(resource.RUSAGE_CHILDREN), 0
+    process = psutil.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+    begun = time.perf_counter()
+    while process.poll() is None:
+        try:
+            every = [process, *process.children(recursive=True)]
+            peak = max(peak, sum(p.memory_full_info().pss for p in every))
+        except psutil.Error:
+            pass  # one has ended meanwhile
+        if time.perf_counter() - begun > SECONDS:
+            for one in [*process.children(recursive=True), process]:
+                one.kill()
+            print(f"{program}: not finished after {SECONDS} s")
+        time.sleep(0.2)
+    whole, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    found = "; ".join(process.stdout.read().splitlines())
     print(
-        f"{program:8} register {registered - begun:6.1f} s, fuse {ended - registered:6.1f} s, processors "
-        f"{usage.user + usage.system:6.1f} s, peak {peak:6.0f} MiB, error {error:.3f} voxels"
+        f"{program:8} {found}; whole {whole:.1f} s, processors {seconds:.1f} s, peak {peak >> 20} MiB",
+        flush=True,
     )
 
 
 def main() -> None:
-    if len(sys.argv) == 3 and Path(sys.argv[2]).is_dir():
-        measured(sys.argv[1], Path(sys.argv[2]))
+    global BEGUN
+    given = [a for a in sys.argv[1:] if not a.startswith("--")]
+    if given:
+        program, folder = given[0], Path(given[1])
+        BEGUN = time.perf_counter()
+        found, registered = {"ours": ours, "theirs": theirs}[program](folder)
+        report(folder, found, "register", registered)
         return
+    pythons = {"ours": sys.executable}
+    for argument in sys.argv:
+        if argument.startswith("--python="):
+            pythons["theirs"] = argument.partition("=")[2]
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder))
-        pythons = {
-            "ours": sys.executable,
-            **dict.fromkeys(["theirs"][: len(sys.argv) - 1], sys.argv[-1]),
-        }
         for program, python in pythons.items():
-            for _ in range(2):
-                subprocess.run([python, __file__, program, folder], check=True)
+            for _ in range(1 if LARGE else 2):
+                flags = ["--large"] * LARGE
+                measured(program, [python, __file__, program, folder, *flags])
 
 
 if __name__ == "__main__":
