@@ -38,24 +38,18 @@ def make(folder: Path) -> None:
     import beam_volumes as bv
 
     rng = np.random.default_rng(0)
-    # A texture that repeats, at distances that no search reaches.
-    world = ndi.gaussian_filter(rng.standard_normal((160, 352, 352), "f4"), 1.5, mode="wrap")
-    world = 2000 + 400 * world / world.std()
+    # Two textures that repeat; their sum does not within the tiles.
+    textures = [
+        ndi.gaussian_filter(rng.standard_normal(shape, "f4"), 1.5, mode="wrap")
+        for shape in ((160, 352, 352), (149, 331, 331))
+    ]
     step = (0.9 * SIZE).astype(int)
     true, stage = [], []
     for k, index in enumerate(itertools.product(*map(range, GRID))):
         nominal = step * index + 4
         place = nominal + rng.uniform(-3, 3, 3)
-        tile = world
-        for axis, (at, n) in enumerate(zip(place, SIZE, strict=True)):
-            first = int(np.floor(at))
-            near = tile.take(range(first, first + n), axis, mode="wrap")
-            near *= np.float32(1 - (at - first))
-            near += np.float32(at - first) * tile.take(
-                range(first + 1, first + 1 + n), axis, mode="wrap"
-            )
-            tile = near
-        tile *= np.float32(rng.uniform(0.9, 1.1))
+        tile = sum(cut(texture, place) for texture in textures)
+        tile = rng.uniform(0.9, 1.1) * (2000 + 400 * tile / tile.std())
         tile += 60 * rng.standard_normal(SIZE, "f4")
         tile = bv.open(
             tile.clip(0, 65535).astype("u2"), voxel_size=1, unit="um", origin=list(nominal)
@@ -64,6 +58,15 @@ def make(folder: Path) -> None:
         true.append(place.tolist())
         stage.append(nominal.tolist())
     (folder / "places.json").write_text(json.dumps({"true": true, "stage": stage}))
+
+
+def cut(texture: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return the voxels of a tile, interpolated linearly axis by axis."""
+    for axis, (at, n) in enumerate(zip(place, SIZE, strict=True)):
+        first = int(np.floor(at))
+        near, far = (texture.take(range(k, k + n), axis, mode="wrap") for k in (first, first + 1))
+        texture = near + np.float32(at - first) * (far - near)
+    return texture
 
 
 def ours(folder: Path) -> tuple[np.ndarray, float]:
@@ -123,7 +126,7 @@ def report(folder: Path, found: np.ndarray, what: str, ended: float) -> None:
 
 
 def measured(program: str, command: list[str]) -> None:
-    """Run a program; print what it prints, seconds of processors, and the peak memory of its processes."""
+    """Run a program; print its output, seconds of processors, and the peak memory of its processes."""
     import psutil
 
     before, peak = resource.getrusage(resource.RUSAGE_CHILDREN), 0

@@ -109,7 +109,9 @@ def tiles(source: str, out: str, **options):
 
 
 def deconvolved(source: str, out: str, **options):
-    return [bv.richardson_lucy(bv.open(source), bv.gaussian_psf((1, 1.5, 1.5)), 2).to(out, **options)]
+    return [
+        bv.richardson_lucy(bv.open(source), bv.gaussian_psf((1, 1.5, 1.5)), 2).to(out, **options)
+    ]
 
 
 def spectrum(source: str, out: str, **options):
