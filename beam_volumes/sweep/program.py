@@ -323,8 +323,12 @@ class Program:
             step = self.steps[i]
             for axis in axes:
                 if step.completion is not None:
-                    # It always needs the same voxels as its survey.
-                    found[axis][i] = self.reach(step.completion.upper, axis, wanted[axis])
+                    # The same rows and columns as its survey, and slices above only for other steps.
+                    own, used = wanted[axis], found[axis][i]
+                    upper = step.completion.upper and (
+                        axis > 0 or (used is not None and used[1] > own[1])
+                    )
+                    found[axis][i] = self.reach(upper, axis, own)
                 # If a stage spans z, slabs are as deep as the volume, and begin with the first
                 # slice.
                 spans = step.stage.spans if step.stage is not None and axis else ()

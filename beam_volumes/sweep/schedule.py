@@ -120,9 +120,8 @@ class _Course:
             later = len(boxes) - len(some)
             tops[edge.step][later:] = map(max, tops[edge.step][later:], needed)
 
-        def through(upper: bool) -> list[int]:
+        def through(last: int) -> list[int]:
             """The end of surveys and completions: the plane above the slab is in its last window."""
-            last = self.program.reach(upper, 0, self.z)[1]
             return [upto if upto < self.z[1] else last for _, upto in self.domains]
 
         for end, ranges, (start, _) in zip(self.program.ends, self.ends, self.shares, strict=True):
@@ -130,12 +129,13 @@ class _Course:
                 raise_(edge, [((start, stop), *_NO_PLANE) for _, stop in ranges])
         for surveyed in self.program.surveys:
             for edge in surveyed.edges:
-                stops = [stop + edge.offset[0] for stop in through(surveyed.survey.upper)]
+                last = self.program.reach(surveyed.survey.upper, 0, self.z)[1]
+                stops = [stop + edge.offset[0] for stop in through(last)]
                 tops[edge.step] = list(map(max, tops[edge.step], stops))
         for i in range(len(steps) - 1, -1, -1):
             step, (low, high) = steps[i], self.regions[i]
             if step.completion is not None:
-                tops[i] = through(step.completion.upper)
+                tops[i] = through(high)
             depth, origin = self.layers[i] if step.stage is None else (step.stage.grain[0], 0)
             tops[i] = list(accumulate(tops[i], max))
             if step.source is not None or step.stage is not None:

@@ -7,7 +7,7 @@ slab, and the answer. Both sweeps have the same slabs and windows.
 
 A slab's *region* is its core and one more plane on the upper side of each axis with a neighbour.
 Windows have the region's full width and height. Along z the plane above the core is a separate
-window, the last one.
+window, the last one. A completion only computes it if another step needs it.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Completion(Half):
 
     #: Whether the result is labels.
     yields_labels: ClassVar[bool] = False
-    #: Whether it computes the region; otherwise only the core: the same as its survey.
+    #: Whether it computes the region, along z only if other steps need it; otherwise only the core.
     upper: ClassVar[bool] = True
     #: Approximate nanoseconds per voxel on one core.
     cost: ClassVar[float] = 5.0

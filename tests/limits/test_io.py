@@ -91,7 +91,7 @@ def test_a_unit_is_written_once_even_by_a_narrow_window(tmp_path):
 
 
 def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
-    """Each sweep reads the chunks of its slabs, and of the planes beyond their upper ends."""
+    """Each sweep reads the chunks of its slabs, and the first one also of the planes beyond their ends."""
     a, volume = stored(tmp_path / "in.zarr", (48, 96, 80), (8, 32, 40))
     target = bv.label(volume > 150).to(tmp_path / "out.zarr", chunks=(8, 48, 40), codec=None)
     table = bv.regionprops_table(bv.label(volume > 150), volume, ["num_pixels"])
@@ -107,13 +107,12 @@ def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
             lambda slab=slab: bv.compute(target, *tables, slab=slab, overwrite=True, **how)
         )
         plan = bv.plan(target, *tables, slab=slab, workers=1)
-        per_sweep = {p.chunks_read for p in plan.passes}
+        first, second = (p.chunks_read for p in plan.passes)
         if planes is not None:  # whole planes: a layer of 3 x 2 chunks more for each inner end
-            assert per_sweep == {6 * 3 * 2 + planes * 3 * 2}
-        else:  # five inner ends of two tiles, one of which sees a row of chunks of the other
-            assert len(per_sweep) == 1
-        assert len(plan.passes) == 2
-        assert counts["batch_read"] <= 2 * per_sweep.pop() + 40
+            assert (first, second) == (6 * 3 * 2 + planes * 3 * 2, 6 * 3 * 2)
+        else:  # five inner ends, and two tiles, one of which sees a row of chunks of the other
+            assert first > second > 6 * 3 * 2
+        assert counts["batch_read"] <= first + second + 40
         read = sum(p.bytes_read for p in plan.passes)
         assert read <= counts["bytes_read"] <= 1.02 * read + 20_000
         units = 6 * 2 * 2

@@ -72,9 +72,9 @@ def test_the_smallest_memory_is_that_for_the_fewest_slabs(tmp_path, two_cores):
 def test_a_run_begun_in_larger_slabs_goes_on_with_fewer_of_them(tmp_path, two_cores):
     """The plan chose two, the slabs are another run's, and the memory has room for one."""
     slab = (256, 1024, 1024)
-    begun = bv.plan(target(tmp_path), memory="1500MiB", workers=1, slab=slab, window=32)
+    begun = bv.plan(target(tmp_path), memory="1200MiB", workers=1, slab=slab, window=32)
     manifest = make_manifest(begun, "run")
-    small = {"memory": "1500MiB", "slab": (64, 256, 1024), "window": 1}
+    small = {"memory": "1200MiB", "slab": (64, 256, 1024), "window": 1}
     chosen = bv.plan(target(tmp_path), **small)
     assert chosen.workers == 2
     resumed = _in_its_own_slabs(chosen, manifest)
