@@ -318,15 +318,12 @@ class _Continuation:
         parent = np.arange(n + len(found.first))
         self.labelling.unite(last, found, parent, 0, n)
         kernels.flatten(parent)
-        below, above = parent[:n], parent[n:]
-        is_new = above >= n
+        is_new = parent[n:] >= n
         given = new(found, int(np.count_nonzero(is_new)))
-        values = np.empty(len(above), given.dtype)
-        values[is_new] = given
-        is_old = ~is_new
-        values[is_old] = before[above[is_old]]
-        joined = np.flatnonzero(below != np.arange(n))
-        pairs = before[joined], before[below[joined]]
+        values = np.empty(len(is_new), given.dtype)
+        kernels.continue_values(parent, before, given, values)
+        joined = np.flatnonzero(parent[:n] != np.arange(n))
+        pairs = before[joined], before[parent[joined]]
         return self._kept(Continued(found, values, is_new, pairs))
 
     def _kept(self, came: Continued) -> Continued:
@@ -435,7 +432,9 @@ class SlabSummary:
     """Everything that is kept of a slab after the first sweep."""
 
     cell: Triple  #: The slab, as a cell of the grid.
-    ids: np.ndarray  #: uint64 (n). Provisional ids of the slab's components, increasing.
+    #: uint32 if the volume has no larger indices, otherwise uint64 (n). Provisional ids of the slab's
+    #: components, increasing.
+    ids: np.ndarray
     payload: Payload  #: Properties of the components in the slab's core.
     interfaces: dict[InterfaceKey, Interface]  #: One for each face shared with a neighbour.
     #: int32. For each window, the positions in ``ids`` of its new components.
@@ -484,6 +483,7 @@ class SlabLabeler:
         #: The number of components at the last `merge` that were not known to continue others, and of new
         #: ones since.
         self.pieces = 0
+        self._id_dtype = np.uint32 if math.prod(grid.shape) <= 2**32 else np.uint64
         # First voxels of new components; columns of windows, and their numbers.
         self._first: list[np.ndarray] = []
         self._columns: list[Payload] = []
@@ -527,7 +527,7 @@ class SlabLabeler:
             face.feed(block, self._depth, found, numbers)
         first = self._in_volume(found.first[is_new], block.shape)
         self.pieces += len(first)
-        self._first.append(first.view(np.uint64))
+        self._first.append(first.astype(self._id_dtype))
         columns = self._measured(found, seeds) | (extra(found) if extra else {})
         if columns:
             self._columns.append(columns)
@@ -611,7 +611,7 @@ class SlabLabeler:
         self.merge()
         classes = self._stream.classes()
         groups = self._ranks(classes)
-        ids = np.empty(self.pieces, np.uint64)
+        ids = np.empty(self.pieces, self._id_dtype)
         windows, at, n = [], 0, 0
         for first in self._first:
             windows.append(groups[at : at + len(first)])
@@ -675,6 +675,6 @@ def relabel(
 
 def painted_with(ids: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The table for `Components.paint`: 0, then the id of each component."""
-    table = np.zeros(len(ids) + 1, dtype)
-    table[1:] = ids
+    table = np.empty(len(ids) + 1, dtype)
+    table[0], table[1:] = 0, ids
     return table

@@ -100,7 +100,7 @@ class NodeSummary:
     """The message of a node to its parent: the components that touch its outer faces."""
 
     key: NodeKey
-    ids: np.ndarray  #: uint64 (n). Their smallest provisional ids so far, increasing.
+    ids: np.ndarray  #: Their smallest provisional ids so far, increasing.
     payload: Payload
     #: The outer faces, slab by slab; members are positions in ``ids``.
     interfaces: dict[InterfaceKey, Interface]
@@ -118,7 +118,7 @@ class NodeTable:
     #: here.
     up: np.ndarray
     closed: np.ndarray
-    roots: np.ndarray  #: uint64. Of the closed ones, increasing.
+    roots: np.ndarray  #: Of the closed ones, increasing.
 
 
 @dataclass(frozen=True, eq=False)

@@ -539,6 +539,22 @@ def unite_pairs(parent, a, b):
 
 
 @kernel
+def continue_values(parent, before, given, values):
+    """Write the value of the continued component, or the next of ``given``, for components of a block.
+
+    ``parent`` has the roots of the ``before.size`` components before the block, then of the block's.
+    """
+    n, new = before.size, 0
+    for i in range(values.size):
+        root = parent[n + i]
+        if root < n:
+            values[i] = before[root]
+        else:
+            values[i] = given[new]
+            new += 1
+
+
+@kernel
 def unite(count, pairs):
     """Equivalence classes of ``0..count - 1`` under int64 (n, 2) pairs, each named by its smallest member."""
     parent = np.arange(count)
