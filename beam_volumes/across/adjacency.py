@@ -183,12 +183,13 @@ def merge(parts: Iterable[Adjacency]) -> Adjacency:
     parts = list(parts)
     if not parts:
         raise ValueError("no adjacencies to merge")
-    pairs = np.concatenate([p.pairs for p in parts])
-    if len(pairs) == 0 or len(parts) == 1:
+    if len(parts) == 1 or not any(map(len, parts)):
         return parts[0]
+    pairs = np.concatenate([p.pairs for p in parts])
     order = _order(pairs)
     pairs = pairs[order]
-    starts = np.flatnonzero(np.concatenate([[True], (pairs[1:] != pairs[:-1]).any(axis=1)]))
+    (a, before), (b, other) = ((pairs[1:, k], pairs[:-1, k]) for k in (0, 1))
+    starts = np.flatnonzero(np.concatenate([[True], (a != before) | (b != other)]))
 
     def reduced(ufunc, arrays):
         return ufunc.reduceat(np.concatenate(arrays)[order], starts, axis=0)

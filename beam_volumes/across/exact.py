@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _LOW = np.int64(0xFFFFFFFF)
+_SIGN = 1 << 31
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,10 @@ class Wide:
     @classmethod
     def of(cls, cells: np.ndarray, first: int = 0) -> Wide:
         """From digits (along the last axis) of any int64 values below 2**62 in size."""
+        while cells.shape[-1] > 1 and not cells[..., -1].any():
+            cells = cells[..., :-1]
+        if cells.shape[-1] == 1 and -_SIGN <= cells.min(initial=0) <= cells.max(initial=0) < _SIGN:
+            return cls(first if cells.any() else 0, np.ascontiguousarray(cells))
         digits = np.zeros((*cells.shape[:-1], cells.shape[-1] + 2), np.int64)
         digits[..., :-2] = cells
         for i in range(digits.shape[-1] - 1):
@@ -120,5 +125,6 @@ def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide
     first, width = window(parts)
     if not width:
         return parts[0][: len(starts)]
-    rows = np.concatenate([p.spread(first, width) for p in parts])[order]
-    return Wide.of(np.add.reduceat(rows, starts, axis=0), first)
+    is_same = all(p.digits.shape[-1] == width for p in parts)
+    rows = [p.digits if is_same else p.spread(first, width) for p in parts]
+    return Wide.of(np.add.reduceat(np.concatenate(rows)[order], starts, axis=0), first)
