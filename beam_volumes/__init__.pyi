@@ -190,10 +190,13 @@ from .ops.labels.tracking import track as track
 from .ops.labels.watershed import watershed as watershed
 from .ops.labels.watershed import watershed_affinities as watershed_affinities
 from .ops.measure.by_label.numbers import center_of_mass as center_of_mass
+from .ops.measure.by_label.numbers import extrema as extrema
 from .ops.measure.by_label.numbers import max as max
+from .ops.measure.by_label.numbers import maximum_position as maximum_position
 from .ops.measure.by_label.numbers import mean as mean
 from .ops.measure.by_label.numbers import median as median
 from .ops.measure.by_label.numbers import min as min
+from .ops.measure.by_label.numbers import minimum_position as minimum_position
 from .ops.measure.by_label.numbers import std as std
 from .ops.measure.by_label.numbers import sum as sum
 from .ops.measure.by_label.numbers import variance as variance
@@ -207,10 +210,7 @@ from .ops.measure.statistics import any as any
 from .ops.measure.statistics import correlation as correlation
 from .ops.measure.statistics import count_nonzero as count_nonzero
 from .ops.measure.statistics import covariance as covariance
-from .ops.measure.statistics import extrema as extrema
 from .ops.measure.statistics import joint_histogram as joint_histogram
-from .ops.measure.statistics import maximum_position as maximum_position
-from .ops.measure.statistics import minimum_position as minimum_position
 from .ops.measure.thresholds import threshold_isodata as threshold_isodata
 from .ops.measure.thresholds import threshold_li as threshold_li
 from .ops.measure.thresholds import threshold_minimum as threshold_minimum

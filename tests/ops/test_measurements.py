@@ -51,6 +51,32 @@ def test_labels_are_measured_as_scipy_does(data):
     np.testing.assert_allclose(one, THEIRS[name](values.astype("f8"), labels), rtol=1e-6)
 
 
+@settings(max_examples=examples(20), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_extrema_and_their_places_as_scipy_calls_them(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(2, n)) for n in (7, 12, 14))[draw(st.integers(0, 1)) :]
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    values = random.permutation(np.prod(shape)).reshape(shape).astype("u2")  # no ties
+    labels = random.integers(0, 5, shape).astype(draw(st.sampled_from(["?", "u1", "i4", "u8"])))
+    there = np.unique(labels[labels != 0]).astype(int).tolist()
+    if not there:
+        return
+    index = random.choice(there, 3).tolist()
+    name = draw(st.sampled_from(["extrema", "minimum_position", "maximum_position"]))
+    ours, theirs = getattr(bv, name), getattr(ndi, name)
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    for chosen in (index, index[0], None):
+        lazy = ours(bv.open(values), labels, chosen)
+        got = bv.compute(*(lazy if name == "extrema" else [lazy]), runner=None, slab=slab)
+        expected = theirs(values, labels if chosen is not None else labels != 0, chosen)
+        if name == "extrema":
+            for a, b in zip(got, expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_array_equal(got, expected)
+
+
 def test_labels_in_a_pipeline(tmp_path):
     values = np.arange(6 * 8 * 8, dtype="u2").reshape(6, 8, 8)
     labels = values // 40 + 1
@@ -87,5 +113,10 @@ def test_missing_labels_masks_and_what_is_refused():
             bv.mean(values, **how)
     with pytest.raises(TypeError, match="16 bits"):
         bv.median(values * 0.5, labels=labels, index=1)
+    for index in ([], range(1, 66)):
+        with pytest.raises(ValueError, match="give 1 to 64, or use labeled_comprehension"):
+            bv.extrema(values, labels, index)
+    with pytest.raises(ValueError, match="no voxels"):
+        bv.maximum_position(values, labels, 2).compute()
     with pytest.raises(ValueError, match="ddof=1"):
         bv.variance(values, labels=labels, index=1, ddof=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +34,10 @@ index : int or array_like of int, optional
     With ``labels``, the labels to measure, above 0, in any order: the result is an array of this
     shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
 """
+_FEW = _PARAMETERS.replace(
+    "Missing labels are NaN, or 0 for integers.",
+    "At most 64 labels; a label without voxels is an\n    error on computation.",
+)
 
 
 class _Reduction(Protocol):
@@ -65,14 +69,32 @@ class _Spread(Protocol):
     ) -> Any: ...
 
 
-def _of_labels(ours: Callable[..., Any], column: str) -> Any:
-    """Extend a reduction by ``labels=`` and ``index=``; ``column`` of `regionprops_table` has its numbers."""
-    name, plain = ours.__name__, inspect.signature(ours)
+#: Most labels of functions that need a reduction for each.
+_EACH = 64
 
-    def measured(*args: Any, labels: Any = None, index: Any = None, **named: Any) -> Any:
-        given = plain.bind(*args, **named)
+
+def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
+    """Extend a reduction by ``labels=`` and ``index=``.
+
+    ``column`` of `regionprops_table` has its numbers; without one, each label is reduced by itself. Both
+    parameters are positional, as in scipy, where there is no ``axis``.
+    """
+    name, plain = ours.__name__, inspect.signature(ours)
+    parameters = list(plain.parameters.values())
+    has_axis = "axis" in plain.parameters
+    kind = inspect.Parameter.KEYWORD_ONLY if has_axis else inspect.Parameter.POSITIONAL_OR_KEYWORD
+    at = list(plain.parameters).index("mask") if has_axis else 1
+    types = {"labels": "Volume | None", "index": "ArrayLike | None"}
+    parameters[at:at] = [
+        inspect.Parameter(n, kind, default=None, annotation=a) for n, a in types.items()
+    ]
+    signature = plain.replace(parameters=parameters)
+
+    def measured(*args: Any, **named: Any) -> Any:
+        given = signature.bind(*args, **named)
         given.apply_defaults()
         how = given.arguments
+        labels, index = how.pop("labels"), how.pop("index")
         volume, mask = how.pop("volume"), how.pop("mask")
         if index is not None and how.get("ddof"):
             raise ValueError(
@@ -84,18 +106,11 @@ def _of_labels(ours: Callable[..., Any], column: str) -> Any:
         found = _measured(whole, name, *where)
         return found * found if name == "variance" and index is not None else found
 
-    parameters = list(plain.parameters.values())
-    at = list(plain.parameters).index("mask")
-    for extra, kind in (("index", "ArrayLike | None"), ("labels", "Volume | None")):
-        parameters.insert(
-            at,
-            inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind),
-        )
     before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
     measured.__name__ = measured.__qualname__ = name
-    measured.__doc__ = before + _PARAMETERS + section + after
+    measured.__doc__ = before + (_PARAMETERS if column else _FEW) + section + after
     measured.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
-    measured.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+    measured.__signature__ = signature  # type: ignore[attr-defined]
     return documented(measured)
 
 
@@ -107,6 +122,9 @@ median: _Reduction = _of_labels(distributions.median, "intensity_median")
 std: _Spread = _of_labels(reductions.std, "intensity_std")
 variance: _Spread = _of_labels(reductions.variance, "intensity_std")
 center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
+minimum_position = _of_labels(statistics.minimum_position)
+maximum_position = _of_labels(statistics.maximum_position)
+extrema = _of_labels(statistics.extrema)
 
 
 def _measured(
@@ -143,6 +161,8 @@ def _measured(
         )
     if mask is not None:
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
+    if not column:
+        return _each(lambda k: whole(volume, mask=labels == k), wanted, name)
     table = regionprops_table(labels, one_channel(volume), column, nan=nan)
     columns = tuple(c for c in table.columns if c != "label")
     dtype = table.columns[columns[0]]
@@ -156,6 +176,31 @@ def _measured(
     value = BarrierValue.of(then(step, [table], name), "picked", dtype, rows)
     shape = wanted.shape + (rows[1:] if column == "centroid_weighted" else ())
     return Scalar(FormulaValue.of(Reshaped("reshape", shape), (value,), dtype, shape))
+
+
+def _each(whole: Callable[[Any], Any], wanted: np.ndarray, name: str) -> Any:
+    """Stack the results of all labels: one array, or as many as a label has results."""
+    if not 0 < wanted.size <= _EACH:
+        raise ValueError(
+            f"{name}: index has {wanted.size:,} labels; give 1 to {_EACH}, or use "
+            "labeled_comprehension(volume, labels, index, ...)"
+        )
+    found = [whole(k) for k in wanted.ravel()]
+    if isinstance(found[0], tuple):
+        return tuple(_stacked(part, wanted.shape) for part in zip(*found, strict=True))
+    return _stacked(found, wanted.shape)
+
+
+def _stacked(parts: Sequence[Scalar], shape: tuple[int, ...]) -> Scalar:
+    first = parts[0]
+    flat = FormulaValue.of(
+        reductions.Stacked("stack", 0),
+        tuple(p.value for p in parts),
+        first.dtype,
+        (len(parts), *first.shape),
+    )
+    shape = shape + first.shape
+    return Scalar(FormulaValue.of(Reshaped("reshape", shape), (flat,), first.dtype, shape))
 
 
 @dataclass(frozen=True, eq=False)
