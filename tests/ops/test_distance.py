@@ -200,6 +200,16 @@ def test_positions_of_the_nearest_background_anywhere(data):
     np.testing.assert_array_equal(got, found)
 
 
+@pytest.mark.parametrize("how", [{}, {"max_distance": 3}])
+@pytest.mark.parametrize("axes", ["tzyx", "tyx"])
+def test_positions_for_each_point_in_time(axes, how):
+    masks = np.random.default_rng(5).random((2, 5, 9, 10)[: len(axes)]) > 0.3
+    _, at = bv.distance_transform_edt(bv.open(masks, axes=axes), return_indices=True, **how)
+    alone = [bv.distance_transform_edt(mask, return_indices=True, **how)[1] for mask in masks]
+    assert "".join(at.channels) == axes[1:]
+    np.testing.assert_array_equal(np.asarray(at), np.stack([np.asarray(a) for a in alone]))
+
+
 def test_lengths_of_expanded_labels():
     nuclei = bv.open(np.array([[0, 0, 0, 1, 0, 0]]), voxel_size=8, unit="nm")
     got = bv.expand_labels(nuclei, "0.017 um", spacing="voxel_size")

@@ -282,6 +282,12 @@ def low(*frequencies):
     return 1 / (1 + sum((20 + k) * f**2 for k, f in enumerate(frequencies))) + 0.5j * frequencies[0]
 
 
+@pytest.mark.parametrize("name", ["gaussian", "uniform", "shift", "ellipsoid"])
+def test_spectra_without_voxels(name):
+    spectrum = bv.fftn(bv.open(np.zeros((0, 4, 5), "f4")))
+    assert np.asarray(getattr(bv, f"fourier_{name}")(spectrum, 2)).shape == (2, 0, 4, 5)
+
+
 @pytest.mark.parametrize("axes", [None, (1, 2), (0, 2), (0,), (1,)])
 def test_fourier_filter(axes):
     x = RNG.random((6, 11, 14))

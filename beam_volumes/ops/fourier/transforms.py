@@ -732,7 +732,8 @@ def _real(weights: Callable[[np.ndarray, float], np.ndarray], number: float) -> 
 def _of_axes(volume: Volume, name: str, factors: Sequence[Any]) -> Volume:
     """Multiply a spectrum by factors of each axis, which are functions of its frequencies."""
     found = [
-        function(fft.fftfreq(n)) for function, n in zip(factors, volume.grid_shape, strict=True)
+        function(fft.fftfreq(max(1, n))[:n])
+        for function, n in zip(factors, volume.grid_shape, strict=True)
     ]
     real, imag = (tuple(f[i] for f in found) for i in range(2))
     dtype = interleaved_dtype(accumulator(volume.dtype), 2)

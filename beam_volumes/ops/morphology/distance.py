@@ -148,14 +148,15 @@ def _indices(
 ) -> Volume:
     """Return the positions of the nearest background voxels, or -1 beyond ``maximum``."""
     mask = one_channel(mask)
-    strides = [math.prod(mask.shape[a + 1 :]) for a in range(mask.ndim)]
+    shape = mask.shape[par.axes_of_space(mask).start :]
+    strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
     near = _places(mask, steps, maximum, strides, f"{name} indices")
     at = near - np.uint64(1)
     found = [
         where(near == 0, np.int32(-1), (at // np.uint64(k) % np.uint64(n)).astype(np.int32))
-        for k, n in zip(strides, mask.shape, strict=True)
+        for k, n in zip(strides, shape, strict=True)
     ]
-    return stack(found, names=mask.axes)
+    return stack(found, names=mask.space.axes)
 
 
 def _places(
@@ -175,9 +176,9 @@ def _places(
             )
             near = stage_of(near, stage)
         return near
-    place = np.uint64(1) + coordinates(mask, mask.ndim - 1).astype(np.uint64)
-    for a in range(mask.ndim - 1):
-        place = place + coordinates(mask, a).astype(np.uint64) * np.uint64(strides[a])
+    place: Any = np.uint64(1)
+    for axis, stride in zip(par.axes_of_space(mask), strides, strict=True):
+        place = coordinates(mask, axis).astype(np.uint64) * np.uint64(stride) + place
     labels = where(mask, np.uint64(0), place)
     return stage_of(labels, _nearest_label(labels, steps, maximum, name))
 
