@@ -75,9 +75,10 @@ def profile_recipe(recipe: Recipe, crop: str | None, options: RunOptions) -> Pro
     inputs, targets = _built(recipe)
     whole = make_plan(targets, options)
     largest = max(inputs, key=lambda v: v.size)
-    chosen: Crop = lambda v: v  # noqa: E731
-    if crop is not None:  # of all channels
-        chosen = lambda v: catalogue.crop(v, "," * len(v.space.leading) + crop)  # noqa: E731
+
+    def chosen(v: Volume) -> Volume:  # with all channels
+        return v if crop is None else catalogue.crop(v, "," * len(v.space.leading) + crop)
+
     inside = chosen(largest)
     size = math.prod(_spatial(inside)[1])
 

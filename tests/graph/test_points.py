@@ -48,7 +48,7 @@ def test_axes_and_indices_are_numpys():
             v[key]
 
 
-#: Operations whose arguments number the axes, or whose results are places along them.
+#: Not compared: their arguments are axes or boxes, or they return one volume for all points.
 OF_AXES = ("coordinates", "crop", "normalize_slices")
 
 

@@ -110,7 +110,7 @@ def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
         first, second = (p.chunks_read for p in plan.passes)
         if planes is not None:  # whole planes: a layer of 3 x 2 chunks more for each inner end
             assert (first, second) == (6 * 3 * 2 + planes * 3 * 2, 6 * 3 * 2)
-        else:  # five inner ends, and two tiles, one of which sees a row of chunks of the other
+        else:  # five inner ends, and two tiles: one of them reads a row of chunks of the other
             assert first > second > 6 * 3 * 2
         assert counts["batch_read"] <= first + second + 40
         read = sum(p.bytes_read for p in plan.passes)

@@ -34,9 +34,11 @@ index : int or array_like of int, optional
     With ``labels``, the labels to measure, above 0, in any order: the result is an array of this
     shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
 """
+#: Most labels of functions that need a reduction for each.
+_EACH = 64
 _FEW = _PARAMETERS.replace(
     "Missing labels are NaN, or 0 for integers.",
-    "At most 64 labels; a label without voxels is an\n    error on computation.",
+    f"At most {_EACH} labels; a label without voxels is an\n    error on computation.",
 )
 
 
@@ -67,10 +69,6 @@ class _Spread(Protocol):
         nan: str = "raise",
         across: str | None = None,
     ) -> Any: ...
-
-
-#: Most labels of functions that need a reduction for each.
-_EACH = 64
 
 
 def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
