@@ -205,7 +205,7 @@ def test_a_row_leads_to_its_object(workspace):
 
 
 def test_results_of_a_run_are_shown(workspace, monkeypatch):
-    """Labels of a large volume are those of the region, and after the run those that it has written."""
+    """Labels of a large volume are computed in the region, and read from the output after a run."""
     w = workspace
     monkeypatch.setattr(preview, "MAX_WHOLE", 1000)
     monkeypatch.setattr(preview, "MAX_REGION", 8 * 32 * 32)
