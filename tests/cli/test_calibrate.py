@@ -66,6 +66,12 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     assert taken / 3 < sum(map(core_seconds, real.passes)) < 3 * taken
 
 
+@pytest.mark.parametrize("dtype", ["u1", "u4"])
+def test_every_operation_takes_the_volume_that_is_measured(dtype):
+    volume = bv.open(calibrate.specimen(calibrate.SHAPE, dtype))
+    assert len([*warm_up.each_of_catalogue(volume)]) > (3 if dtype == "u4" else 60)
+
+
 def test_compiling_and_hiccups_are_not_speeds_of_operations(monkeypatch):
     @numba.njit
     def kernel(x):

@@ -34,7 +34,6 @@ _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
 #: Arguments for operations with required parameters: one call for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
-    "apply_transforms": ({"transforms": ((0.5, 0.5),) * SHAPE[0]},),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "blob_log": ({"max_sigma": 2, "num_sigma": 2},),
@@ -224,6 +223,8 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     if operation.name in WITH_CHANNELS:
         volume = bv.stack([volume] * 3)
     calls = calls_of(operation)
+    if operation.name == "apply_transforms":  # one for each slice
+        calls = ({"transforms": ((0.5, 0.5),) * volume.shape[0]},)
     intensity = operation.parameters.get("intensity")
     if intensity is not None and intensity.volume:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
