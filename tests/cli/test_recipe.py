@@ -327,7 +327,7 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
         "colours": bv.stack([volume] * 3),
     }
     masks = ("mask", "seed", "condition")
-    for how in calls_of(operation):
+    for how in calls_of(operation, len(volume)):
         inputs = []
         for parameter in operation.required:
             if parameter not in how:

@@ -222,9 +222,7 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
         volume = volume[0]
     if operation.name in WITH_CHANNELS:
         volume = bv.stack([volume] * 3)
-    calls = calls_of(operation)
-    if operation.name == "apply_transforms":  # one for each slice
-        calls = ({"transforms": ((0.5, 0.5),) * volume.shape[0]},)
+    calls = calls_of(operation, volume.shape[0])
     intensity = operation.parameters.get("intensity")
     if intensity is not None and intensity.volume:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
@@ -241,8 +239,13 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
         yield from result if isinstance(result, tuple) else (result,)
 
 
-def calls_of(operation: Operation) -> tuple[dict[str, Any], ...]:
-    """Return arguments for an operation: from `CALLS`, or sizes and 1 for each required number."""
+def calls_of(operation: Operation, slices: int) -> tuple[dict[str, Any], ...]:
+    """Return arguments for an operation on a volume of so many slices.
+
+    They are from `CALLS`, or sizes and 1 for each required number.
+    """
+    if operation.name == "apply_transforms":
+        return ({"transforms": ((0.5, 0.5),) * slices},)
     if operation.name in CALLS:
         return CALLS[operation.name]
     known = [operation.parameters[name] for name in operation.required if operation.parameters]
