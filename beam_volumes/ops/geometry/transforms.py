@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -120,3 +121,9 @@ def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.nda
 def matrix_column(row: str, column: str) -> str:
     """Return the name of the column with an entry of the matrices."""
     return f"m_{row}{column}"
+
+
+def matrix_columns(matrices: np.ndarray, axes: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return a column for each entry of the matrices."""
+    pairs = itertools.product(enumerate(axes), repeat=2)
+    return {matrix_column(a, b): matrices[:, n, m] for (n, a), (m, b) in pairs}

@@ -37,6 +37,8 @@ class RegisterTiles(beam.PTransform):
         Tiles of one channel with the same axes, in storage that all workers can read.
     positions : array_like, table or path
         For each tile the approximate position of its first voxel, in voxels.
+    model : {"translation", "rigid", "affine"}, default: "translation"
+        What moves a tile: a shift, also a rotation, or also scales and shears.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
         for each.
@@ -76,11 +78,12 @@ class RegisterTiles(beam.PTransform):
         tiles: Sequence[Volume],
         positions: Any,
         *,
+        model: str = "translation",
         max_shift: float | Sequence[float] = 20.0,
         min_quality: float = 0.5,
     ):
         super().__init__()
-        self.every = TilePairs.of(tiles, positions, max_shift, "RegisterTiles")
+        self.every = TilePairs.of(tiles, positions, model, max_shift, "RegisterTiles")
         self.min_quality = float(min_quality)
         for tile in self.every.opened:
             check_readable(tile)
@@ -112,14 +115,15 @@ def _pairs(batch: Sequence[tuple[int, int]], ready: Any = None) -> Sequence[tupl
 
 def _link(pair: tuple[int, int], every: TilePairs) -> tuple[tuple[int, int], tuple[float, ...]]:
     link = every.link(pair)
-    return pair, (*link.shift.tolist(), link.quality, link.voxels)
+    return pair, (*link.matrix.ravel().tolist(), *link.offset.tolist(), link.quality, link.voxels)
 
 
 def _solved(
     found: Iterable[tuple[tuple[int, int], tuple[float, ...]]], every: TilePairs, min_quality: float
 ) -> tuple[ComputedTable, ComputedTable]:
-    links = {
-        pair: Link.shifted(np.array(shift), quality, voxels)
-        for pair, (*shift, quality, voxels) in sorted(found)
-    }
+    n = every.given.shape[1]
+    links = {}
+    for pair, (*numbers, quality, voxels) in sorted(found):
+        matrix, offset = np.split(np.array(numbers), [n * n])
+        links[pair] = Link(matrix.reshape(n, n), offset, quality, voxels)
     return every.solved(links, min_quality)

@@ -63,6 +63,10 @@ class Link:
         """The position of the other array's first voxel, if the link is a translation."""
         return -self.offset
 
+    def shift_at(self, index: np.ndarray) -> np.ndarray:
+        """Return the difference of an index and its index in the other array."""
+        return self.shift - (self.matrix - np.eye(len(index))) @ index
+
 
 def aligned(
     fixed: np.ndarray,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,8 @@ from beam_volumes.ops.geometry.registration.images import Link
 
 #: Weight of the given places relative to links: they decide only what links leave open.
 _WEAK = 1e-4
+#: Weight of the identity relative to links, which otherwise decide little beyond thin overlaps.
+_STIFFNESS = 0.01
 
 
 @dataclass(frozen=True)
@@ -29,34 +31,58 @@ class Placed:
     used: tuple[tuple[int, int], ...]
     residuals: Mapping[tuple[int, int], float]  #: Of all links, in voxels
 
+    @property
+    def used_by_image(self) -> list[list[tuple[int, int]]]:
+        """The used links of each image."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.places]
+        for pair in self.used:
+            for k in pair:
+                found[k].append(pair)
+        return found
+
+
+def corners(ranges: Iterable[tuple[float, float]]) -> np.ndarray:
+    """Return the corners of a box, (axes, corners)."""
+    return np.array(list(itertools.product(*ranges)), np.float64).T
+
 
 def placed(
     links: Mapping[tuple[int, int], Link],
+    points: Mapping[tuple[int, int], np.ndarray],
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
     *,
     model: str,
-    reference: int,
-    extent: Sequence[int],
+    reference: int | None,
     max_residual: float,
+    spacing: np.ndarray | None = None,
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
     The worst links are removed, and the transforms solved again, until no residual is above
     ``max_residual`` and three times the median.
 
+    - ``points``: for each link, indices of its first image at which the residual is measured,
+      (axes, points).
     - ``given``: the places before, (images, axes).
     - ``neighbours``: pairs that keep their given distance where no links decide it.
-    - ``extent``: the shape of an image; residuals are measured at its corners.
+    - ``reference``: the image with the identity; None to keep all matrices near the identity.
+    - ``spacing``: the voxel size, which determines what a rotation is.
     """
     kept = dict(links)
-    centre = (np.array(extent) - 1) / 2
-    corners = np.array(list(itertools.product(*((0, n - 1) for n in extent)))).T
     while True:
-        matrices = _linear_parts(kept, neighbours, len(given), reference, len(centre), model)
-        places = _places(kept, matrices, given, neighbours, reference, centre)
+        if model == "translation":
+            matrices = np.tile(np.eye(given.shape[1]), (len(given), 1, 1))
+        else:
+            matrices = _linear_parts(kept, points, given, neighbours, reference)
+        if model == "rigid":
+            size = np.ones(given.shape[1]) if spacing is None else spacing
+            scaled = matrices * size[:, None] / size
+            matrices = np.stack([scipy.linalg.polar(m)[0] for m in scaled]) / size[:, None] * size
+        places = _places(kept, points, matrices, given, neighbours, reference or 0)
         residuals = {
-            pair: _residual(link, pair, matrices, places, corners) for pair, link in links.items()
+            pair: _residual(link, pair, matrices, places, points[pair])
+            for pair, link in links.items()
         }
         present = sorted(residuals[pair] for pair in kept)
         limit = max(max_residual, 3 * present[len(present) // 2]) if present else 0.0
@@ -71,48 +97,57 @@ def placed(
 
 def _linear_parts(
     links: Mapping[tuple[int, int], Link],
+    points: Mapping[tuple[int, int], np.ndarray],
+    given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
-    count: int,
-    reference: int,
-    ndim: int,
-    model: str,
+    reference: int | None,
 ) -> np.ndarray:
-    """Return matrices M with ``M[j] @ link = M[i]`` for each link from i to j."""
-    if model == "translation":
-        return np.tile(np.eye(ndim), (count, 1, 1))
+    """Return the matrices of affine maps that agree best where links map their points.
+
+    The unknowns of an image are the rows of its transposed matrix, and its place.
+    """
+    count, ndim = given.shape
     heaviest = max((link.weight for link in links.values()), default=1.0)
-    system = _System(count * ndim, ndim)
+    scale = max((abs(p).max() for p in points.values()), default=1.0)
+    system = _System(count * (ndim + 1), ndim)
+
+    def term(k: int, index: np.ndarray, sign: float = 1.0) -> dict[int, float]:
+        unknown = k * (ndim + 1)
+        return {unknown + n: sign * v for n, v in enumerate((*(index / scale).tolist(), 1.0))}
+
     for (i, j), link in links.items():
-        weight = link.weight / heaviest
-        for b in range(ndim):
-            terms = {j * ndim + a: link.matrix[a, b] for a in range(ndim)}
-            system.add({**terms, i * ndim + b: -1.0}, np.zeros(ndim), weight)
+        here = points[i, j]
+        there = link.matrix @ here + link.offset[:, None]
+        for near, far in zip(here.T, there.T, strict=True):
+            terms = term(i, near) | term(j, far, -1.0)
+            system.add(terms, np.zeros(ndim), link.weight / heaviest)
+    wanted = np.concatenate([np.tile(scale * np.eye(ndim), (count, 1, 1)), given[:, None]], axis=1)
+    for k in range(count) if reference is None else [reference]:
+        for n in range(ndim + (k == (reference or 0))):
+            weight = _STIFFNESS if reference is None else 1.0
+            system.add({k * (ndim + 1) + n: 1.0}, wanted[k, n], weight)
     for i, j in neighbours:
-        for b in range(ndim):
-            system.add({j * ndim + b: 1.0, i * ndim + b: -1.0}, np.zeros(ndim), _WEAK)
-    for b in range(ndim):
-        system.add({reference * ndim + b: 1.0}, np.eye(ndim)[b], 1.0)
+        for n in range(ndim + 1):
+            terms = {j * (ndim + 1) + n: 1.0, i * (ndim + 1) + n: -1.0}
+            system.add(terms, wanted[j, n] - wanted[i, n], _WEAK)
     # Row b of the solution has entries (a, b) of the matrix for all a.
-    matrices = system.solved().reshape(count, ndim, ndim).transpose(0, 2, 1)
-    anchor = np.linalg.inv(matrices[reference])
-    matrices = anchor @ matrices
-    if model == "rigid":
-        matrices = np.stack([scipy.linalg.polar(m)[0] for m in matrices])
-    return matrices
+    found = system.solved().reshape(count, ndim + 1, ndim)[:, :ndim].transpose(0, 2, 1) / scale
+    return found if reference is None else np.linalg.inv(found[reference]) @ found
 
 
 def _places(
     links: Mapping[tuple[int, int], Link],
+    points: Mapping[tuple[int, int], np.ndarray],
     matrices: np.ndarray,
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
     reference: int,
-    centre: np.ndarray,
 ) -> np.ndarray:
-    """Return places such that links map each centre to the same position."""
+    """Return places such that links map the mean of their points to the same position."""
     heaviest = max((link.weight for link in links.values()), default=1.0)
-    system = _System(len(given), len(centre))
+    system = _System(*given.shape)
     for (i, j), link in links.items():
+        centre = points[i, j].mean(axis=1)
         there = link.matrix @ centre + link.offset
         wanted = matrices[i] @ centre - matrices[j] @ there
         system.add({j: 1.0, i: -1.0}, wanted, link.weight / heaviest)
@@ -128,11 +163,11 @@ def _residual(
     pair: tuple[int, int],
     matrices: np.ndarray,
     places: np.ndarray,
-    corners: np.ndarray,
+    points: np.ndarray,
 ) -> float:
     i, j = pair
-    here = matrices[i] @ corners + places[i][:, None]
-    there = matrices[j] @ (link.matrix @ corners + link.offset[:, None]) + places[j][:, None]
+    here = matrices[i] @ points + places[i][:, None]
+    there = matrices[j] @ (link.matrix @ points + link.offset[:, None]) + places[j][:, None]
     return float(np.linalg.norm(here - there, axis=0).max())
 
 

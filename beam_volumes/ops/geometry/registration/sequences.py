@@ -17,9 +17,9 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import MODELS, Link, aligned
-from beam_volumes.ops.geometry.registration.links import Placed, placed
+from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
-from beam_volumes.ops.geometry.transforms import matrix_column
+from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
@@ -253,10 +253,10 @@ class _Images:
         solved = partial(
             placed,
             links,
+            dict.fromkeys(links, corners([(0, n - 1) for n in extent])),
             np.zeros((self.count, len(self.axes))),
             list(itertools.pairwise(range(self.count))),
             model=model,
-            extent=extent,
             max_residual=_MAX_RESIDUAL,
         )
         found = solved(reference=self.count // 2 if fixed is None else fixed)
@@ -310,14 +310,10 @@ class _Images:
         # Index i of a downsampled image has its centre at f * i + middle.
         middle = np.full(len(self.axes), (f - 1) / 2)
         places = f * found.places + middle - found.matrices @ middle
-        of_image: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
-        for pair in found.used:
-            for k in pair:
-                of_image[k].append(pair)
+        of_image = found.used_by_image
         columns: dict[str, Any] = {self.along: np.arange(self.count)}
         columns |= {a: places[:, n] for n, a in enumerate(self.axes)}
-        for (n, a), (m, b) in itertools.product(enumerate(self.axes), repeat=2):
-            columns[matrix_column(a, b)] = found.matrices[:, n, m]
+        columns |= matrix_columns(found.matrices, self.axes)
         columns["links"] = [len(pairs) for pairs in of_image]
         columns["quality"] = [
             float(np.mean([links[p].quality for p in pairs])) if pairs else None

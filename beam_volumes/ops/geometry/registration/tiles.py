@@ -14,10 +14,10 @@ import numpy as np
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import Link, refined, translation
-from beam_volumes.ops.geometry.registration.links import Placed, placed
+from beam_volumes.ops.geometry.registration.images import MODELS, Link, refined, translation
+from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
-from beam_volumes.ops.geometry.transforms import matrices_of
+from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
@@ -32,6 +32,7 @@ def register_tiles(
     tiles: Sequence[Volume],
     positions: Any,
     *,
+    model: str = "translation",
     max_shift: float | Sequence[float] = 20.0,
     min_quality: float = 0.5,
 ) -> tuple[ComputedTable, ComputedTable]:
@@ -47,6 +48,9 @@ def register_tiles(
         For each tile the approximate position of its first voxel, in voxels: one number for each
         axis of space. A table, such as a DataFrame or the path of a CSV file, has a column for each
         axis.
+    model : {"translation", "rigid", "affine"}, default: "translation"
+        What moves a tile: a shift, also a rotation, or also scales and shears. Rotations of a few
+        degrees are found.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
         for each.
@@ -57,12 +61,13 @@ def register_tiles(
     -------
     positions : ComputedTable
         A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
-        axis; the number of ``links`` to other tiles; and ``residual``, the largest distance in
-        voxels by which a link disagrees. Tiles without links keep their given distance from the
-        others.
+        axis; unless they are shifted only, the entries of its matrix, such as ``m_zz``; the number of
+        ``links`` to other tiles; and ``residual``, the largest distance in voxels by which a link
+        disagrees in its overlap. Tiles without links keep their given distance from the others.
     pairs : ComputedTable
         A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
-        along each axis, ``shift_z``, ``shift_y`` and ``shift_x``; ``quality``, the correlation;
+        along each axis in the middle of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
+        ``quality``, the correlation;
         ``residual``; and ``used``, whether the pair determines the positions.
 
     Raises
@@ -83,7 +88,8 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together; pairs that contradict
-    the others are left out. The mean of all positions does not change.
+    the others are left out. The mean of all positions does not change, and matrices stay as near to the
+    identity as the overlaps allow.
 
     References
     ----------
@@ -100,7 +106,7 @@ def register_tiles(
     [2.0, 43.0]
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
-    every = TilePairs.of(tiles, positions, max_shift, "register_tiles")
+    every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
     return every.solved(found, min_quality)
@@ -113,9 +119,16 @@ class TilePairs:
     opened: Sequence[Volume]
     given: np.ndarray
     limits: np.ndarray  #: The maximum error of distances along each axis
+    model: str = "translation"
 
     @classmethod
-    def of(cls, tiles: Sequence[Volume], positions: Any, max_shift: Any, name: str) -> TilePairs:
+    def of(
+        cls, tiles: Sequence[Volume], positions: Any, model: str, max_shift: Any, name: str
+    ) -> TilePairs:
+        if model not in MODELS:
+            raise ValueError(
+                f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}"
+            )
         opened = [refuse_empty(one_channel(as_volume(tile)), name) for tile in tiles]
         if not opened:
             raise ValueError(f"{name}: give at least one tile")
@@ -132,23 +145,53 @@ class TilePairs:
         visible = opened[0].space.visible
         allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
         limits = [par.positive(allowed[a], "max_shift", name) for a in visible]
-        return cls(opened, given, np.array(limits))
+        return cls(opened, given, np.array(limits), model)
+
+    @property
+    def spacing(self) -> np.ndarray:
+        """The voxel size."""
+        space = self.opened[0].space
+        return np.array([(space.voxel_size or (1.0, 1.0, 1.0))[a] for a in space.visible])
 
     def solved(
         self, found: Mapping[tuple[int, int], Link], min_quality: float
     ) -> tuple[ComputedTable, ComputedTable]:
         """Return the tables of positions and pairs, given the link of each pair."""
+        links = {pair: link for pair, link in found.items() if link.quality >= min_quality}
         placement = placed(
-            {pair: link for pair, link in found.items() if link.quality >= min_quality},
+            links,
+            {pair: self._points(pair) for pair in links},
             self.given,
             _spanning(list(found), len(self.opened)),
-            model="translation",
-            reference=0,
-            extent=(1,) * len(self.limits),
+            model=self.model,
+            reference=None,
             max_residual=_MAX_RESIDUAL,
+            spacing=self.spacing,
         )
         places = placement.places + (self.given.mean(axis=0) - placement.places.mean(axis=0))
-        return _tables(self.opened[0].space.axes, places, found, placement)
+        axes, columns = self.opened[0].space.axes, self._columns(placement, places)
+        shifts = {p: link.shift_at(self._points(p).mean(axis=1)) for p, link in found.items()}
+        return columns, _table_of_pairs(axes, shifts, found, placement)
+
+    def _points(self, pair: tuple[int, int]) -> np.ndarray:
+        """Return the indices of the first tile at which a link is compared with the others."""
+        if self.model == "translation":
+            return np.zeros((len(self.limits), 1))
+        near, _ = self._boxes(*pair)
+        return corners((s.start, s.stop - 1) for s in near)
+
+    def _columns(self, solved: Placed, places: np.ndarray) -> ComputedTable:
+        import pyarrow
+
+        axes, of_tile = self.opened[0].space.axes, solved.used_by_image
+        columns: dict[str, Any] = {a: places[:, n] for n, a in enumerate(axes)}
+        if self.model != "translation":
+            columns |= matrix_columns(solved.matrices, axes)
+        columns["links"] = [len(pairs) for pairs in of_tile]
+        columns["residual"] = [
+            max(solved.residuals[p] for p in pairs) if pairs else None for pairs in of_tile
+        ]
+        return ComputedTable(pyarrow.table(columns))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -167,8 +210,7 @@ class TilePairs:
     def link(self, pair: tuple[int, int]) -> Link:
         """Compare two tiles where they may overlap."""
         i, j = pair
-        shift = np.rint(self.given[j] - self.given[i]).astype(int)
-        near, far = self._boxes(i, j, shift)
+        near, far = self._boxes(i, j)
         factors = _factors([s.stop - s.start for s in near])
         a, b = (
             np.asarray(
@@ -181,15 +223,20 @@ class TilePairs:
         begun = np.array([s.start for s in near]) - [s.start for s in far]
         expected = (self.given[j] - self.given[i] - begun) / factors
         limits = self.limits / factors + 1
-        link = refined(a, b, translation(a, b, limits, expected=expected, min_overlap=0.1))
-        is_allowed = (abs(link.shift - expected) <= limits).all()
+        start = translation(a, b, limits, expected=expected, min_overlap=0.1)
+        link = refined(a, b, start, self.model, self.spacing * factors)
+        middle = (np.array(a.shape) - 1) / 2
+        is_allowed = (abs(link.shift_at(middle) - expected) <= limits).all()
         quality = link.quality if is_allowed else 0.0
-        return Link.shifted(link.shift * factors + begun, quality, link.voxels)
+        # Index k of a downsampled box has its centre at factors * k + first.
+        first = [s.start for s in near] + (factors - 1) / 2
+        matrix = link.matrix * factors[:, None] / factors
+        offset = link.offset * factors - begun - (matrix - np.eye(len(first))) @ first
+        return Link(matrix, offset, quality, link.voxels)
 
-    def _boxes(
-        self, i: int, j: int, shift: np.ndarray
-    ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the boxes of both tiles that may overlap, with the maximum error."""
+        shift = np.rint(self.given[j] - self.given[i]).astype(int)
         near, far = [], []
         for n, m, s, limit in zip(
             self.opened[i].shape, self.opened[j].shape, shift, np.ceil(self.limits), strict=True
@@ -212,32 +259,21 @@ def _spanning(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, i
     return [*pairs, *itertools.pairwise(range(count))]
 
 
-def _tables(
+def _table_of_pairs(
     axes: Sequence[str],
-    places: np.ndarray,
+    shifts: Mapping[tuple[int, int], np.ndarray],
     found: Mapping[tuple[int, int], Link],
     solved: Placed,
-) -> tuple[ComputedTable, ComputedTable]:
+) -> ComputedTable:
     import pyarrow
 
-    of_tile: list[list[tuple[int, int]]] = [[] for _ in places]
-    for pair in solved.used:
-        for k in pair:
-            of_tile[k].append(pair)
-    tiles: dict[str, Any] = {a: places[:, n] for n, a in enumerate(axes)}
-    tiles["links"] = [len(pairs) for pairs in of_tile]
-    tiles["residual"] = [
-        max(solved.residuals[p] for p in pairs) if pairs else None for pairs in of_tile
-    ]
     rows: dict[str, Any] = {
         "a": pyarrow.array([i for i, _ in found], pyarrow.int64()),
         "b": pyarrow.array([j for _, j in found], pyarrow.int64()),
     }
     for n, a in enumerate(axes):
-        rows[f"shift_{a}"] = pyarrow.array(
-            [link.shift[n] for link in found.values()], pyarrow.float64()
-        )
+        rows[f"shift_{a}"] = pyarrow.array([shifts[p][n] for p in found], pyarrow.float64())
     rows["quality"] = pyarrow.array([link.quality for link in found.values()], pyarrow.float64())
     rows["residual"] = pyarrow.array([solved.residuals.get(p) for p in found], pyarrow.float64())
     rows["used"] = pyarrow.array([p in solved.used for p in found], pyarrow.bool_())
-    return ComputedTable(pyarrow.table(tiles)), ComputedTable(pyarrow.table(rows))
+    return ComputedTable(pyarrow.table(rows))
