@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -55,7 +54,7 @@ def register_slices(
         Each slice is compared with so many slices after it. More than 1 bridges bad slices, and
         keeps errors from adding up.
     reference : int, optional
-        The slice that stays where it is; by default the one with the most links, near the middle.
+        The slice that stays where it is; by default one near the middle that many others match.
     skip : iterable of int, default: ()
         Slices that are not compared, such as missing ones. Empty slices are found without this.
     max_shift : float, optional
@@ -149,7 +148,7 @@ def register_frames(
     neighbours : int, default: 3
         Each frame is compared with so many frames after it.
     reference : int, optional
-        The frame that stays where it is; by default the one with the most links, near the middle.
+        The frame that stays where it is; by default one near the middle that many others match.
     skip : iterable of int, default: ()
         Frames that are not compared.
     max_shift : float, optional
@@ -261,8 +260,9 @@ class _Images:
         )
         found = solved(reference=self.count // 2 if fixed is None else fixed)
         if fixed is None:
-            often = Counter(itertools.chain.from_iterable(found.used))
-            best = max(range(self.count), key=lambda k: (often[k], -abs(k - self.count // 2)))
+            # A torn slice may have as many links as others, but of lower quality.
+            worth = [round(sum(links[p].quality for p in ps)) for ps in found.used_by_image]
+            best = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
             found = solved(reference=best)
         return self._table(found, links)
 
