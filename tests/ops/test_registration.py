@@ -240,6 +240,9 @@ def test_tiles_that_are_turned_or_sheared(model):
     table, pairs = bv.register_tiles(tiles, given, model=model, max_shift=6)
     matrices = columns(table, [f"m_{a}{b}" for a in "zyx" for b in "zyx"]).reshape(-1, 3, 3)
     places = columns(table, "zyx")
+    if model == "affine":
+        np.testing.assert_allclose(matrices.mean(axis=0), np.eye(3), atol=1e-9)
+    assert abs(matrices - [m for m, _ in true])[:, 1:, 1:].max() < 0.03
     used = {
         (a, b)
         for a, b, u in zip(*(pairs[n].to_pylist() for n in ("a", "b", "used")), strict=True)

@@ -88,8 +88,8 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together; pairs that contradict
-    the others are left out. The mean of all positions does not change, and matrices stay as near to the
-    identity as the overlaps allow.
+    the others are left out. The mean of all positions does not change, and the mean of affine matrices
+    is the identity.
 
     References
     ----------
