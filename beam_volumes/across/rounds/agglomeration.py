@@ -27,8 +27,8 @@ from beam_volumes.base.text import format_bytes
 
 #: Children of a node, and levels above the leaves.
 RADIX, LEVELS = 16, 3
-#: Approximate boundaries of a leaf.
-LEAF = 1 << 15
+#: Approximate boundaries of a leaf, or fewer if the memory is small.
+LEAF = 1 << 20
 #: Sampled labels for each expected leaf, and at max_leaves for one shard. The samples of all shards are
 #: combined in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
 PER_LEAF, SAMPLE = 128, 1 << 14
