@@ -35,6 +35,7 @@ class StudioPage:
         self._shown = ("", "")
         self._costs_of = ""
         ui.add_css(_STYLE)
+        ui.colors(primary="#1565c0")  # readable on white
         with ui.row().classes("w-full no-wrap items-start gap-3"):
             with ui.column().classes("w-[330px] shrink-0 gap-2"):
                 self._tools(path or "recipe.yaml")

@@ -143,7 +143,10 @@ def why_not(operation: Operation, item: Any, name: str = "input") -> str:
         return "takes a table" if operation.is_of_tables else "takes a volume, not a table"
     if not isinstance(item, Volume | Table):
         return "takes a volume, not a number"
-    step = {"op": operation.name, **start(operation, name, 0.5)}
+    given = start(operation, name, 0.5)
+    if "" in given.values():  # only the user knows it
+        return ""
+    step = {"op": operation.name, **given}
     document = {"input": "x", "steps": {"new": step}, "outputs": [{"step": "new"}]}
     try:
         with nothing_computed():

@@ -189,4 +189,7 @@ class TablePane:
 
 
 def _rounded(value: Any) -> Any:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+    """Return a number with five digits, or all of its digits before the point."""
+    if not isinstance(value, float) or not np.isfinite(value):
+        return value
+    return round(value) if abs(value) >= 1e5 else float(f"{value:.5g}")

@@ -95,10 +95,10 @@ class ViewPane:
         self._after = ui.select([], label="step", on_change=lambda e: self._choose(after=e.value))
         self._before = ui.select(
             [], label="before", on_change=lambda e: self._choose(before=e.value)
-        )
+        ).classes("min-w-[72px]")
         self._mode = ui.toggle(
             _MODES, value=tab.mode, on_change=lambda e: tab.change(mode=e.value)
-        ).props("dense")
+        ).props('dense no-caps padding="2px 8px"')
         self._curtain = Slider(
             min=0, max=1, step=0.01, value=0.5, on_change=lambda e: tab.change(curtain=e.value)
         )

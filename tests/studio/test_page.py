@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -16,10 +18,16 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.session.local import Stopped
+from beam_volumes.show.picture import png_uri
+from beam_volumes.studio.preview import Region, painted
+from beam_volumes.studio.workspace import Workspace
 from tests.show import browser
 from tests.tiers import thorough
 
 SHAPE = (32, 160, 200)
+SIZE = 512
+RNG = np.random.default_rng(0)
 
 
 @pytest.fixture(scope="module")
@@ -118,18 +126,31 @@ class Tab(browser.Page):
             self.key("Tab", 9)
         raise AssertionError(f"{wanted} cannot be reached with Tab")
 
-    def drag(self, selector, begin, end):
-        """Press the mouse in one place of an element and release it in another; each is (x, y)."""
-        box = self.value(
-            f"(e = document.querySelector({json.dumps(selector)}), "
-            "e.scrollIntoView({block: 'center'}), r = e.getBoundingClientRect(), "
-            "[r.x, r.y, r.width, r.height])"
+    def drag(self, selector, begin, end, onto=None):
+        """Press the mouse in an element and release it there or in another; places are (x, y)."""
+        self.value(
+            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})"
         )
-        for kind, part in (("mousePressed", begin), ("mouseMoved", end), ("mouseReleased", end)):
-            x, y = (box[k] + part[k] * box[k + 2] for k in range(2))
+        boxes = [
+            self.value(
+                f"(r = document.querySelector({json.dumps(s)}).getBoundingClientRect(), "
+                "[r.x, r.y, r.width, r.height])"
+            )
+            for s in (selector, onto or selector)
+        ]
+        (x, y), (to_x, to_y) = (
+            [box[k] + part[k] * box[k + 2] for k in range(2)]
+            for box, part in zip(boxes, (begin, end), strict=True)
+        )
+        middle = ((x + to_x) / 2, (y + to_y) / 2)
+        places = [("Pressed", (x, y)), ("Moved", middle), ("Moved", (to_x, to_y))]
+        if onto:  # Chromium drops nothing where it has not been over the target before
+            places += [("Moved", (to_x + 1, to_y))] * 2
+        for kind, (x, y) in [*places, ("Released", (to_x, to_y))]:
+            time.sleep(0.2 * bool(onto))
             self.call(
                 "Input.dispatchMouseEvent",
-                type=kind,
+                type=f"mouse{kind}",
                 x=x,
                 y=y,
                 button="left",
@@ -152,12 +173,16 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
             page.shows(f"{op}: as the run writes it")
         page.click("gaussian_filter")
         page.shows("gaussian_filter: as the run writes it")
-        # A slider is moved with the keyboard, and the picture follows.
+        # A slider is moved with the mouse, then with the keyboard, and the picture follows.
+        page.remember()
+        page.drag('[aria-label="gaussian_filter sigma"]', (0.1, 0.5), (0.15, 0.5))
+        page.changes()
+        page.until("document.querySelector('input[aria-label=sigma]').value == '1.5'")
         page.remember()
         page.until(
             "(document.querySelector('[aria-label=\"gaussian_filter sigma\"] [tabindex]').focus(), true)"
         )
-        for _ in range(10):
+        for _ in range(5):
             page.key("ArrowRight", 39)
         page.changes()
         page.until("document.querySelector('input[aria-label=sigma]').value == '2.0'")
@@ -275,14 +300,82 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
             raise AssertionError(page.requests)
         # The handle of the second card is dropped on the first.
         page.value(
-            "[...document.querySelectorAll('[draggable=true]')][1]"
-            ".dispatchEvent(new DragEvent('dragstart', {bubbles: true}));"
-            "[...document.querySelectorAll('[draggable=true]')][0].closest('.q-card')"
-            ".dispatchEvent(new DragEvent('drop', {bubbles: true, cancelable: true}))"
+            "[...document.querySelectorAll('[draggable=true]')].map((e, k) => e.id = `h${k}`)"
         )
+        page.drag("#h1", (0.5, 0.5), (0.5, 0.5), onto="#h0")
         page.until(
             "(c = document.body.innerText, c.indexOf('dark: less') < c.indexOf('smooth: gaussian'))"
         )
         assert page.failures == [] and page.messages == []
     names = [line.split(":")[0].strip() for line in opened.recipe.splitlines()]
     assert names[2:4] == ["dark", "smooth"]
+
+
+@thorough
+def test_tabs_share_a_recipe_and_stop_only_their_own_work(tmp_path, monkeypatch):
+    browser.require()
+    monkeypatch.chdir(tmp_path)
+    np.save("em.npy", RNG.integers(0, 255, (20, 60, 80)).astype("u1"))
+    texts = [
+        f"input: em.npy\nsteps: {{smooth: {{op: gaussian_filter, sigma: {s}}}}}\noutput: o.zarr\n"
+        for s in (1, 2)
+    ]
+    with bv.studio(recipe=texts[0]) as one, bv.studio(recipe=texts[1]) as two:
+        with Tab((1280, 900)) as stays:
+            with Tab((1280, 900)) as closed:
+                for page in (stays, closed):
+                    page.open(one.url)
+                    page.shows("smooth: as the run writes it")
+                closed.type("sigma", "3")
+                closed.key("Enter", 13)
+                stays.until("document.querySelector('input[aria-label=sigma]').value == '3'")
+                stays.open(two.url)
+                stays.until("document.querySelector('input[aria-label=sigma]')?.value == '2'")
+                stays.shows("smooth: as the run writes it")
+                waiting, go_on, view = {}, threading.Event(), Workspace.view
+
+                def waits(self, name, region, stop):
+                    waiting[self] = stop
+                    while not go_on.wait(0.1):
+                        if stop.is_set():
+                            raise Stopped
+                    return view(self, name, region, stop)
+
+                monkeypatch.setattr(Workspace, "view", waits)
+                stays.remember()
+                for page in (stays, closed):
+                    page.type("sigma", "4")
+                    page.key("Enter", 13)
+                for _ in range(300):
+                    if len(waiting) == 2:
+                        break
+                    time.sleep(0.1)
+            assert waiting[one.workspace].wait(60) and not waiting[two.workspace].is_set()
+            go_on.set()
+            stays.changes()
+            assert stays.failures == [] and stays.messages == []
+        assert "sigma: 4" in one.recipe and "sigma: 4" in two.recipe
+
+
+@thorough
+def test_points_in_time_and_channels_are_chosen(tmp_path, monkeypatch):
+    browser.require()
+    monkeypatch.chdir(tmp_path)
+    movie = bv.open(RNG.integers(0, 255, (3, 2, 10, 40, 50)).astype("u1"), axes="tczyx")
+    with bv.studio(movie) as opened, Tab((1280, 900)) as page:
+
+        def shows(region):
+            view = opened.workspace.view("input", region)
+            want = png_uri(painted(view, SIZE)[0])
+            page.until(f"document.querySelector('.studio-image img')?.src == {json.dumps(want)}")
+
+        page.open(opened.url)
+        shows(Region())
+        page.drag('[aria-label="position along t"]', (0.02, 0.5), (0.98, 0.5))
+        shows(Region(t=2))
+        page.drag('input[aria-label="channel"]', (0.5, 0.5), (0.5, 0.5))
+        page.until("document.querySelectorAll('.q-menu .q-item').length == 3")
+        page.value("[...document.querySelectorAll('.q-menu .q-item')][2].id = 'last'")
+        page.drag("#last", (0.5, 0.5), (0.5, 0.5))
+        shows(Region(t=2, c=1))
+        assert page.failures == [] and page.messages == []
