@@ -34,6 +34,7 @@ from numba import cuda
 import beam_volumes as bv
 from beam_volumes.base.text import format_bytes
 from beam_volumes.sweep.device import listed
+from beam_volumes.sweep.direct import way
 
 HEAD = ("", "bits", "2 cores, s", "GPU, s", "times", "GPU, GiB/s", "device, MiB", "planned, MiB")
 #: Voxels that touch along an axis; no box, and no ball of another radius.
@@ -116,6 +117,7 @@ def main(mib: int = 512) -> int:
     """Print the table; return the number of wrong rows."""
     found, *_ = listed()
     print(f"{found.name}, {format_bytes(found.memory)}, CUDA {found.cuda}")
+    print(f"raw chunks are read straight to the device, {way()}")
     wrong, size = 0, mib << 20
     with tempfile.TemporaryDirectory() as folder:
         for name, speed in _ceilings(folder, max(size, 1 << 20)).items():

@@ -8,7 +8,7 @@ copied, and kernels of the same sweep wait for copies by events.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
@@ -107,6 +107,17 @@ class Cuda:
     def launch(self, kernel: str, *arguments: Any) -> None:
         with _translated(kernel), self._scratch.used():
             twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)
+
+    def launched(self) -> Callable[[], None]:
+        with _translated("waiting for device code"):
+            event = cuda.event()
+            event.record(self.computing)
+
+        def wait() -> None:
+            with _translated("waiting for device code"):
+                event.synchronize()
+
+        return wait
 
     def runs(self, mask: Block, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
         with _translated("finding components"), self._scratch.used():

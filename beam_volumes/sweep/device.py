@@ -4,7 +4,7 @@ Each step of a program has a place, the host or the device, where its ring is. S
 `ToDevice` and `ToHost` copy new slices between the two. They are ordinary steps without a halo, so
 schedules, rings and predictions of memory need no special case.
 
-Only `beam_volumes.sweep.cuda` imports the packages for CUDA.
+Only `beam_volumes.sweep.cuda` imports the packages for CUDA, and `beam_volumes.sweep.direct` kvikio.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -86,6 +86,9 @@ class Device(Protocol):
 
         Blocks, also in tuples, are passed as their rows. Returns before the kernel has ended.
         """
+
+    def launched(self) -> Callable[[], None]:
+        """Return a function that waits for the end of all kernels so far."""
 
     def runs(self, mask: Block, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
         """Offsets, starts and stops of a mask's runs, and the first run of each one's component.

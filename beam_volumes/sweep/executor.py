@@ -23,9 +23,10 @@ from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Range, pad_inde
 from beam_volumes.kernels.rows import pad_margins
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
-from beam_volumes.storage.sources.source import read_stack
+from beam_volumes.storage.sources.source import Source, read_stack
 from beam_volumes.sweep.activity import ActivityContext, Meter
 from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, MaskThere, ToHost
+from beam_volumes.sweep.direct import DirectRead, DirectReader
 from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
@@ -122,9 +123,12 @@ class _Sweep:
         self.rings = self._cut_rings(arena)
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
-        self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
+        self.reads: list[deque[tuple[int, Transfer | DirectRead]]] = [
+            deque() for _ in program.steps
+        ]
+        #: By index of a source: its array, or a function that starts to read a box into its ring.
         self.handles: dict[int, Any] = {
-            i: s.source.open() if s.source.array is None else s.source.array
+            i: self._reader(s.source, s.place)
             for i, s in enumerate(program.steps)
             if s.source is not None
         }
@@ -154,6 +158,14 @@ class _Sweep:
         if step.place == DEVICE or isinstance(step.stage, ToHost):
             return Launched(step.stage, self.device)
         return step.stage.begin(box)
+
+    def _reader(self, source: Source, place: str) -> Any:
+        if place == DEVICE:
+            return DirectReader(source, self.device)
+        if source.array is not None:
+            return source.array
+        handle = source.open()
+        return lambda box, ring: read_into(handle, box, ring.view(box))
 
     def _in_place(self) -> dict[int, int]:
         """Outputs in memory that can serve as the ring of their step."""
@@ -273,24 +285,23 @@ class _Sweep:
             at = self.issued[i]
             stop = min(top, at + ring.capacity - (at - ring.base) % ring.capacity)
             handle, stack = self.handles[i], self.stacks.get(i, (i,))
-            parts = []
-            for j in stack:
-                box = Box((at, self.y[j][0], self.x[j][0]), (stop, self.y[j][1], self.x[j][1]))
-                view = self.rings[j].view(at, stop, self.y[j], self.x[j])
-                if view.size:  # empty if it is only needed in other tiles
-                    parts.append((j, box, view))
-            if not parts:
+            boxes = {
+                j: Box((at, self.y[j][0], self.x[j][0]), (stop, self.y[j][1], self.x[j][1]))
+                for j in stack
+            }
+            boxes = {j: box for j, box in boxes.items() if box.size}  # others are for other tiles
+            if not boxes:
                 pass
             elif isinstance(handle, np.ndarray):
-                ((_, box, view),) = parts
                 with self._activity("read", i, (at, stop)):
-                    copy(view, handle[box.slices], self.threads)
+                    copy(ring.view(boxes[i]), handle[boxes[i].slices], self.threads)
             elif len(stack) == 1:
-                self.reads[i].append((at, read_into(handle, *parts[0][1:])))
+                self.reads[i].append((at, handle(boxes[i], ring)))
             else:
-                sources: list[Any] = [self.program.steps[j].source for j, *_ in parts]
-                read = read_stack([(s, *p[1:]) for s, p in zip(sources, parts, strict=True)])
-                for j, *_ in parts:
+                sources: list[Any] = [self.program.steps[j].source for j in boxes]
+                views = (self.rings[j].view(box) for j, box in boxes.items())
+                read = read_stack(list(zip(sources, boxes.values(), views, strict=True)))
+                for j in boxes:
                     self.reads[j].append((at, read))
             for j in stack:
                 self.issued[j] = stop

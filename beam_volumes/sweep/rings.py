@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.base.geometry import Range
+from beam_volumes.base.geometry import Box, Range
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.schedule import Schedule
@@ -34,8 +34,9 @@ class Ring:
         """Slots of slices; -1 is the slice of the constant, which is the last."""
         return np.where(z >= 0, (z - self.base) % self.capacity, self.capacity).astype(np.int64)
 
-    def view(self, z0: int, z1: int, y: Range, x: Range) -> np.ndarray:
+    def view(self, box: Box) -> np.ndarray:
         """Slices that do not wrap around, as an array."""
+        (z0, z1), y, x = box.ranges
         slot = (z0 - self.base) % self.capacity
         return self.array[
             slot : slot + z1 - z0, y[0] - self.y : y[1] - self.y, x[0] - self.x : x[1] - self.x

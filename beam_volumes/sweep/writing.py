@@ -78,12 +78,7 @@ class Writes:
                 z1 = min(whole, z0 // depth * depth + depth)
                 box = Box((z0, *share.start[1:]), (z1, *share.stop[1:]))
                 inside = box.translate(output.edge.offset)
-                view = self.rings[output.edge.step].view(
-                    inside.start[0],
-                    inside.stop[0],
-                    (inside.start[1], inside.stop[1]),
-                    (inside.start[2], inside.stop[2]),
-                )
+                view = self.rings[output.edge.step].view(inside)
                 z = inside.start[0], inside.stop[0]
                 doing = f"writing {output.sink.name}"
                 self.result.bytes_written += view.nbytes

@@ -1,12 +1,16 @@
 """A device in host memory: it runs host kernels as twins, late, and the host cannot read its arrays."""
 
+import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.kernels.cuda import TWINS, run_bytes
@@ -25,6 +29,9 @@ class Hidden:
 
     def reshape(self, *shape):
         return Hidden(self.own.reshape(*shape))
+
+    def view(self, dtype):
+        return Hidden(self.own.view(dtype))
 
     def __array__(self, *_, **__):
         raise AssertionError("the host reads device memory")
@@ -64,6 +71,49 @@ def pretended(cuda=None):
     with mock.patch.object(device, "_cuda", lambda: cuda):
         yield cuda
     assert not any(cuda.held.values())
+
+
+class FakeKvikio:
+    """Takes the place of the package kvikio: half of a file is read at once, the rest at the end."""
+
+    def __init__(self, gds=True, fails=None):
+        self.gds, self.fails, self.read, self.open = gds, fails, 0, 0
+
+    @contextmanager
+    def installed(self):
+        driver = SimpleNamespace(get={"is_gds_available": self.gds}.__getitem__)
+        module = SimpleNamespace(CuFile=partial(CuFile, self), cufile_driver=driver)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "kvikio", module)
+            patch.setitem(sys.modules, "kvikio.cufile_driver", driver)
+            yield self
+        assert not self.open
+
+
+class CuFile:
+    def __init__(self, kvikio, file, flags="r"):
+        self.kvikio, self.data = kvikio, np.fromfile(file, np.uint8)
+        kvikio.open += 1
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kvikio.open -= 1
+
+    def pread(self, buf, size=None, file_offset=0, task_size=None):
+        array = buf.own if isinstance(buf, Hidden) else buf._ary  # of numba's simulator
+        self.to = array.reshape(-1).view(np.uint8)
+        assert self.to.size == size == self.data.size and file_offset == 0
+        self.to[: size // 2] = self.data[: size // 2]
+        return self
+
+    def get(self):
+        if self.kvikio.fails is not None:
+            raise self.kvikio.fails
+        self.to[...] = self.data
+        self.kvikio.read += self.data.size
+        return self.data.size
 
 
 class Fake:
@@ -111,6 +161,9 @@ class Fake:
             raise self.cuda.fails
         self.cuda.launched.append(kernel)
         self.queue.append((kernel, arguments))
+
+    def launched(self):
+        return self.flush
 
     def runs(self, mask, links, is_joined):
         self.flush()

@@ -3,6 +3,7 @@
 Run with NUMBA_ENABLE_CUDASIM=1: python -m tests.sweep.simulated_device
 """
 
+from tempfile import TemporaryDirectory
 from unittest import mock
 
 import numpy as np
@@ -12,6 +13,7 @@ from beam_volumes.kernels.cuda import launching
 from beam_volumes.sweep import cuda, device
 from beam_volumes.sweep.stage import Block
 from tests import catalogue as cat
+from tests.sweep.fake_device import FakeKvikio
 
 
 def take_what_was_planned():
@@ -107,7 +109,21 @@ def main():
     for number in masked, bv.threshold_otsu(smooth > 0), bv.percentile(smooth, 20):
         found = bv.compute(number, device="cuda", device_memory="1GiB", **how)
         assert found == bv.compute(number, **how)
+    check_direct_reads(how)
     assert cuda.devices()
+
+
+def check_direct_reads(how):
+    """Chunks of a volume, some of them cut or missing, are read to the device by kvikio's functions."""
+    voxels = cat.voxels((5, 6, 7), "f4", 2)
+    voxels[:2, :4] = 0
+    with TemporaryDirectory() as folder, FakeKvikio().installed() as kvikio:
+        stored = bv.open(voxels).to(f"{folder}/v.zarr", chunks=(2, 4, 4), codec="none")
+        v = bv.maximum_filter(bv.compute(stored, runner=None), 3)
+        ours = bv.compute(v, device="cuda", device_memory="1GiB", **how)
+        assert (
+            kvikio.read and np.asarray(ours).tobytes() == np.asarray(bv.compute(v, **how)).tobytes()
+        )
 
 
 if __name__ == "__main__":

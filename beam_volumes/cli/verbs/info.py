@@ -37,6 +37,7 @@ from beam_volumes.storage.sources.axes import UnclearSpace
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.storage.sources.stack import matching
 from beam_volumes.sweep.device import NoDevice, listed
+from beam_volumes.sweep.direct import way
 
 #: Number of bins of a histogram, and the characters of its bars.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
@@ -161,6 +162,7 @@ def of_machine() -> Facts:
         "cores": cores(),
         "memory": machine_memory(),
         "devices": _devices(),
+        "direct_storage": way(),
         "kernels": {"path": str(cache.folder()), "kernels": kernels, "bytes": size},
     }
 
@@ -410,9 +412,10 @@ def _machine_lines(facts: Facts) -> Iterator[str]:
         if isinstance(facts["devices"], str)
         else "; ".join(
             f"{d['name']}, {format_bytes(d['free'])} of {format_bytes(d['memory'])} free, CUDA {d['cuda']}, "
-            f"driver for CUDA {d['driver']}, no direct storage"
+            f"driver for CUDA {d['driver']}"
             for d in facts["devices"]
         ),
+        "direct storage": facts["direct_storage"],
         "kernels": f"{counted(kernels['kernels'], 'compiled kernel')}, {format_bytes(kernels['bytes'])}, "
         f"in {kernels['path']}",
     }

@@ -19,6 +19,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
 from beam_volumes.sweep.device import DEVICE, HOST, STAGED_SLICES, is_transfer
+from beam_volumes.sweep.direct import BUFFERS
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import Overlap
@@ -149,6 +150,7 @@ def of_slab(
         slab.scratch(),
         slab.device_scratch(),
         slab.staging(),
+        *slab.direct_reads(),
         slab.decoding(),
         slab.encoding(),
     )
@@ -262,9 +264,17 @@ class _Slab:
                 slices.append(self.rings.rows[at] * self.rings.cols[at] * step.dtype.itemsize)
         return MemoryItem("slices copied to and from the device", STAGED_SLICES * max(slices))
 
+    def direct_reads(self) -> Iterator[MemoryItem]:
+        """Chunks that are being read straight to the device."""
+        for step in self.program.steps:
+            if step.source is not None and step.place == DEVICE:
+                size = BUFFERS * step.source.chunk_bytes
+                yield MemoryItem(f"{step.name} (chunks being read)", size, place=DEVICE)
+
     def decoding(self) -> MemoryItem:
-        """Chunks that are being read, by one lane for the whole process."""
-        sources = [s.source for s in self.program.steps if s.source is not None]
+        """Chunks that are being read to the host, by one lane for the whole process."""
+        steps = self.program.steps
+        sources = [s.source for s in steps if s.source is not None and s.place == HOST]
         firsts = (self.program.steps[stack[0]].source for stack in self.program.stacks)
         stacks = [source for source in firsts if source is not None]
         size = read_overhead_bytes(sources, self.concurrency.threads, stacks)

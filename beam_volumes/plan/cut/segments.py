@@ -1,15 +1,18 @@
 """Divide the steps of a program between the host and a device.
 
 Connected steps with device code form a segment. Their rings are on the device. New slices are copied to
-the device where a segment begins, and back where other steps or results use them.
+the device where a segment begins, and back where other steps or results use them. A source that only a
+segment uses is read straight to the device, if its chunks are plain voxels on a disk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from beam_volumes.sweep.device import DEVICE, HOST, ToDevice, ToHost, is_transfer
+from beam_volumes.sweep.direct import reason_against, way
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step, Surveyed
 
 #: Rough nanoseconds of the host to copy a byte over the bus, with the copy to or from pinned memory.
@@ -37,7 +40,39 @@ def on_device(program: Program, device: str, threads: int) -> Program:
         if device == "cuda" or _is_worthwhile(program, segment, threads)
         for i in segment
     }
-    return _Placing(program, chosen).placed() if chosen else program
+    direct = {i for i in _entering(program, chosen) if not reason_for_host(program, i, chosen)}
+    return _Placing(program, chosen | direct).placed() if chosen else program
+
+
+def _entering(program: Program, chosen: set[int]) -> set[int]:
+    """The sources that chosen steps use."""
+    used = {e.step for i in chosen for e in program.steps[i].edges}
+    return {i for i in used if program.steps[i].source is not None}
+
+
+def reason_for_host(program: Program, i: int, chosen: set[int]) -> str:
+    """Why a source of chosen steps is read to the host first; empty if it can be read to the device."""
+    source = program.steps[i].source
+    assert source is not None
+    ends = {e.step for end in (*program.ends, *program.surveys) for e in end.edges}
+    if i in ends or any(user not in chosen for user, _ in program.users[i]):
+        return "the host uses it, too"
+    if any(i in stack for stack in program.stacks):
+        return "its chunks contain several channels"
+    return reason_against(source)
+
+
+def describe_reads(program: Program) -> Iterator[str]:
+    """Describe how the device gets the voxels of each source, for a program with segments."""
+    there = {i for i, s in enumerate(program.steps) if s.place == DEVICE and s.source is None}
+    for i in sorted(_entering(program, there)):
+        source = program.steps[i].source
+        assert source is not None
+        if program.steps[i].place == DEVICE:
+            yield f"{source.name} is read straight to the device, {way()}"
+        elif not source.in_memory:
+            reason = reason_for_host(program, i, there)
+            yield f"{source.name} is read through the host: {reason}"
 
 
 def on_host(program: Program) -> Program:

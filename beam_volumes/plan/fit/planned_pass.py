@@ -12,7 +12,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.cost.traffic import Read, of_all_slabs
 from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
-from beam_volumes.plan.cut.segments import has_device_code
+from beam_volumes.plan.cut.segments import describe_reads, has_device_code
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import Edge, Program
@@ -188,11 +188,14 @@ def describe_places(p: Pass) -> Iterator[str]:
                 to, back = map(format_bytes, copied(p))
                 line += f"; {to} are copied to it, {back} from it"
             yield line
+    yield from describe_reads(program)
 
 
 def _on_device(program: Program) -> list[Any]:
     """Everything that is computed on a device."""
-    steps = [s for s in program.steps if s.place == DEVICE and not is_transfer(s)]
+    steps = [
+        s for s in program.steps if s.place == DEVICE and s.source is None and not is_transfer(s)
+    ]
     reductions = [f.reduction for f in program.folds_on_device]
     return [*steps, *reductions, *program.surveys_on_device]
 

@@ -1,0 +1,156 @@
+"""Raw chunks are read straight to a device: a fake one, with a fake kvikio."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorstore as ts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.plan.cut import segments
+from tests import catalogue as cat
+from tests.sweep.fake_device import FakeKvikio, pretended
+from tests.tiers import examples
+
+HOW = {"device": "cuda", "device_memory": "1GiB", "runner": None, "progress": False}
+
+
+def stored(path, x, chunks, version=3, fill=None, separator="/"):
+    """Write uncompressed chunks; those that equal the fill value are not stored."""
+    spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(path)}}
+    spec["metadata"] = {"shape": x.shape, "fill_value": fill}
+    if version == 2:
+        spec["driver"] = "zarr"
+        spec["metadata"] |= {"chunks": chunks, "dtype": x.dtype.str, "compressor": None}
+        spec["metadata"]["dimension_separator"] = separator
+    else:
+        grid = {"name": "regular", "configuration": {"chunk_shape": chunks}}
+        key = {"name": "default", "configuration": {"separator": separator}}
+        spec["metadata"] |= {"chunk_grid": grid, "data_type": x.dtype.name, "codecs": ["bytes"]}
+        spec["metadata"] |= {"chunk_key_encoding": key}
+        spec["metadata"]["fill_value"] = fill or 0
+    ts.open(spec, create=True, delete_existing=True).result().write(x).result()
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("raw")
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(data=st.data())
+def test_raw_chunks_are_read_straight_to_the_device_with_the_same_bits(folder, data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(3, 17)) for _ in range(3))
+    dtype = draw(st.sampled_from(["u1", "u2", "i8", "f2", "f4", "f8", "i4"]))
+    x, fill = cat.voxels(shape, dtype, draw(st.integers(0, 9))), draw(st.sampled_from([None, 7]))
+    x[: draw(st.integers(0, shape[0])), : draw(st.integers(0, shape[1]))] = fill or 0
+    chunks = [draw(st.integers(1, 8)) for _ in range(3)]
+    version, separator = draw(st.sampled_from([2, 3])), draw(st.sampled_from("/."))
+    v = bv.open(stored(folder / "x.zarr", x, chunks, version, fill, separator))
+    z, y = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+    mode = draw(st.sampled_from(["reflect", "constant", "nearest"]))
+    v = bv.maximum_filter(v[z:, y:], (3, 1, draw(st.integers(1, 4))), mode=mode, cval=3)
+    slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
+    how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
+    with pretended() as cuda, FakeKvikio().installed() as kvikio:
+        plan = bv.plan(v, device="cuda", in_memory_results=True, **how)
+        found = bv.compute(v, **HOW, **how)
+    assert np.asarray(found).tobytes() == np.asarray(bv.compute(v, runner=None, **how)).tobytes()
+    assert plan.uses_device and "is read straight to the device" in plan.explain()
+    assert cuda.to == 0 and cuda.peak <= plan.predicted_device_memory
+    assert kvikio.read <= sum(p.bytes_read for p in plan.passes)
+
+
+def filtered(folder, **how):
+    x = cat.voxels((9, 20, 30), "u2", 0)
+    path = folder / "v.zarr"
+    target = bv.open(x).to(path, **{"chunks": (4, 8, 16), "codec": "none", **how})
+    bv.compute(target, runner=None, overwrite=True, progress=False)
+    return bv.maximum_filter(bv.open(path), 3)
+
+
+def test_plans_show_how_a_device_reads_and_why(folder):
+    def shown(volume, gds=True):
+        with FakeKvikio(gds=gds).installed():
+            text = bv.plan(volume, device="cuda", device_memory="1GiB").explain()
+        (line,) = (
+            line for line in text.splitlines() if "v.zarr is read " in line and " times" not in line
+        )
+        return line.partition("v.zarr is read ")[2]
+
+    raw = filtered(folder)
+    assert shown(raw) == "straight to the device, by GPUDirect Storage"
+    assert shown(raw, gds=False).startswith("straight to the device, by kvikio's POSIX reads")
+    same = bv.open(folder / "v.zarr")
+    assert shown(raw + bv.sin(same)) == "through the host: the host uses it, too"
+    assert (
+        shown(filtered(folder, codec="zstd")) == "through the host: its chunks are encoded by zstd"
+    )
+    assert shown(filtered(folder, codec="zstd", zarr_version=2)).endswith("are compressed")
+    assert shown(filtered(folder, shards=(8, 16, 32))).endswith("its chunks are in shards")
+    raw = filtered(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "kvikio", None)
+        text = bv.plan(raw, device="cuda", device_memory="1GiB").explain()
+        assert "the package kvikio is missing; install it with: pip install 'beam-vol" in text
+        with pretended() as cuda:
+            found = bv.compute(raw, **HOW)
+    assert cuda.to > 0
+    assert (np.asarray(found) == np.asarray(bv.compute(raw, runner=None))).all()
+
+
+def test_channels_with_chunks_of_their_own_are_read_straight(tmp_path):
+    x = cat.voxels((2, 5, 9, 8), "u1", 0)
+    both = bv.stack([bv.open(x[0]), bv.open(x[1])])
+    bv.compute(both.to(tmp_path / "c.ome.zarr", chunks=(4, 4, 4), codec="none"), runner=None)
+    v = bv.maximum_filter(bv.open(tmp_path / "c.ome.zarr"), 3)
+    with pretended() as cuda, FakeKvikio().installed() as kvikio:
+        found = bv.compute(v, **HOW)
+    assert kvikio.read and not cuda.to
+    assert (np.asarray(found) == np.asarray(bv.compute(v, runner=None))).all()
+
+
+def test_errors_of_direct_reads_name_the_file(folder):
+    v = filtered(folder)
+    chunk = Path(folder / "v.zarr/c/1/0/1")
+    broken = RuntimeError("cuFile failed")
+    with (
+        pretended(),
+        FakeKvikio(fails=broken).installed(),
+        pytest.raises(OSError, match=r"0/0/0 cannot be read to the device: cuFile failed"),
+    ):
+        bv.compute(v, **HOW)
+    chunk.write_bytes(chunk.read_bytes()[:-1])
+    with (
+        pretended(),
+        FakeKvikio().installed(),
+        pytest.raises(OSError, match=r"v.zarr/c/1/0/1 has 1,023 bytes instead of 1,024"),
+    ):
+        bv.compute(v, **HOW)
+    chunk.unlink()
+    v = bv.maximum_filter(bv.open(folder / "v.zarr", missing="error"), 3)
+    with (
+        pretended(),
+        FakeKvikio().installed(),
+        pytest.raises(OSError, match=r"c/1/0/1, a chunk of the volume, is missing"),
+    ):
+        bv.compute(v, **HOW)
+
+
+def test_a_worker_without_kvikio_is_an_error_or_computes_on_the_host(folder, monkeypatch, caplog):
+    filtered(folder)
+    ranked = bv.median_filter(bv.open(folder / "v.zarr"), 9)
+    monkeypatch.setitem(sys.modules, "kvikio", None)
+    monkeypatch.setattr(segments, "reason_against", lambda source: "")  # where it was planned
+    needed = "v.zarr straight to the device: the package kvikio is missing; install it with: pip"
+    with pretended(), pytest.raises(OSError, match=needed):
+        bv.compute(ranked, **HOW)
+    with pretended():
+        found = bv.compute(ranked, **{**HOW, "device": "auto"}, threads=2)
+    assert "is computed on the host: " in caplog.text and needed in caplog.text
+    assert (np.asarray(found) == np.asarray(bv.compute(ranked, runner=None))).all()
