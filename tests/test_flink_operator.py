@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
+import apache_beam as beam
+import numpy as np
 import yaml
+
+import beam_volumes as bv
+from beam_volumes.plan.estimate.accelerators import DEFAULT
+from beam_volumes.transforms.machines import asking, hires
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 
@@ -34,3 +40,20 @@ def test_the_manifests_agree():
     stack = said["env.java.opts.jobmanager"]
     assert container["env"] == [{"name": "JAVA_TOOL_OPTIONS", "value": stack}]
     assert {p["containerPort"] for p in container["ports"]} == set(ports.values())
+
+
+def test_a_gpu_is_a_limit_of_the_workers_and_no_hint():
+    text = (TEMPLATES / "flink-operator" / "flink.yaml").read_text()
+    note = "}  # and nvidia.com/gpu: 1 for --device cuda"
+    flink = yaml.safe_load(text.replace(note, ", nvidia.com/gpu: 1}"))
+    _, workers = flink["spec"]["taskManager"]["podTemplate"]["spec"]["containers"]
+    assert workers["resources"]["limits"] == {"memory": "9Gi", "nvidia.com/gpu": 1}
+    median = bv.median_filter(bv.open(np.zeros((9, 9, 9), "u1")), 3)
+    plan = bv.plan(median, device="cuda", device_memory="1GiB")
+
+    def hints(runner):
+        step = asking(beam.Map(len), plan, 0, hires(runner), None)
+        return step.get_resource_hints()
+
+    assert hints("FlinkRunner") == hints("PortableRunner") == {}
+    assert hints("DataflowRunner")["beam:resources:accelerator:v1"].decode() == DEFAULT
