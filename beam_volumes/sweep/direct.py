@@ -23,6 +23,8 @@ from beam_volumes.sweep.stage import Block
 
 #: Chunks of a source that are read at the same time.
 BUFFERS = 4
+#: Bytes of the host for kvikio's own buffers: two of its default size.
+KVIKIO_BYTES = 32 << 20
 
 _INSTALL = "install it with: pip install 'beam-volumes[cuda]'"
 

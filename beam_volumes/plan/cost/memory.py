@@ -19,7 +19,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
 from beam_volumes.sweep.device import DEVICE, HOST, STAGED_SLICES, is_transfer
-from beam_volumes.sweep.direct import BUFFERS
+from beam_volumes.sweep.direct import BUFFERS, KVIKIO_BYTES
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import Overlap
@@ -265,11 +265,13 @@ class _Slab:
         return MemoryItem("slices copied to and from the device", STAGED_SLICES * max(slices))
 
     def direct_reads(self) -> Iterator[MemoryItem]:
-        """Chunks that are being read straight to the device."""
-        for step in self.program.steps:
-            if step.source is not None and step.place == DEVICE:
-                size = BUFFERS * step.source.chunk_bytes
-                yield MemoryItem(f"{step.name} (chunks being read)", size, place=DEVICE)
+        """Chunks that are being read straight to the device, and kvikio's own buffers."""
+        direct = [s for s in self.program.steps if s.source is not None and s.place == DEVICE]
+        for step in direct:
+            size = BUFFERS * step.source.chunk_bytes  # type: ignore[union-attr]
+            yield MemoryItem(f"{step.name} (chunks being read)", size, place=DEVICE)
+        if direct:
+            yield self._of_process("buffers of kvikio", KVIKIO_BYTES)
 
     def decoding(self) -> MemoryItem:
         """Chunks that are being read to the host, by one lane for the whole process."""
