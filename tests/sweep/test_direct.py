@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.plan.cut import segments
+from beam_volumes.storage.formats.chunked.raw import raw_chunks
+from beam_volumes.sweep.direct import reason_against
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeKvikio, pretended
 from tests.tiers import examples
@@ -154,3 +156,27 @@ def test_a_worker_without_kvikio_is_an_error_or_computes_on_the_host(folder, mon
         found = bv.compute(ranked, **{**HOW, "device": "auto"}, threads=2)
     assert "is computed on the host: " in caplog.text and needed in caplog.text
     assert (np.asarray(found) == np.asarray(bv.compute(ranked, runner=None))).all()
+
+
+def test_other_arrays_are_read_through_the_host(folder):
+    x = cat.voxels((4, 6, 8), "u2", 1)
+
+    def reason(x=x, **metadata):
+        path = stored(folder / "o.zarr", x, [2, 4, 4], **metadata)
+        found = raw_chunks(bv.open(path).node.source)
+        return found if isinstance(found, str) else ""
+
+    assert reason() == reason(version=2) == ""
+    spec = {"driver": "zarr", "kvstore": f"file://{folder}/o.zarr/"}
+    swapped = x.astype(">u2")
+    assert reason(x=swapped, version=2) == "its voxels are stored as >u2, not as uint16"
+    partial = {"shape": x.shape, "chunks": [2, 4, 4], "dtype": ">u2"}
+    known = raw_chunks(bv.open({**spec, "metadata": partial}).node.source)
+    assert known == "its specification does not describe how chunks are stored"
+    assert reason() == ""
+    store = ts.open({**spec, "driver": "zarr3"}).result()
+    for view in (store.T, store[:, ::2], store[[0, 2]], store[1:]):
+        view = bv.open({k: v for k, v in view.spec().to_json().items() if k != "dtype"})
+        assert "or are not along z, y and x" in raw_chunks(view.node.source)
+    with FakeKvikio().installed():
+        assert reason_against(bv.open(x).node.source) == "it is in memory"

@@ -54,8 +54,9 @@ def reason_for_host(program: Program, i: int, chosen: set[int]) -> str:
     """Why a source of chosen steps is read to the host first; empty if it can be read to the device."""
     source = program.steps[i].source
     assert source is not None
-    ends = {e.step for end in (*program.ends, *program.surveys) for e in end.edges}
-    if i in ends or any(user not in chosen for user, _ in program.users[i]):
+    ends: list[Any] = [*program.ends, *program.surveys]
+    used = {e.step for end in ends for e in end.edges}
+    if i in used or any(user not in chosen for user, _ in program.users[i]):
         return "the host uses it, too"
     if any(i in stack for stack in program.stacks):
         return "its chunks contain several channels"

@@ -16,6 +16,13 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
 from beam_volumes.storage.sources.source import PointReader, Source
 
 
+#: The metadata that define how chunks are stored, by TensorStore's driver.
+_NEEDED = {
+    "zarr": {"dtype", "chunks", "compressor", "filters", "order", "dimension_separator"},
+    "zarr3": {"data_type", "codecs", "chunk_grid", "chunk_key_encoding"},
+}
+
+
 @dataclass(frozen=True)
 class RawChunks:
     """The files of a volume's chunks: voxels of the dtype of the volume, in C order."""
@@ -45,14 +52,15 @@ def raw_chunks(source: Source) -> RawChunks | str:
 
     Only uses metadata that `bv.open` has read.
     """
-    reader, leading = source.reader, ()
-    if isinstance(reader, PointReader):
-        reader, leading = reader.whole, reader.at  # type: ignore[assignment]
-    spec = reader.spec if isinstance(reader, SpecReader) else {}
-    driver, store, metadata = (spec.get(k) for k in ("driver", "kvstore", "metadata"))
-    known = isinstance(store, Mapping) and isinstance(metadata, Mapping)
-    if driver not in ("zarr", "zarr3") or not known or store.get("driver") != "file":
+    reader = source.reader
+    leading = reader.at if isinstance(reader, PointReader) else ()
+    whole = reader.whole if isinstance(reader, PointReader) else reader
+    spec: dict[str, Any] = whole.spec if isinstance(whole, SpecReader) else {}
+    driver, store, metadata = spec.get("driver"), spec.get("kvstore"), spec.get("metadata", {})
+    if driver not in _NEEDED or not isinstance(store, dict) or store.get("driver") != "file":
         return "it is not a zarr array on a disk"
+    if not _NEEDED[driver] <= metadata.keys():
+        return "its specification does not describe how chunks are stored"
     stored = (_of_zarr3 if driver == "zarr3" else _of_zarr2)(metadata)
     if isinstance(stored, str):
         return stored
@@ -71,11 +79,11 @@ def raw_chunks(source: Source) -> RawChunks | str:
 
 def _of_zarr2(metadata: Mapping[str, Any]) -> tuple[np.dtype, Sequence[int], str, str] | str:
     """Dtype, chunk, prefix and separator, or a reason."""
-    if metadata.get("compressor") is not None or metadata.get("filters"):
+    if metadata["compressor"] is not None or metadata["filters"]:
         return "its chunks are compressed"
-    if metadata.get("order") != "C":
-        return "its chunks are not in C order"
-    separator = metadata.get("dimension_separator", ".")
+    if metadata["order"] != "C" or not isinstance(metadata["dtype"], str):
+        return "its chunks are not in C order, or have several fields"
+    separator = metadata["dimension_separator"]
     return np.dtype(metadata["dtype"]), metadata["chunks"], "", separator
 
 
@@ -101,14 +109,13 @@ def _indices(spec: Mapping[str, Any], leading: Sequence[Any]) -> tuple[int, ...]
         return None
     found, n = [], transform.output_rank - 3
     for d, axis in enumerate(transform.output):
-        if axis.method == ts.OutputIndexMethod.constant and d < n:
+        of = axis.input_dimension
+        if axis.method == ts.OutputIndexMethod.constant:
             found.append(axis.offset)
-            continue
-        if axis.method != ts.OutputIndexMethod.single_input_dimension:
+        elif of is None or axis.stride != 1 or axis.offset != 0:
             return None
-        place = axis.input_dimension - len(leading)
-        if axis.stride != 1 or axis.offset != 0 or (place - (d - n) if d >= n else place >= 0):
+        elif d < n and of < len(leading):
+            found.append(leading[of])
+        elif of - len(leading) != d - n:
             return None
-        if d < n:
-            found.append(leading[axis.input_dimension])
-    return tuple(found)
+    return tuple(found) if len(found) == n else None
