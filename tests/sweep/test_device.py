@@ -346,6 +346,33 @@ def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
     simulated("-m", "tests.sweep.simulated_device")
 
 
+#: TensorStore's counters, and rings of the host by their bytes: a device has its own reads and rings.
+NOT_ON_DEVICES = [
+    "test_sweep.py::test_the_store_is_read_chunk_by_chunk_once",
+    "test_reading_ahead.py::test_with_less_memory_less_is_read_ahead_and_the_plan_says_so",
+]
+
+
+@thorough
+def test_all_tests_of_sweeps_pass_on_a_fake_device():
+    folder = ROOT / "tests" / "sweep"
+    names = (
+        "sweep",
+        "ends",
+        "failing",
+        "bits",
+        "gate",
+        "nesting",
+        "reading_ahead",
+        "memory_of_slabs",
+    )
+    command = [*["-m", "pytest", "-q", "-p", "tests.sweep.with_fake_device", "-m"], "not thorough"]
+    command += [f"--deselect=tests/sweep/{name}" for name in NOT_ON_DEVICES]
+    command += [str(folder / f"test_{name}.py") for name in names]
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 @thorough
 def test_the_benchmark_runs_all_device_code_and_compares_its_bits():
     program = """

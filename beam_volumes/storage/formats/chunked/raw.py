@@ -15,7 +15,6 @@ from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
 from beam_volumes.storage.sources.source import PointReader, Source
 
-
 #: The metadata that define how chunks are stored, by TensorStore's driver.
 _NEEDED = {
     "zarr": {"dtype", "chunks", "compressor", "filters", "order", "dimension_separator"},
