@@ -191,6 +191,7 @@ from .ops.labels.watershed import watershed as watershed
 from .ops.labels.watershed import watershed_affinities as watershed_affinities
 from .ops.measure.by_label.numbers import center_of_mass as center_of_mass
 from .ops.measure.by_label.numbers import extrema as extrema
+from .ops.measure.by_label.numbers import histogram as histogram
 from .ops.measure.by_label.numbers import max as max
 from .ops.measure.by_label.numbers import maximum_position as maximum_position
 from .ops.measure.by_label.numbers import mean as mean
@@ -200,7 +201,6 @@ from .ops.measure.by_label.numbers import minimum_position as minimum_position
 from .ops.measure.by_label.numbers import std as std
 from .ops.measure.by_label.numbers import sum as sum
 from .ops.measure.by_label.numbers import variance as variance
-from .ops.measure.distributions import histogram as histogram
 from .ops.measure.distributions import percentile as percentile
 from .ops.measure.places import argmax as argmax
 from .ops.measure.places import argmin as argmin

@@ -204,7 +204,7 @@ AROUND = (
     "fit_transform track pixel_classifier open_tiles save_transforms tiles_report"
 )
 
-_PER_LABEL = "with the same `labels=` and `index=`, by keyword"
+_PER_LABEL = "with the same `labels=` and `index=`"
 
 #: Functions of scipy.ndimage with another name here, or none, and the reason.
 SCIPY = {
@@ -293,8 +293,6 @@ PARAMETERS = {
         ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "changes how scipy iterates, not the result"),
         ("binary_fill_holes binary_propagation", "origin axes", "connectivity has no origin, and applies to all directions"),
         ("binary_propagation", "border_value", "the outside is background"),
-        ("histogram", "labels index",
-         "for values of each label, use `labeled_comprehension`; for one region, use `mask=`"),
         ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "distances are always returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
         ("fourier_ellipsoid fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete, and are filtered along all axes"),
@@ -407,8 +405,8 @@ have found. A label volume (integers) is filtered by value, and a mask by compon
 
 
 REGIONS = """\
-`regionprops_table` has no `area_filled` and no weighted moments. The holes of an object may contain other objects, and
-depend on all voxels in its box: `extra_properties=` or `for_each_label` pass the box to a function.
+`regionprops_table` has no weighted moments: `extra_properties=` and `for_each_label` pass the box of an object to a
+function such as `skimage.measure.moments_central`. Its `area_filled` reads these boxes, too, from stored labels.
 """
 
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
+from beam_volumes.graph.volume import Volume
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -52,6 +55,9 @@ _NOWHERE = {
     "chunks": "chunks belong to the output: result.to(path, chunks=...)",
 }
 
+
+#: Parameters of numbers, and the parameters that follow there in scipy or scikit-image if an array is given.
+_OF_ARRAYS = {"size": ("footprint",), "axis": ("labels", "index")}
 
 #: Parameters that take one positional argument, unlike ``*targets``.
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -111,12 +117,19 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
     places = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
     has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    by_name = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
     kinds: dict[str, Kind] = {}
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         if not kinds:
             kinds.update(kinds_of(function))
+        args, kwargs = _as_elsewhere(places, known, args, kwargs)
+        if by_name and rest is None and len(args) > len(places):
+            raise TypeError(
+                f"{function.__name__} takes {', '.join(places)} by position; "
+                f"give {'=, '.join(by_name)}= by name"
+            )
         for name in kwargs:
             if name not in known and not has_others:
                 raise TypeError(
@@ -154,6 +167,20 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
 def named_checked(function: Function) -> Function:
     """Check arguments, and show the call in errors that name no parameter."""
     return checked_keywords(function, names_call=True)
+
+
+def _as_elsewhere(
+    places: Sequence[str], known: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Name arrays that are in the place of numbers, as in scikit-image's ``entropy(image, disk(5))``."""
+    for k, (name, value) in enumerate(zip(places, args, strict=False)):
+        rest = args[k:]
+        names = _OF_ARRAYS.get(name, ())[: len(rest)]
+        if len(names) < len(rest) or not {*names} <= {*known} - {*kwargs}:
+            continue
+        if isinstance(value, Volume) or (isinstance(value, np.ndarray) and value.ndim > 1):
+            return args[:k], {**kwargs, **dict(zip(names, rest, strict=False))}
+    return args, kwargs
 
 
 def _is_named(error: Exception, kinds: Mapping[str, Kind], given: Sequence[str]) -> bool:

@@ -36,7 +36,12 @@ ROWS = [
     ("bv.label(v, conectivity=1)", TypeError, "did you mean connectivity="),
     ("bv.median_filter(v, 3, channel_axis=0)", TypeError, "channels are an axis c"),
     ("bv.label(v, return_num=True)", TypeError, "labels.num_labels"),
-    ("bv.median_filter(v, bv.ball(1))", ValueError, "a footprint is given as footprint="),
+    ("bv.median_filter(v, size=bv.ball(1))", ValueError, "a footprint is given as footprint="),
+    (
+        "bv.gaussian_filter(v, 1, 0, None, 'nearest')",
+        TypeError,
+        "give mode=, cval=.*dtype= by name",
+    ),
     ("bv.map_overlap(v, abs)", TypeError, "the function comes first"),
     ("bv.regionprops_table(v, v, ['mean_intensity'])", ValueError, "did you mean 'intensity_mean'"),
     ("bv.gaussian_filter(v, -1)", ValueError, "sigma"),

@@ -273,7 +273,11 @@ def test_scipys_measurements():
         (lambda v: bv.regionprops_table(v, v, intensity_quantiles=[2]), ValueError, "0 to 1"),
         (lambda v: bv.regionprops_table(v, v, ["intensity_quantile-7"]), ValueError, "0 to 1"),
         (lambda v: bv.regionprops_table(v, properties=["area-1"]), ValueError, "'area-1'"),
-        (lambda v: bv.regionprops_table(v, properties=["area_filled"]), ValueError, "extra_prop"),
+        (
+            lambda v: bv.regionprops_table(v, properties=["moments_weighted"]),
+            ValueError,
+            "for_each_label",
+        ),
         (
             lambda v: bv.regionprops_table(v[0], None, "perimeter", spacing=(1, 2)),
             ValueError,
@@ -298,3 +302,17 @@ def test_negative_and_missing_labels():
         in_parts(bv.regionprops_table(bv.open(np.full((2, 3, 4), -3))))
     with pytest.raises(ValueError, match="label 7"):
         in_parts(bv.relabel(bv.open(np.full((2, 3, 4), 7)), {1: 2}))
+
+
+@pytest.mark.parametrize("slab", [(5, 6, 7), (2, 6, 7), (1, 3, 4)])
+def test_filled_areas_contain_holes_and_what_is_in_them(slab):
+    labels = np.zeros((5, 6, 7), "i4")
+    labels[:4, 1:5, 1:6], labels[4, :2] = 2, 5
+    labels[2, 2:4, 2:5], labels[1, 2, 2:4] = 0, 9
+    names = ["label", "area_filled", "area"]
+    lazy = bv.regionprops_table(bv.open(labels), properties=names, spacing=(2, 1, 0.5))
+    ours = bv.compute(lazy, runner=None, slab=slab).to_pyarrow().to_pydict()
+    theirs = regionprops_table(labels, properties=names, spacing=(2, 1, 0.5))
+    assert ours.keys() == theirs.keys() and theirs["area_filled"][0] == 80
+    for name, column in theirs.items():
+        np.testing.assert_array_equal(ours[name], column)

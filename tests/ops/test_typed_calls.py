@@ -6,7 +6,7 @@ Only the name of the module is different, except where the comment says so.
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
-from skimage import exposure, feature, filters, restoration, segmentation
+from skimage import exposure, feature, filters, morphology, restoration, segmentation
 from skimage.filters import rank
 from skimage.morphology import ball, disk
 
@@ -54,9 +54,10 @@ CALLS = {
     "sato(image, sigmas=[1], black_ridges=False)": (bv, filters, IMAGE, 1e-9),
     "frangi(image, sigmas=[1, 2])": (bv, filters, IMAGE, 1e-9),
     "meijering(image, sigmas=[2])": (bv, filters, IMAGE, 1e-6),
-    "entropy(image, footprint=disk(5))": (bv, rank, BYTES, 1e-6),
-    "autolevel(image, footprint=disk(5))": (bv, rank, BYTES, 0),
+    "entropy(image, disk(5))": (bv, rank, BYTES, 1e-6),
+    "autolevel(image, disk(5))": (bv, rank, BYTES, 0),
     "enhance_contrast(image, footprint=disk(5))": (bv, rank, BYTES, 0),
+    "white_tophat(image, ball(2))": (bv, morphology, (VOLUME * 255).astype("u1"), 0),
     "match_template(image, template)": (bv, feature, IMAGE, 1e-5),
     "match_template(image, template, pad_input=True)": (bv, feature, IMAGE, 1e-5),
     "canny(image, sigma=3)": (bv, feature, IMAGE, 0),

@@ -224,6 +224,19 @@ def with_functions(
     return Table(then(replace(steps[-1], name=what, carried=carried), [table], what))
 
 
+@dataclass(frozen=True)
+class FilledArea:
+    """The area of a region with its holes, in units of the size of a voxel."""
+
+    voxel: float
+    __name__ = "area_filled"
+
+    def __call__(self, mask: np.ndarray) -> float:
+        from scipy.ndimage import binary_fill_holes
+
+        return float(binary_fill_holes(mask, np.ones((3,) * mask.ndim)).sum() * self.voxel)
+
+
 class Extra:
     """scikit-image's ``extra_properties``: functions of a mask, or of a mask and intensities."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -52,7 +53,8 @@ def regionprops_table(
         ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents up
         to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
         ``moments_hu`` (the last three for voxels with equal sides); with integer intensities of up
-        to 16 bits ``intensity_median``.
+        to 16 bits ``intensity_median``. ``area_filled`` counts the holes of a region, too, in the
+        last column; it needs stored labels, and reads the box of each region.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities raise an error on computation, or are ignored.
@@ -109,6 +111,8 @@ def regionprops_table(
     name = "regionprops_table"
     labels, operands = _with(labels, intensity, name, "intensity")
     named: Sequence[str] | None = [properties] if isinstance(properties, str) else properties
+    fills = named is not None and "area_filled" in named
+    named = named and [p for p in named if p != "area_filled"]
 
     def measured(names: Sequence[str] | None) -> Table:
         survey = RegionSurvey.of(
@@ -131,13 +135,17 @@ def regionprops_table(
             named = default_properties(len(labels.space.visible), intensity is not None)
         named = [*named, *_quantiles(intensity_quantiles, name)]
     table = measured(named)
-    if not extra_properties:
+    if not extra_properties and not fills:
         return table
-    from beam_volumes.ops.labels.comprehension import with_functions
+    from beam_volumes.ops.labels.comprehension import FilledArea, with_functions
 
     functions = extra_properties
     if not isinstance(functions, Mapping):
         functions = dict.fromkeys(functions, np.dtype(np.float64))
+    if fills:
+        sizes = par.voxel_sizes(labels, spacing, "spacing", name)
+        one = math.prod(sizes[a] for a in labels.space.visible)
+        functions = {FilledArea(one): np.dtype(np.float64), **functions}
     boxes = table if named is None or "bbox" in named else measured([*named, "bbox"])
     image = None if intensity is None else operands[1]
     return with_functions(boxes, labels, image, functions, list(table.columns), name)

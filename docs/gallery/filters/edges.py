@@ -19,7 +19,17 @@ bv.preview(stack)
 
 # %%
 # The gradient alone has wide edges, and noise.
-bv.preview(bv.sobel(bv.gaussian_filter(stack, 2)))
+smooth = bv.gaussian_filter(stack, 2)
+bv.preview(bv.sobel(smooth))
+
+# %%
+# `scharr` and `farid` turn less with the direction of an edge than `sobel`; `roberts` uses the two
+# diagonals of a plane. For smooth edges they differ little.
+gradients = [filtered(smooth) for filtered in (bv.scharr, bv.farid)]
+first, second = map(np.asarray, gradients)
+print(f"correlation {np.corrcoef(first.ravel(), second.ravel())[0, 1]:.3f}")
+assert np.corrcoef(first.ravel(), second.ravel())[0, 1] > 0.95
+bv.preview(bv.roberts(smooth[8]))
 
 # %%
 # Thresholds are gradients of the Sobel filter. With the high threshold alone, the boundary has gaps.

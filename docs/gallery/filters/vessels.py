@@ -39,6 +39,11 @@ both = bv.sato(scan, [2, 6], black_ridges=False)
 bv.preview(both)
 
 # %%
+# `meijering` and `frangi` are other measures of tubes: `meijering` responds to thin lines such as
+# neurites, `frangi` less to blobs.
+bv.preview(bv.meijering(scan, [2], black_ridges=False))
+
+# %%
 # The ratio of the means in the two vessels shows which scale suits which vessel.
 ratios = {}
 for sigma, result in ((2, small), (6, large_vessels)):

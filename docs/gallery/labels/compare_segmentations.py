@@ -42,6 +42,14 @@ assert rows["split"][0] > 0 == rows["split"][1]
 assert rows["merged"][1] > 0 == rows["merged"][0]
 
 # %%
+# `join_segmentations` cuts each cell wherever one of two segmentations has a boundary, and
+# `relabel_sequential` numbers labels without gaps.
+joined = bv.join_segmentations(split, merged)
+numbered, _, _ = bv.relabel_sequential(split)
+assert int(bv.max(numbered)) < int(bv.max(split))
+bv.preview(joined)
+
+# %%
 # `segment_iou` names the cells: for each true one, the best match and its overlap.
 table = bv.segment_iou(truth, split)
 print(f"{(table['iou'] == 1).sum()} of {len(table['iou'])} cells are whole")

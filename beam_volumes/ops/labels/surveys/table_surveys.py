@@ -209,8 +209,6 @@ class TableSurvey(Survey):
 _WHOLE = "needs each region whole, in its box"
 #: Properties of scikit-image that are not sums, and what to use.
 _OF_BOXES = {
-    "area_filled": f"{_WHOLE}: extra_properties= takes a function such as lambda mask: "
-    "ndi.binary_fill_holes(mask, np.ones((3,) * mask.ndim)).sum()",
     **dict.fromkeys(
         (
             "moments_weighted",

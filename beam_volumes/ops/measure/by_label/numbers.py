@@ -38,7 +38,8 @@ index : int or array_like of int, optional
 _EACH = 64
 _FEW = _PARAMETERS.replace(
     "Missing labels are NaN, or 0 for integers.",
-    f"At most {_EACH} labels; a label without voxels is an\n    error on computation.",
+    f"At most {_EACH} labels. A label without voxels has\n"
+    "    counts of 0 if there is a range; otherwise it is an error on computation.",
 )
 
 
@@ -75,13 +76,14 @@ def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
     """Extend a reduction by ``labels=`` and ``index=``.
 
     ``column`` of `regionprops_table` has its numbers; without one, each label is reduced by itself. Both
-    parameters are positional, as in scipy, where there is no ``axis``.
+    parameters are positional, as in scipy, where only ``volume`` is before them.
     """
     name, plain = ours.__name__, inspect.signature(ours)
     parameters = list(plain.parameters.values())
-    has_axis = "axis" in plain.parameters
-    kind = inspect.Parameter.KEYWORD_ONLY if has_axis else inspect.Parameter.POSITIONAL_OR_KEYWORD
-    at = list(plain.parameters).index("mask") if has_axis else 1
+    mask = list(plain.parameters).index("mask")
+    is_free = mask == 1
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if is_free else inspect.Parameter.KEYWORD_ONLY
+    at = 1 if is_free else mask
     types = {"labels": "Volume | None", "index": "ArrayLike | None"}
     parameters[at:at] = [
         inspect.Parameter(n, kind, default=None, annotation=a) for n, a in types.items()
@@ -123,6 +125,7 @@ center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
 minimum_position = _of_labels(statistics.minimum_position)
 maximum_position = _of_labels(statistics.maximum_position)
 extrema = _of_labels(statistics.extrema)
+histogram = _of_labels(distributions.histogram)
 
 
 def _measured(
