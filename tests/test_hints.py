@@ -64,6 +64,7 @@ THEIRS = {
         n: lambda n=n: getattr(np, n)(V, W)
         for n in ("allclose", "isclose", "array_equal", "maximum", "minimum")
     },
+    "manders_coloc_coeff": lambda: skimage.measure.manders_coloc_coeff(V, MASK),
     "sum_labels": lambda: ndi.sum_labels(V, LABELS, OLD),
     "centroid": lambda: skimage.measure.centroid(V),
     "map_array": lambda: (

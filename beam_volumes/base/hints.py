@@ -238,6 +238,7 @@ INSTEAD = {
         ("pearson_corr_coeff", "manders_overlap_coeff"),
         "bv.correlation(v, w) compares two channels",
     ),
+    "manders_coloc_coeff": "bv.sum(v, mask=mask) / bv.sum(v) is that",
     **dict.fromkeys(
         ("perimeter", "perimeter_crofton", "euler_number", "inertia_tensor"),
         "bv.regionprops_table(labels) has it for each label, by its name in properties=",

@@ -47,6 +47,7 @@ _NOWHERE = {
     "channel_axis": "channels are an axis c of the volume, and each is filtered by itself",
     "multichannel": "channels are an axis c of the volume, and each is filtered by itself",
     "preserve_range": "voxels are never rescaled",
+    "fast_mode": "it is always on",
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
     "scheduler": "runner= chooses where it runs, and workers= and threads= the parallelism",

@@ -169,7 +169,10 @@ class Volume(ArrayMethods, LazyOperators):
         )
 
     def __iter__(self) -> Any:
-        raise TypeError("a lazy volume is not iterable; slice it, or compute it with numpy.asarray")
+        raise TypeError(
+            "a lazy volume is not iterable; slice it, or compute it with numpy.asarray. bv.label returns "
+            "the labels alone, and labels.num_labels is their number"
+        )
 
     def __float__(self) -> float:
         return float(self._voxel())

@@ -35,6 +35,7 @@ ROWS = [
     ("bv.regionprops_table(v, intensity_image=a)", TypeError, "it is intensity= here"),
     ("bv.label(v, conectivity=1)", TypeError, "did you mean connectivity="),
     ("bv.median_filter(v, 3, channel_axis=0)", TypeError, "channels are an axis c"),
+    ("(lambda labels, count: 0)(*bv.label(v))", TypeError, "labels.num_labels"),
     ("bv.label(v, return_num=True)", TypeError, "labels.num_labels"),
     ("bv.median_filter(v, size=bv.ball(1))", ValueError, "a footprint is given as footprint="),
     (
