@@ -17,6 +17,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import BarrierValue, Formula, FormulaValue
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.measure import distributions, reductions, statistics
@@ -38,8 +39,11 @@ index : int or array_like of int, optional
 _EACH = 64
 _FEW = _PARAMETERS.replace(
     "Missing labels are NaN, or 0 for integers.",
-    f"At most {_EACH} labels. A label without voxels has\n"
-    "    counts of 0 if there is a range; otherwise it is an error on computation.",
+    f"At most {_EACH} labels; a label without voxels is an\n    error on computation.",
+)
+_COUNTS = _PARAMETERS.replace(
+    "is an array of this\n    shape. Missing labels are NaN, or 0 for integers.",
+    "has a row of counts\n    for each.",
 )
 
 
@@ -108,7 +112,8 @@ def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
 
     before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
     measured.__name__ = measured.__qualname__ = name
-    measured.__doc__ = before + (_PARAMETERS if column else _FEW) + section + after
+    text = _PARAMETERS if column else _COUNTS if name == "histogram" else _FEW
+    measured.__doc__ = before + text + section + after
     measured.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
     measured.__signature__ = signature  # type: ignore[attr-defined]
     return documented(measured)
@@ -129,7 +134,7 @@ histogram = _of_labels(distributions.histogram)
 
 
 def _measured(
-    whole: Callable[..., Any],
+    whole: functools.partial[Any],
     name: str,
     volume: Any,
     labels: Any,
@@ -162,6 +167,8 @@ def _measured(
         )
     if mask is not None:
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
+    if name == "histogram":
+        return _counts(whole, volume, labels, wanted)
     if not column:
         return _each(lambda k: whole(volume, mask=labels == k), wanted, name)
     table = regionprops_table(labels, one_channel(volume), column, nan=nan)
@@ -177,6 +184,31 @@ def _measured(
     value = BarrierValue.of(then(step, [table], name), "picked", dtype, rows)
     shape = wanted.shape + (rows[1:] if column == "centroid_weighted" else ())
     return Scalar(FormulaValue.of(Reshaped("reshape", shape), (value,), dtype, shape))
+
+
+def _counts(
+    whole: functools.partial[Any], volume: Any, labels: Volume, wanted: np.ndarray
+) -> tuple[Scalar, Scalar]:
+    """Return counts of each label, as columns of one joint histogram, and edges that all share."""
+    bins, range, nan = (whole.keywords[n] for n in ("bins", "range", "nan"))
+    known, rows = np.unique(wanted, return_inverse=True)
+    count = len(known) or 1
+    numbers = relabel(labels, (known, np.arange(1, len(known) + 1, dtype=np.uint32)), missing=0)
+    volume, inside = one_channel(volume), numbers != 0
+    whole(volume, mask=inside)  # refuses wrong bins and ranges
+    if (nbytes := 8 * count * bins) > LIMIT:
+        raise ValueError(
+            f"{whole.func.__name__}: {count:,} labels with bins={bins} take {format_bytes(nbytes)}, and the "
+            f"maximum is {format_bytes(LIMIT)}; give fewer labels or bins"
+        )
+    if range is None:
+        range = [f(volume, mask=inside, nan=nan) for f in (reductions.min, reductions.max)]
+    found, _, edges = statistics.joint_histogram(
+        numbers, volume, (count, bins), ((1, count + 1), range), nan=nan
+    )
+    shape = (*wanted.shape, bins)
+    chosen = Rows("rows", rows.ravel(), shape)
+    return Scalar(FormulaValue.of(chosen, (found.value,), found.dtype, shape)), edges
 
 
 def _each(whole: Callable[[Any], Any], wanted: np.ndarray, name: str) -> Any:
@@ -202,6 +234,17 @@ def _stacked(parts: Sequence[Scalar], shape: tuple[int, ...]) -> Scalar:
     )
     shape = shape + first.shape
     return Scalar(FormulaValue.of(Reshaped("reshape", shape), (flat,), first.dtype, shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Formula):
+    """Rows of an array, in another shape."""
+
+    rows: np.ndarray
+    shape: tuple[int, ...]
+
+    def evaluate(self, *arguments: Any) -> Any:
+        return np.reshape(arguments[0][self.rows], self.shape)
 
 
 @dataclass(frozen=True, eq=False)
