@@ -51,6 +51,29 @@ def test_what_a_dead_process_left_is_removed(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["beam-volumes-foreign"]
 
 
+def test_a_process_searches_once_a_minute(tmp_path, monkeypatch):
+    searched, now = [], [1000.0]
+    monkeypatch.setattr(temporary, "remove_abandoned", searched.append)
+    monkeypatch.setattr(temporary.time, "monotonic", lambda: now[0])
+    for name, seconds in [("a", 0.0), ("b", 59.0), ("c", 1.0), ("d", 0.0)]:
+        now[0] += seconds
+        temporary.remove(temporary.make(str(tmp_path / f"beam-volumes-{name}")))
+    assert searched == [str(tmp_path)] * 2
+
+
+def test_a_dead_owner_is_replaced_between_searches(tmp_path):
+    temporary.remove(temporary.make(str(tmp_path / "beam-volumes-first")))
+    old = tmp_path / "beam-volumes-same"
+    old.mkdir()
+    (old / "owner.lock").touch()
+    (old / "content").touch()
+    assert temporary.make(str(old)) == str(old)
+    assert os.listdir(old) == ["owner.lock"]
+    temporary.remove_abandoned(str(tmp_path))
+    assert old.is_dir()
+    temporary.remove(str(old))
+
+
 def test_unnamed_results_are_not_readable_by_others(tmp_path, monkeypatch):
     monkeypatch.setattr(temporary.tempfile, "gettempdir", lambda: str(tmp_path))
     sweep_slab, modes = slabs.sweep_slab, []

@@ -1,7 +1,8 @@
 """Temporary folders that only their owner can read, removed after their process has died.
 
 The process locks a file in its folder. When the process dies, the lock is released, and the next
-process that makes a temporary folder removes the old one.
+process that makes a temporary folder removes the old one. A process looks for old folders once a
+minute, because the system's temporary folder may have thousands of entries.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 PREFIX = "beam-volumes-"
 _LOCK = "owner.lock"
+#: Seconds between two searches of a folder for abandoned ones.
+_INTERVAL = 60.0
 _lock = threading.Lock()
 #: The locked file of each folder that this process made.
 _locked_files: dict[str, int] = {}
+#: When this process last searched each folder, on the monotonic clock.
+_searched: dict[str, float] = {}
 
 
 def is_temporary(path: str) -> bool:
@@ -30,9 +37,14 @@ def make(path: str | None = None) -> str:
     """Make a temporary folder that only its owner can read; an existing one is not changed."""
     parent = os.path.dirname(path.rstrip(os.sep)) if path else tempfile.gettempdir()
     with _lock:
-        remove_abandoned(parent)
+        now = time.monotonic()
+        if now - _searched.get(_key(parent), -_INTERVAL) >= _INTERVAL:
+            _searched[_key(parent)] = now
+            remove_abandoned(parent)
         if path is not None and os.path.isdir(path):
-            return path
+            _remove_unlocked(path)
+            if os.path.isdir(path):
+                return path
         os.makedirs(parent, exist_ok=True)
         # It is renamed once it is locked, so that no process considers it abandoned before.
         made = tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent)
@@ -67,15 +79,20 @@ def remove_abandoned(parent: str) -> None:
     """Remove the temporary folders of dead processes of this user."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            with suppress(OSError):
-                is_ours = entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False)
-                if not is_ours or entry.stat(follow_symlinks=False).st_uid != os.getuid():
-                    continue
-                if os.path.exists(os.path.join(entry.path, _LOCK)):
-                    handle = _locked(entry.path)
-                    if handle is not None:
-                        shutil.rmtree(entry.path, ignore_errors=True)
-                        os.close(handle)
+            if entry.name.startswith(PREFIX):
+                _remove_unlocked(entry.path)
+
+
+def _remove_unlocked(path: str) -> None:
+    """Remove a temporary folder of this user if no process has locked it."""
+    with suppress(OSError):
+        status = os.stat(path, follow_symlinks=False)
+        is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        if is_own and is_temporary(path) and os.path.exists(os.path.join(path, _LOCK)):
+            handle = _locked(path)
+            if handle is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(handle)
 
 
 def _locked(folder: str) -> int | None:
