@@ -30,8 +30,11 @@ from beam_volumes.profile.measure import timed
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.activity import Meter
 
-#: Shapes of the volumes that measure operations, and reading and writing.
-SHAPE, STORED = (32, 192, 192), (64, 512, 512)
+#: Shapes of the volumes that measure slow operations, fast ones, and reading and writing.
+SHAPE, LARGE, STORED = (32, 192, 192), (32, 512, 512), (64, 512, 512)
+#: Operations that take less than this, in nanoseconds per voxel, are fast: calls for each plane take a
+#: large share of their time on small planes.
+_FAST = 50.0
 #: Plans that take longer than this, in seconds, are run only once.
 _SLOW = 3.0
 #: Most runs of a plan until one compiles nothing.
@@ -63,11 +66,12 @@ def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str
     messages.
     """
     costs: dict[str, float] = {}
+    fast: set[str] = set()
     for dtype in dtypes:
-        volume = bv.open(specimen(SHAPE, dtype))
-        for targets in operations(volume):
+        small, large = (operations(bv.open(specimen(shape, dtype))) for shape in (SHAPE, LARGE))
+        for targets, larger in zip(small, large, strict=True):
             with suppress(ValueError, TypeError):  # it does not accept this dtype
-                _measure_operations(targets, costs)
+                _measure_operations(targets, larger, costs, fast)
         note(f"{len(costs)} operations; {np.dtype(dtype)}")
     with tempfile.TemporaryDirectory() as folder:
         read, write, unit = _measure_storage(folder)
@@ -128,22 +132,39 @@ def _measured(plan: Plan, unoverlapped: bool = True) -> tuple[tuple[Meter, ...],
     return min(runs, key=lambda run: run[2])
 
 
-def _measure_operations(targets: list[Wanted], costs: dict[str, float]) -> None:
-    """Add factors of operations in the targets that are not measured yet."""
+def _measure_operations(
+    targets: list[Wanted], larger: list[Wanted], costs: dict[str, float], fast: set[str]
+) -> None:
+    """Add factors of operations in the targets that are not measured yet.
+
+    ``larger`` are the same targets of a volume with larger planes, for those that are ``fast`` together.
+    """
     plan = _planned(targets)
-    declared = [dict(_operations(p)) for p in plan.passes]
-    keys = {key for each in declared for key, _ in each.values()}
-    if keys <= costs.keys():
-        return
+    declared = [item for p in plan.passes for item in dict(_operations(p)).values()]
+    keys = {key for key, _ in declared}
+    if not keys <= costs.keys():
+        costs.update(_factors(plan) | costs)
+    taken = sum(nanoseconds * costs.get(key, 0.0) for key, nanoseconds in declared)
+    if not keys <= fast and taken < _FAST * math.prod(SHAPE):
+        found = _factors(_planned(larger))
+        costs.update({key: factor for key, factor in found.items() if key not in fast})
+        fast |= keys
+
+
+def _factors(plan: Plan) -> dict[str, float]:
+    """Run a plan; return measured over declared nanoseconds by operation, of the first with a key."""
+    found: dict[str, float] = {}
     meters, _, _ = _measured(plan)
-    for each, meter in zip(declared, meters, strict=True):
+    for p, meter in zip(plan.passes, meters, strict=True):
+        each = dict(_operations(p))
         spent = {(a.kind, a.index): s.cpu for a, s in meter.spent.items()}
         padding = spent.pop(("pad", 0), 0.0)
         total = sum(spent.get(at, 0.0) for at in each) or 1.0
         for at, (key, nanoseconds) in each.items():
             taken = spent.get(at, 0.0) * (1 + padding / total)
             if nanoseconds > 0 and taken > 0:
-                costs.setdefault(key, round(1e9 * taken / nanoseconds, 4))
+                found.setdefault(key, round(1e9 * taken / nanoseconds, 4))
+    return found
 
 
 def _operations(p: Pass) -> Iterator[tuple[tuple[str, int], tuple[str, float]]]:

@@ -72,6 +72,22 @@ def test_every_operation_takes_the_volume_that_is_measured(dtype):
     assert len([*warm_up.each_of_catalogue(volume)]) > (3 if dtype == "u4" else 60)
 
 
+@pytest.mark.parametrize("factor, planes", [(1.0, {192, 512}), (1000.0, {192})])
+def test_fast_operations_are_measured_on_large_planes(factor, planes, monkeypatch):
+    def factors(plan):
+        used.add(plan.passes[0].grid.shape[2])
+        return {"Elementwise greater |u1": factor * plan.passes[0].grid.shape[2] / 192}
+
+    used, costs, fast = set(), {}, set()
+    monkeypatch.setattr(calibrate, "_factors", factors)
+    shapes = calibrate.SHAPE, calibrate.LARGE
+    small, large = ([bv.open(np.zeros(shape, "u1")) > 3] for shape in shapes)
+    for _ in range(2):  # each is measured once
+        calibrate._measure_operations(small, large, costs, fast)
+        assert used == planes and costs == {"Elementwise greater |u1": factor * max(planes) / 192}
+        monkeypatch.delattr(calibrate, "_factors", raising=False)
+
+
 def test_compiling_and_hiccups_are_not_speeds_of_operations(monkeypatch):
     @numba.njit
     def kernel(x):
