@@ -19,7 +19,20 @@ _allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", defaul
 @contextmanager
 def nothing_computed() -> Iterator[None]:
     """Refuse to compute expressions, e.g. when one is given instead of an array."""
-    token = _allowed.set(False)
+    with _allow(False):
+        yield
+
+
+@contextmanager
+def file_read() -> Iterator[None]:
+    """Allow to read the small file that a parameter names, also within `nothing_computed`."""
+    with _allow(True):
+        yield
+
+
+@contextmanager
+def _allow(is_allowed: bool) -> Iterator[None]:
+    token = _allowed.set(is_allowed)
     try:
         yield
     finally:

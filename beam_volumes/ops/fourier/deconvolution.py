@@ -17,6 +17,7 @@ from beam_volumes.base.space import Space
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.protocols import file_read
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
@@ -468,7 +469,8 @@ def _psf(volume: Volume, given: Any, name: str) -> np.ndarray:
         space = volume.space
         placed = replace(found.space, origin=space.origin, sliced_from=space.sliced_from)
         shared_space(name, volume, Volume(found.nodes, placed))
-        given = np.asarray(found)
+        with file_read():
+            given = np.asarray(found)
     kernel = kernel_of(volume, given, "psf", name)
     total = math.fsum(kernel.ravel().tolist())
     if not 0 < total < math.inf:
