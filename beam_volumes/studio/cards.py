@@ -136,7 +136,7 @@ class Cards:
                 slider.value = float(value)
 
         slider: Slider | None = None
-        shown = "" if item.value is None else flow_text(item.value)
+        shown = "" if item.value in (None, "") else flow_text(item.value)
         element = ui.input(label, value=shown).props("dense")
         if item.default is not None:
             element.props["placeholder"] = flow_text(item.default)

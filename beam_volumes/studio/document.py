@@ -61,8 +61,8 @@ class Document:
     (True, ['smooth'])
     """
 
-    def __init__(self, text: str) -> None:
-        load(text, "recipe")
+    def __init__(self, text: str, file: str = "recipe") -> None:
+        _check(text, file)
         self._texts, self._at = [_block_steps(text)], 0
         #: The field that the last change has set: its next change is part of the same step of undo.
         self._field: tuple[str, str] | None = None
@@ -73,8 +73,8 @@ class Document:
         return self._texts[self._at]
 
     def replace(self, text: str) -> None:
-        """Set the whole text, as one change; RecipeError if it is no YAML."""
-        load(text, "recipe")
+        """Set the whole text, as one change; RecipeError if it is no recipe."""
+        _check(text, "recipe")
         text = _block_steps(text)
         if text != self.text:
             del self._texts[self._at + 1 :]
@@ -267,6 +267,23 @@ class Document:
         self.replace("\n".join(lines) + "\n")
 
 
+def _check(text: str, file: str) -> None:
+    """Raise RecipeError for a text without the entries that are shown and edited."""
+    root = load(text, file)
+    top = root.mapping("a recipe")
+    for key in ("inputs", "steps"):
+        if key in top and top[key].value is not None:
+            top[key].mapping(key)
+    if "input" not in top and not ("inputs" in top and top["inputs"].value):
+        raise root.error("a recipe needs input: PATH or inputs: {name: PATH}")
+    outputs = top.get("outputs")
+    if outputs is not None and not isinstance(outputs.value, list):
+        raise outputs.error("outputs must be a list: '- {step: name, path: PATH}'")
+    for output in [top["output"]] if "output" in top else outputs.value if outputs else []:
+        if not isinstance(output.value, str):
+            output.mapping("an output")
+
+
 def _steps_line(lines: list[str]) -> int:
     """Return the line after ``steps:``, which is added if it is missing."""
     for k, line in enumerate(lines):
@@ -333,7 +350,9 @@ def _item(text: str, name: str, value: Any, key: Any) -> Item:
 
 
 def _described(name: str, given: Any, is_enabled: bool, line: int, end: int) -> Item:
-    mapping = {"op": given} if isinstance(given, str) else dict(given or {})
+    mapping = {"op": given} if isinstance(given, str) else {}
+    if isinstance(given, dict):
+        mapping = dict(given)
     op = str(mapping.pop("op", name))
     return Item(name, op, mapping, is_enabled, (line, end), line)
 

@@ -69,9 +69,13 @@ class StudioPage:
             button("compare", "compare with a recipe", self._compare)
 
     def _edit_text(self) -> None:
+        def replace() -> bool:
+            self._document.replace(area.value)
+            return True
+
         def apply() -> None:
-            self._tab.attempt(lambda: self._document.replace(area.value))
-            dialog.close()
+            if self._tab.attempt(replace):
+                dialog.close()
 
         with ui.dialog() as dialog, ui.card().classes("w-[800px] max-w-full"):
             area = ui.textarea(value=self._document.text).props("autogrow outlined")

@@ -193,7 +193,8 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, nothing is given, or the recipe is not valid YAML.
+        If NiceGUI is not installed, nothing is given, an item cannot be opened, or the recipe is not valid
+        YAML or has no inputs. Other errors of a recipe are shown on its cards.
 
     Notes
     -----
@@ -213,12 +214,14 @@ def studio(
         raise ValueError("studio() got nothing to edit; give a volume, or recipe=")
     paths = [i if isinstance(i, str) else _path_of(i) for i in map(_plain, items)]
     text, file = _recipe(recipe)
+    if text is None and not items:
+        raise ValueError(f"{file} does not exist; give a volume for a new recipe")
     if text is None:
         names = ["input"] if len(items) == 1 else _names(paths)
         text = new_text(dict(zip(names, paths, strict=True)), OUTPUT)
         document = Document(text)
     else:
-        document = Document(text)
+        document = Document(text, file or "recipe")
         names = document.inputs()
         if len(items) > len(names):
             raise ValueError(f"{len(items)} inputs are given, and the recipe has {len(names)}")
@@ -233,7 +236,12 @@ def studio(
     near = [os.path.dirname(os.path.abspath(p.split("*")[0])) for p in places if "://" not in p]
     urls = [p for p in places if "://" in p]
     allowed = Folders([os.getcwd(), *near, *folders], urls)
-    return Studio(Workspace(document, allowed, given, memory), file, port)
+    workspace = Workspace(document, allowed, given, memory)
+    errors = workspace.state().errors
+    for name, _ in zip(names, items, strict=False):
+        if name in errors:
+            raise ValueError(errors[name].removeprefix(f"{name}: "))
+    return Studio(workspace, file, port)
 
 
 def _plain(item: Any) -> Any:

@@ -13,7 +13,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import apply, open_input
 from beam_volumes.recipes.document import RecipeError
-from beam_volumes.recipes.recipe import Input, Recipe, parse_recipe, split_name
+from beam_volumes.recipes.recipe import Input, Recipe, RecipeStep, parse_recipe, split_name
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.preview import Unavailable
 
@@ -45,7 +45,7 @@ class State:
         if not isinstance(item, Volume):
             kind = "a table" if isinstance(item, Table) else "a number"
             reason = kind if item is not None else self.errors.get(name) or "not known yet"
-            raise Unavailable(f"{name}: {reason}")
+            raise Unavailable(f"{name}: {reason.removeprefix(f'{name}: ')}")
         return item
 
 
@@ -93,6 +93,15 @@ class Folders:
                     self.check(text)
 
 
+def _not_given(step: RecipeStep) -> str:
+    """Return what a step needs that is an empty text, as the palette writes it; empty if nothing."""
+    for name, entry in step.parameters.items():
+        parameter = step.operation.parameters[name]
+        if entry.value == "" and parameter.is_required:
+            return f"give {name}: {parameter.text.partition('. ')[0].replace('``', '')}"
+    return ""
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
@@ -134,6 +143,9 @@ class Evaluator:
             if missing := needed - known.keys():
                 errors[name] = f"needs {', '.join(sorted(missing))}, which has an error"
                 continue
+            if problem := _not_given(step):
+                errors[name] = problem
+                continue
             try:
                 with nothing_computed():
                     known[name] = apply(step, known)
@@ -159,7 +171,7 @@ class Evaluator:
         line = int(found[1]) - 1 if found else -1
         try:
             items = Document(text).items()
-        except (ValueError, AttributeError):
+        except ValueError:
             items = []
         name = next((i.name for i in items if i.line <= line < i.lines[1]), "")
         return {name: _plain(error)}

@@ -79,6 +79,36 @@ def test_only_this_machine_with_the_secret_is_served(studio):
     assert sorted(os.listdir(folder)) == ["slices"]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nothere.npy", "nothere.npy does not exist"),
+        ("empty", "it is empty"),
+        ("*.tif", "no files match"),
+        ("nothere.yaml", "nothere.yaml does not exist; give a volume"),
+        ("em.npy em.npy {input: em.npy}", "2 inputs are given"),
+        ("{input: [}", "r.yaml:1: not YAML"),
+        ("[1, 2]", "r.yaml:1: a recipe must be a mapping"),
+        ("{output: o.zarr}", "r.yaml:1: a recipe needs input"),
+        ("{input: em.npy, steps: [label]}", "r.yaml:1: steps must be a mapping"),
+        ("{input: em.npy, outputs: 3}", "r.yaml:1: outputs must be a list"),
+    ],
+)
+def test_what_cannot_be_edited_is_refused_at_the_start(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    np.save("em.npy", np.zeros((4, 5, 6), "u1"))
+    at = min(k for k in (words.find("{"), words.find("["), len(words)) if k >= 0)
+    given = words[:at].split()
+    if at < len(words):
+        Path("r.yaml").write_text(words[at:])
+        given.append("r.yaml")
+    assert main(["studio", *given, "--print"]) == 2
+    assert message in capsys.readouterr().err
+
+
 class Tab(browser.Page):
     """A page with what a user does."""
 

@@ -310,6 +310,19 @@ def test_errors_have_the_name_of_their_step(workspace):
     assert "/bin/sh is outside" in w.state().errors[""]
 
 
+def test_a_step_from_the_palette_says_what_it_needs(workspace):
+    w = workspace
+    name = w.add("wiener", "input")
+    assert w.state().errors[name].startswith("give psf: The point spread function")
+    with pytest.raises(Unavailable, match="wiener: give psf"):
+        w.view(name, Region())
+    np.save("psf.npy", bv.gaussian_psf(1))
+    w.set_field(name, "psf", "psf.npy")
+    assert name not in w.state().errors
+    whole = np.asarray(bv.wiener(bv.open("em.ome.zarr"), bv.gaussian_psf(1), 1))
+    check(w.view(name, Region()), whole)
+
+
 def test_the_palette_knows_words_and_reasons():
     em = bv.open(EM)
     assert search("despeckle", em)[0].name == "median_filter"
