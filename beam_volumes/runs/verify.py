@@ -288,23 +288,20 @@ class Check:
             if self.checksums and sums is None:
                 found.unsummed += count(written)
             expected = repeat(None) if sums is None else unpacked(sums)
-            for unit, checksum in zip(indices(written), expected, strict=False):
+            stored = zip(indices(written), expected, repeat(True), strict=False)
+            left_out = zip(indices(empty), repeat(None), repeat(False), strict=False)
+            for unit, checksum, is_stored in chain(stored, left_out):
                 part, own = sink.located(unit)
                 box = part.grid.box(own)
                 called = f"{where}: unit {own} {box} of {part.name}"
                 if not _is_of(record, sink, part, box, lattices.get(name)):
                     yield f"{called} is not of that slab"
-                elif self._listing(part).has(own):
+                elif not self._listing(part).has(own):
+                    if is_stored:
+                        yield f"{called} is missing"
+                elif is_stored:
                     yield from reading.read(called, part, own, checksum)
                 else:
-                    yield f"{called} is missing"
-            for unit in indices(empty):
-                part, own = sink.located(unit)
-                box = part.grid.box(own)
-                called = f"{where}: unit {own} {box} of {part.name}"
-                if not _is_of(record, sink, part, box, lattices.get(name)):
-                    yield f"{called} is not of that slab"
-                elif self._listing(part).has(own):
                     yield f"{called} exists, but was recorded as empty"
 
     def _listing(self, part: Sink) -> Listing:
