@@ -31,7 +31,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.sweep.activity import Meter
 
 #: Shapes of the volumes that measure slow operations, fast ones, and reading and writing.
-SHAPE, LARGE, STORED = (32, 192, 192), (32, 512, 512), (64, 512, 512)
+SHAPE, WIDE, STORED = (32, 192, 192), (32, 512, 512), (64, 512, 512)
 #: Operations that take less than this, in nanoseconds per voxel, are fast: calls for each plane take a
 #: large share of their time on small planes.
 _FAST = 50.0
@@ -68,8 +68,8 @@ def calibrate(dtypes: Iterable[str], operations: Operations, note: Callable[[str
     costs: dict[str, float] = {}
     fast: set[str] = set()
     for dtype in dtypes:
-        small, large = (operations(bv.open(specimen(shape, dtype))) for shape in (SHAPE, LARGE))
-        for targets, larger in zip(small, large, strict=True):
+        narrow, wide = (operations(bv.open(specimen(shape, dtype))) for shape in (SHAPE, WIDE))
+        for targets, larger in zip(narrow, wide, strict=True):
             with suppress(ValueError, TypeError):  # it does not accept this dtype
                 _measure_operations(targets, larger, costs, fast)
         note(f"{len(costs)} operations; {np.dtype(dtype)}")

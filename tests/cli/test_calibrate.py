@@ -80,10 +80,10 @@ def test_fast_operations_are_measured_on_large_planes(factor, planes, monkeypatc
 
     used, costs, fast = set(), {}, set()
     monkeypatch.setattr(calibrate, "_factors", factors)
-    shapes = calibrate.SHAPE, calibrate.LARGE
-    small, large = ([bv.open(np.zeros(shape, "u1")) > 3] for shape in shapes)
+    shapes = calibrate.SHAPE, calibrate.WIDE
+    narrow, wide = ([bv.open(np.zeros(shape, "u1")) > 3] for shape in shapes)
     for _ in range(2):  # each is measured once
-        calibrate._measure_operations(small, large, costs, fast)
+        calibrate._measure_operations(narrow, wide, costs, fast)
         assert used == planes and costs == {"Elementwise greater |u1": factor * max(planes) / 192}
         monkeypatch.delattr(calibrate, "_factors", raising=False)
 
