@@ -5,9 +5,10 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -203,7 +204,19 @@ def test_flink_a_run_that_is_interrupted(cluster, tmp_path, monkeypatch, listed)
 
 
 def test_prism_a_worker_killed(tmp_path):
-    """Prism does not go on: it reports the failure at once, and the run is resumed."""
+    """Prism does not go on: it reports the failure at once, and the run is resumed.
+
+    Rarely, Prism loses the failure, and its stream of states ends after five minutes: try this again.
+    """
+    for attempt in range(2):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with suppress(grpc.RpcError):
+            return _kill_a_worker_of_prism(folder)
+    raise AssertionError("Prism has not reported the failure twice")
+
+
+def _kill_a_worker_of_prism(tmp_path):
     v = stored(tmp_path, membranes((16, 24, 28)))
     path = tmp_path / "out.zarr"
     port, pool = free_ports(2)
