@@ -266,10 +266,10 @@ class _Slab:
 
     def direct_reads(self) -> Iterator[MemoryItem]:
         """Chunks that are being read straight to the device, and kvikio's own buffers."""
-        direct = [s for s in self.program.steps if s.source is not None and s.place == DEVICE]
-        for step in direct:
-            size = BUFFERS * step.source.chunk_bytes  # type: ignore[union-attr]
-            yield MemoryItem(f"{step.name} (chunks being read)", size, place=DEVICE)
+        steps = (s for s in self.program.steps if s.place == DEVICE)
+        direct = [(s.name, s.source.chunk_bytes) for s in steps if s.source is not None]
+        for name, size in direct:
+            yield MemoryItem(f"{name} (chunks being read)", BUFFERS * size, place=DEVICE)
         if direct:
             yield self._of_process("buffers of kvikio", KVIKIO_BYTES)
 
