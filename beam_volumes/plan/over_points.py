@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from beam_volumes.base.geometry import Lattice, Triple
+from beam_volumes.base.geometry import Lattice
 from beam_volumes.graph.nodes import (
     FoldValue,
     FoundValue,
@@ -27,7 +25,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import roots_of
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.sweep.program import FoldEdge
-from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.reduction import Reduction, Slices
 from beam_volumes.sweep.stage import digest
 
 #: Numbers that earlier passes compute, by token.
@@ -60,15 +58,8 @@ class Unfinished(Reduction):
     def zero(self) -> Any:
         return self.whole.zero()
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> Any:
-        return self.whole.fold_slices(voxels, mask, values, others, start)
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Any:
+        return self.whole.fold_slices(slices, values)
 
     def pieces(self, state: Any) -> Iterable[tuple[int, Any]]:
         return self.whole.pieces(state)

@@ -28,6 +28,7 @@ from beam_volumes.sweep.activity import ActivityContext, Meter
 from beam_volumes.sweep.device import DEVICE, Device, FoldedThere, Launched, MaskThere, ToHost
 from beam_volumes.sweep.direct import DirectRead, DirectReader
 from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Program, Step
+from beam_volumes.sweep.reduction import Slices
 from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
@@ -454,15 +455,13 @@ class _Sweep:
             return
 
         def strip(y0: int, y1: int) -> Any:
-            def slices(block: Block) -> list[np.ndarray]:
+            def cut(block: Block) -> list[np.ndarray]:
                 return [block.slice(k, y0, y1) for k in range(block.depth)]
 
+            where = None if mask is None else cut(mask)
+            start = (z[0], y[0] + y0, x[0])
             return reduction.fold_slices(
-                slices(voxels),
-                slices(mask) if mask is not None else None,
-                values,
-                tuple(slices(other) for other in others),
-                (z[0], y[0] + y0, x[0]),
+                Slices(cut(voxels), where, tuple(map(cut, others)), start), values
             )
 
         with self._activity("fold", k, z, reduction.name):

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.kernels.cuda import TWINS
 from beam_volumes.sweep.stage import PlainData
+
+
+class View(NamedTuple):
+    """A part of one slice, to be folded."""
+
+    voxels: np.ndarray
+    mask: np.ndarray | None  #: Bool; only voxels where it is true are folded.
+    others: tuple[np.ndarray, ...]  #: The same part of the further volumes.
+    #: The z, y, x of its first voxel in the reduced volume (for a crop: in the crop).
+    start: Triple
+
+
+class Slices(NamedTuple):
+    """The same part of consecutive slices, as in `View`; ``start`` is that of the first."""
+
+    voxels: Sequence[np.ndarray]
+    mask: Sequence[np.ndarray] | None = None
+    others: tuple[Sequence[np.ndarray], ...] = ()
+    start: Triple = (0, 0, 0)
+
+    def views(self) -> Iterator[View]:
+        z, y, x = self.start
+        for k, voxels in enumerate(self.voxels):
+            mask = None if self.mask is None else self.mask[k]
+            yield View(voxels, mask, tuple(other[k] for other in self.others), (z + k, y, x))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,39 +75,18 @@ class Reduction(PlainData):
         """
         raise NotImplementedError
 
-    def fold_at(
-        self,
-        voxels: np.ndarray,
-        mask: np.ndarray | None,
-        values: tuple[Any, ...],
-        others: tuple[np.ndarray, ...],
-        start: Triple,
-    ) -> Any:
-        """`fold` for a reduction of several volumes, or one that depends on positions.
+    def fold_view(self, view: View, values: tuple[Any, ...]) -> Any:
+        """`fold` for a reduction of several volumes, or one that depends on positions."""
+        return self.fold(view.voxels, view.mask, values)
 
-        ``others`` are the same view of the further volumes. ``start`` is the z, y, x of the view's
-        first voxel in the reduced volume (for a crop: in the crop).
-        """
-        return self.fold(voxels, mask, values)
-
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> Any:
-        """The state of consecutive slices, the first at ``start``: merges `fold_at` of each.
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Any:
+        """The state of consecutive slices: merges `fold_view` of each.
 
         The sweep calls this. Reductions with a large state should fill one for all slices.
         """
-        z, y, x = start
         state = self.zero()
-        for k, view in enumerate(voxels):
-            where = None if mask is None else mask[k]
-            there = tuple(other[k] for other in others)
-            state = self.merge(state, self.fold_at(view, where, values, there, (z + k, y, x)))
+        for view in slices.views():
+            state = self.merge(state, self.fold_view(view, values))
         return state
 
     def pieces(self, state: Any) -> Iterable[tuple[int, Any]]:

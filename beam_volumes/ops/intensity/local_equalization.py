@@ -23,6 +23,7 @@ from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import stage_in, triple
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.sweep.reduction import Slices
 from beam_volumes.sweep.stage import Block, PlainData, Stage
 
 #: Counts of all tiles with one position along z, by this position.
@@ -70,23 +71,16 @@ class TileCounts(Fold):
     def zero(self) -> TileState:
         return {}
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> TileState:
-        tiling = self.tiling
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> TileState:
+        tiling, start = self.tiling, slices.start
         again = [tiling.repeats(axis) for axis in range(3)]
-        rows, cols = voxels[0].shape
+        rows, cols = slices.voxels[0].shape
         along = []
         for axis, n in ((1, rows), (2, cols)):
             at = np.arange(start[axis], start[axis] + n)
             along += [at // tiling.sizes[axis], again[axis][at]]
         state: TileState = {}
-        for k, view in enumerate(voxels):
+        for k, view in enumerate(slices.voxels):
             z = start[0] + k
             flat, pitch = flat_rows(kernel_array(view))
             levels = *ends(*values), float(tiling.levels_per_bin)

@@ -21,6 +21,7 @@ from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds import Fold
 from beam_volumes.ops.measure.pair_folds import Position
 from beam_volumes.ops.measure.rounding import quotients
+from beam_volumes.sweep.reduction import Slices
 
 #: Maximum bytes of a result: every worker that needs it receives it, and states are even larger.
 LIMIT = 256 << 20
@@ -104,22 +105,14 @@ class Along(Fold):
         """The result in a box of cells, from all parts that intersect it."""
         raise NotImplementedError
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> Parts:
-        shape = (len(voxels), *voxels[0].shape)
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Parts:
+        shape = (len(slices.voxels), *slices.voxels[0].shape)
         if self._voxels(shape) > projection.MAXIMUM and max(shape[:2]) > 1:
-            return self._in_halves(voxels, mask, start)
-        return {self.cells_of(voxels, start): self.part(voxels, mask)}
+            return self._in_halves(slices)
+        return {self.cells_of(slices): self.part(slices.voxels, slices.mask)}
 
-    def cells_of(self, voxels: Sequence[np.ndarray], start: Triple) -> Box:
-        """The cells of slices that start at ``start``."""
-        shape = (len(voxels), *voxels[0].shape)
+    def cells_of(self, slices: Slices) -> Box:
+        shape, start = (len(slices.voxels), *slices.voxels[0].shape), slices.start
         begin = tuple(a if k else 0 for a, k in zip(start, self.kept, strict=True))
         end = tuple(a + n if k else 1 for a, n, k in zip(start, shape, self.kept, strict=True))
         return Box(begin, end)  # type: ignore[arg-type]
@@ -128,10 +121,8 @@ class Along(Fold):
         """The number of voxels of a box that belong to one cell."""
         return math.prod(n for n, k in zip(shape, self.kept, strict=True) if not k)
 
-    def _in_halves(
-        self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None, start: Triple
-    ) -> Parts:
-        z, y, x = start
+    def _in_halves(self, slices: Slices) -> Parts:
+        voxels, mask, _, (z, y, x) = slices
         state: Parts = {}
         by_slice = len(voxels) > 1
         n = len(voxels) if by_slice else len(voxels[0])
@@ -140,7 +131,7 @@ class Along(Fold):
                 None if v is None else v[half] if by_slice else [v[0][half]] for v in (voxels, mask)
             )
             at = (z + half.start, y, x) if by_slice else (z, y + half.start, x)
-            state = self.merge(state, self.fold_slices(some, where, (), (), at))  # type: ignore[arg-type]
+            state = self.merge(state, self.fold_slices(Slices(some, where, start=at), ()))  # type: ignore[arg-type]
         return state
 
     def merge(self, a: Parts, b: Parts) -> Parts:
@@ -258,18 +249,11 @@ class PlaceAlong(Along):
     def cell_bytes(self) -> int:
         return self.source.itemsize + 8
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> Parts:
-        how = self.kept, self.largest, self.axis, start[self.axis]
-        *part, bad = projection.first_extremes(voxels, mask, *how)
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Parts:
+        how = self.kept, self.largest, self.axis, slices.start[self.axis]
+        *part, bad = projection.first_extremes(slices.voxels, slices.mask, *how)
         self.strict(bad)
-        return {self.cells_of(voxels, start): tuple(part)}
+        return {self.cells_of(slices): tuple(part)}
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         first = (a[0] < b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))

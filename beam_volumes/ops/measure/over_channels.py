@@ -23,6 +23,7 @@ from beam_volumes.ops.measure.percentile_formulas import percentile_dtype
 from beam_volumes.ops.measure.percentiles_along import GatheredAlong
 from beam_volumes.ops.measure.rounding import PairSum
 from beam_volumes.ops.parameters.building import first_channel
+from beam_volumes.sweep.reduction import Slices
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Voxels of the result that are computed at a time: states of exact sums need far more memory.
@@ -102,7 +103,7 @@ class OverChannels(Stage):
                 self._added_in_pairs(voxels, where, into)
             elif not (self._adds_narrow_floats and self._added(voxels, where, into)):
                 lines = self._lines(*into.shape)
-                state = lines.fold_slices(voxels, where or None, (), (), (0, 0, 0))
+                state = lines.fold_slices(Slices(voxels, where or None), ())
                 into[...] = lines.finish(state, ())
 
     def _added_in_pairs(
@@ -127,7 +128,7 @@ class OverChannels(Stage):
             lines = self._lines(1, int(np.count_nonzero(~sure)))
             where = [m[~sure][None] for m in masks]
             rest = [x[~sure][None] for x in voxels]
-            state = lines.fold_slices(rest, where or None, (), (), (0, 0, 0))
+            state = lines.fold_slices(Slices(rest, where or None), ())
             out[~sure] = lines.finish(state, ())[0]
 
     def _added(self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray) -> bool:

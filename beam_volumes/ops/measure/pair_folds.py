@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.across.exact import Wide
-from beam_volumes.base.geometry import Triple
 from beam_volumes.kernels.measure import accumulate, projection
 from beam_volumes.kernels.measure.joint import count_pairs
 from beam_volumes.ops.measure.folds import Counts, Fold
 from beam_volumes.ops.measure.rounding import root, rounded
+from beam_volumes.sweep.reduction import Slices, View
 from beam_volumes.sweep.stage import digest
 
 Sums = tuple[int, int, int, int, int, int]
@@ -44,16 +44,10 @@ class Covariance(Fold):
     def zero(self) -> Sums:
         return 0, 0, 0, 0, 0, 0
 
-    def fold_at(
-        self,
-        voxels: np.ndarray,
-        mask: np.ndarray | None,
-        values: tuple[Any, ...],
-        others: tuple[np.ndarray, ...],
-        start: Triple,
-    ) -> Sums:
-        a = voxels.astype(self.source, copy=False)
-        b = others[0].astype(self.source, copy=False)
+    def fold_view(self, view: View, values: tuple[Any, ...]) -> Sums:
+        mask = view.mask
+        a = view.voxels.astype(self.source, copy=False)
+        b = view.others[0].astype(self.source, copy=False)
         n, bad, sum_a, sum_aa = accumulate.moments(a, mask, squares=True)
         _, bad_b, sum_b, sum_bb = accumulate.moments(b, mask, squares=True)
         self.strict(bad + bad_b)
@@ -131,19 +125,11 @@ class JointHistogram(Counts):
         shape = (bins[0].number, bins[1].number)
         return cls(name, np.dtype(np.int64), shape, source, "raise", bins)
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> np.ndarray:
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> np.ndarray:
         edges = self.bins[0].edges(*values[:2]), self.bins[1].edges(*values[2:])
         counts, bad = self.zero(), 0
-        for k, view in enumerate(voxels):
-            where = None if mask is None else mask[k]
-            bad += count_pairs(view, others[0][k], edges, counts, where)
+        for view in slices.views():
+            bad += count_pairs(view.voxels, view.others[0], edges, counts, view.mask)
         self.strict(bad)
         return counts
 
@@ -176,18 +162,11 @@ class CenterOfMass(Fold):
     def zero(self) -> tuple[int, ...]:
         return 0, 0, 0, 0, 0
 
-    def fold_at(
-        self,
-        voxels: np.ndarray,
-        mask: np.ndarray | None,
-        values: tuple[Any, ...],
-        others: tuple[np.ndarray, ...],
-        start: Triple,
-    ) -> tuple[int, ...]:
-        masks = None if mask is None else [mask]
+    def fold_view(self, view: View, values: tuple[Any, ...]) -> tuple[int, ...]:
+        masks, start = None if view.mask is None else [view.mask], view.start
         moments = []
         for axis in (1, 2):
-            found = projection.sums([voxels], masks, (False, axis == 1, axis == 2))
+            found = projection.sums([view.voxels], masks, (False, axis == 1, axis == 2))
             self.strict(found.bad)
             line = Wide.of(found.total, found.first).python()
             weights = [n << line[1] for n in line[0]]
@@ -227,16 +206,10 @@ class Position(Fold):
     def zero(self) -> None:
         return None
 
-    def fold_at(
-        self,
-        voxels: np.ndarray,
-        mask: np.ndarray | None,
-        values: tuple[Any, ...],
-        others: tuple[np.ndarray, ...],
-        start: Triple,
-    ) -> tuple[int, int, int, int] | None:
-        key, row, col, bad = projection.first_extreme(voxels, mask, self.largest)
+    def fold_view(self, view: View, values: tuple[Any, ...]) -> tuple[int, int, int, int] | None:
+        key, row, col, bad = projection.first_extreme(view.voxels, view.mask, self.largest)
         self.strict(bad)
+        start = view.start
         return None if row < 0 else (key, start[0], start[1] + row, start[2] + col)
 
     def merge(self, a: Any, b: Any) -> Any:

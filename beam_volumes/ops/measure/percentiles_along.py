@@ -14,6 +14,7 @@ from beam_volumes.kernels.measure.accumulate import from_keys, key_bits, unsigne
 from beam_volumes.kernels.measure.histogram import BYTE, digits_along
 from beam_volumes.ops.measure import percentile_formulas as formulas
 from beam_volumes.ops.measure.folds_along import LIMIT, Along, Parts, blocks, shared
+from beam_volumes.sweep.reduction import Slices
 
 #: Bytes of lines that are sorted at a time.
 _GATHERED = 16 << 20
@@ -77,17 +78,10 @@ class RadixCountsAlong(Along):
     def cell_bytes(self) -> int:
         return 8 * BYTE * self.groups
 
-    def fold_slices(
-        self,
-        voxels: Sequence[np.ndarray],
-        mask: Sequence[np.ndarray] | None,
-        values: tuple[Any, ...],
-        others: tuple[Sequence[np.ndarray], ...],
-        start: Triple,
-    ) -> Parts:
-        cells = self.cells_of(voxels, start)
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Parts:
+        cells = self.cells_of(slices)
         prefixes = self._prefixes(values[0], cells) if self.level else None
-        counts, bad = digits_along(voxels, mask, self.kept, self.level, prefixes)
+        counts, bad = digits_along(slices.voxels, slices.mask, self.kept, self.level, prefixes)
         self.strict(bad)
         return {cells: counts}
 
