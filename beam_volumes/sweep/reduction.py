@@ -24,7 +24,7 @@ class View(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """The same part of consecutive slices, as in `View`; ``start`` is that of the first."""
+    """The same part of consecutive slices, as in `View`; the first begins at ``start``."""
 
     voxels: Sequence[np.ndarray]
     mask: Sequence[np.ndarray] | None = None
