@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,8 @@ from beam_volumes.sweep.device import (
 )
 from beam_volumes.sweep.stage import Block, with_blocks
 
-if not config.ENABLE_CUDASIM:  # type: ignore[attr-defined]
-    import_module("numba_cuda")  # numba's own `numba.cuda` is older
-
+#: The package that must be installed: numba's own `numba.cuda` is older, except for the simulator.
+PACKAGE = "numba" if config.ENABLE_CUDASIM else "numba_cuda"  # type: ignore[attr-defined]
 #: CUDA's code for memory that does not suffice, as a number or a name.
 _OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY"
 

@@ -240,7 +240,9 @@ def _least_used(number: int) -> Iterator[int]:
 
 def _cuda() -> Any:
     try:
-        return import_module("beam_volumes.sweep.cuda")
+        cuda = import_module("beam_volumes.sweep.cuda")
+        import_module(cuda.PACKAGE)
+        return cuda
     except ImportError as error:
         missing = f"the package {error.name}"
     except RuntimeError as error:  # a library of CUDA is missing
