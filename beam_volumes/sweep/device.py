@@ -187,7 +187,7 @@ class FoldedThere:
 
 
 class MaskThere:
-    """A block of a device as the mask of a survey: only its runs are copied to the host."""
+    """A block of a device as the mask of a survey or completion, without a copy on the host."""
 
     def __init__(self, block: Block, device: Device):
         self.block, self.device = block, device

@@ -352,7 +352,7 @@ class _Sweep:
         ]
 
     def _complete(self, i: int, step: Step, z: Range) -> None:
-        inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
+        inputs = tuple(self._whole(e, z, self.y[i], self.x[i]) for e in step.edges)
         with self._activity("stage", i, z):
             self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
@@ -367,11 +367,12 @@ class _Sweep:
             )
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
-                arrays = tuple(self._surveyed(e, part, y, x) for e in surveyed.edges)
+                arrays = tuple(self._whole(e, part, y, x) for e in surveyed.edges)
                 with self._activity("survey", k, part, surveyed.survey.name):
                     surveyor.feed(arrays, self._inside(part), self.threads)
 
-    def _surveyed(self, edge: Edge, z: Range, y: Range, x: Range) -> Any:
+    def _whole(self, edge: Edge, z: Range, y: Range, x: Range) -> Any:
+        """The input of a survey or completion: an array, or a `MaskThere`."""
         block = self._block(edge, z, y, x, NO_HALO)
         on_device = self._is_on_device(edge.step)
         return MaskThere(block, self.device) if on_device else block.array()

@@ -227,6 +227,14 @@ class Program:
         return [s.survey for s, there in zip(self.surveys, on_device, strict=True) if there]
 
     @property
+    def halves_on_device(self) -> list[Survey | Completion]:
+        """The surveys and completions with inputs on a device."""
+        completions = [
+            s.completion for s in self.steps if s.completion is not None and s.place == DEVICE
+        ]
+        return [*completions, *self.surveys_on_device]
+
+    @property
     def spans(self) -> frozenset[int]:
         """The axes along which a slab must be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)

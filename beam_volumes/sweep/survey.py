@@ -79,6 +79,8 @@ class Half(PlainData):
 
     #: The share of its cost that runs in one thread.
     serial: ClassVar[float] = 0.0
+    #: Planes of int32 that it keeps in device memory, if its input is there, and one cell.
+    planes_there: ClassVar[int] = 0
 
     name: str  #: Name in messages and plans, e.g. ``"label"``.
 
@@ -89,6 +91,14 @@ class Half(PlainData):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         """Bytes kept for a slab of this shape; for a survey, the minimum to reserve."""
         return 0
+
+    def has_device_code(self, inputs: int) -> bool:
+        """Whether it may be fed a `beam_volumes.sweep.device.MaskThere` instead of its one array."""
+        return False
+
+    def planes_copied(self, windows: int) -> tuple[int, int]:
+        """The planes of a slab that are copied to the device, and from it, if its input is there."""
+        return 0, 0
 
     def likely_bytes(self, shape: Triple, windows: int) -> int:
         """Bytes that it may well need, estimated from its inputs.
@@ -130,10 +140,6 @@ class Survey(Half):
     def cost(self) -> float:
         """Approximate nanoseconds per voxel on one core."""
         return 5.0
-
-    def has_device_code(self, inputs: int) -> bool:
-        """Whether it may be fed a `beam_volumes.sweep.device.MaskThere` instead of its one array."""
-        return False
 
     def device_scratch(self, rows: int, cols: int, depth: int) -> int:
         """Bytes of device memory for a window, if it is fed there."""
@@ -198,7 +204,10 @@ class Completer:
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
-        """Compute slices ``z``, counted from the slab's first, in order."""
+        """Compute slices ``z``, counted from the slab's first, in order.
+
+        With a `beam_volumes.sweep.device.MaskThere` as input, ``out`` is on the device, too.
+        """
         raise NotImplementedError
 
 

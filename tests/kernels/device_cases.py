@@ -230,6 +230,20 @@ def distances(rng, dtype, mode):
     sides, lengths = ((2, 2, 2), (1, 1, 1 << (20 if kind == "i8" else 2)))
     how = metric(lengths, sides) if kind != "f8" else metric((9, 9, 9), (0.7, 1.3, 0.9))
     place, (wz, wy, wx) = "tests.kernels.twins_on_host", how.weights
+    mask = rows_in_ring(rng, rng.random((4, 3, 19)) < 0.7)
+    planes = [
+        np.where(rng.random((1, 3, 19)) < 0.3, FAR, rng.integers(0, 9, (1, 3, 19))) for _ in "ba"
+    ]
+    below, above = (rows_in_ring(rng, plane.astype("i4")) for plane in planes)
+    found = rows_in_ring(rng, rng.integers(0, 3, (4, 3, 19)).astype("i4"))
+    for name, *rows in (
+        ("forward", mask, below, found),
+        ("backward", found, above),
+        ("ends", mask, below, above),
+    ):
+        yield Call(f"morphology.distance.{name}", (*rows, 3, 19), f"{place}.{name}")
+    for voxels in (mask, found, rows_in_ring(rng, rng.random((2, 3, 19)))):
+        yield Call("measure.digests.digest", (voxels, 3, 19, np.zeros(1, "i8")), f"{place}.digest")
     # Floats of lines longer than `REACH` are computed in another way.
     shapes = [(2, 5, 6), (2, 70, 2), (1, 2, 70)] if kind == "f8" else [(2, 5, 6)]
     for shape, share in itertools.product(shapes, (0.2, 0.9, 2)):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from beam_volumes.kernels.labels import components
-from beam_volumes.kernels.measure import accumulate, histogram
+from beam_volumes.kernels.measure import accumulate, digests, histogram
 from beam_volumes.kernels.morphology import distance
 
 
@@ -95,6 +95,33 @@ def count_runs(src, ny, nx, is_joined, counts):
 
 def find_runs(src, ny, nx, links, is_joined, offsets, starts, stops, parent):
     starts[:], stops[:], parent[:] = runs_of(src, ny, nx, links, is_joined)[1:]
+
+
+def array_of(rows, ny, nx):
+    return np.array([voxels for voxels, _ in views(rows, None, ny, nx)])
+
+
+def digest(src, ny, nx, cells):
+    cells.view("u8")[0] += np.uint64(digests.digest(array_of(src, ny, nx), 0, ny))
+
+
+def forward(mask, carry, found, ny, nx):
+    (before,) = array_of(carry, ny, nx)
+    for voxels, made in views(mask, found, ny, nx):
+        distance.forward(voxels[None].view("u1"), before, made[None], 0, ny)
+    ((plane, _),) = views(carry, None, ny, nx)
+    plane[...] = before
+
+
+def backward(found, carry, ny, nx):
+    ((after, _),) = views(carry, None, ny, nx)
+    for made, _ in [*views(found, None, ny, nx)][::-1]:
+        distance.backward(made[None], after, 0, ny)
+
+
+def ends(mask, below, above, ny, nx):
+    ((last, first),) = views(below, above, ny, nx)
+    distance.ends(array_of(mask, ny, nx).view("u1"), last, first, 0, ny)
 
 
 def along_y(src, out, ny, nx, far, weight_z, weight):

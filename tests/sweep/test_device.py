@@ -171,6 +171,23 @@ def test_components_are_found_on_the_device():
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+def test_distances_need_no_copies_of_voxels_before_the_result():
+    far = bv.distance_transform_edt(byte_volume() > 128)
+    how = {"slab": (9, 40, 50), "window": 4}
+    with pretended() as cuda:
+        plan = bv.plan(far, device="cuda", **how)
+        found = bv.compute(far, runner=None, device="cuda", **how)
+    assert np.asarray(found).tobytes() == np.asarray(bv.compute(far, runner=None, **how)).tobytes()
+    along_z = {f"morphology.distance.{name}" for name in ("ends", "forward", "backward")}
+    assert along_z | {"measure.digests.digest"} <= {*cuda.launched}
+    first, second = (p.to_dict() for p in plan.passes)
+    assert "distance_transform_edt" in first["on_device"]
+    assert "distance_transform_edt along z" in second["on_device"]
+    # Distances after each window of four slices, and from the last slice of each of three slabs.
+    assert first["copied"]["from_device"] == 4 * 40 * 50 * (3 + 3 + 2 + 3)
+    assert second["copied"]["from_device"] == far.nbytes
+
+
 def test_bench_shows_copies_and_devices_are_listed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     bv.compute(byte_volume().to("in.zarr"), runner=None)

@@ -13,6 +13,7 @@ from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.across.scans import Distance
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.morphology import distance as kernels
+from beam_volumes.sweep.device import Device, MaskThere
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, check_same, digested
 
@@ -47,6 +48,13 @@ class DistanceSurvey(Survey):
     cost = 0.5
     #: One thread compresses the planes between windows.
     serial: ClassVar[float] = 0.35
+    planes_there = 2
+
+    def has_device_code(self, inputs: int) -> bool:
+        return True
+
+    def planes_copied(self, windows: int) -> tuple[int, int]:
+        return 1, windows + 1
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 12 * shape[1] * shape[2]
@@ -64,7 +72,39 @@ class DistanceSurvey(Survey):
         return scan_flow(grid, scans.distance_combine, itemsize=4, backward=True)
 
 
+class _ColumnsThere:
+    """Two planes of distances on a device: to the background before and after a window."""
+
+    def __init__(self, device: Device, before: np.ndarray):
+        self.device, self.cells, size = device, device.zeros(1), before.shape
+        ring = device.empty((2, *size), before.dtype)
+        self.before, self.after = (Block(ring, np.array([k]), 0, 0, *size) for k in range(2))
+        self.write(before, self.before)
+
+    def write(self, plane: np.ndarray, there: Block) -> None:
+        self.device.to_device(_of_plane(plane), there)
+
+    def read(self, there: Block) -> np.ndarray:
+        plane = np.empty((there.rows, there.cols), np.int32)
+        self.device.to_host(there, _of_plane(plane))
+        return plane
+
+    def launch(self, kernel: str, *blocks: Block) -> None:
+        size = self.before.rows, self.before.cols
+        self.device.launch(f"morphology.distance.{kernel}", *blocks, *size)
+
+    def digest(self, mask: Block) -> int:
+        self.device.launch("measure.digests.digest", mask, mask.rows, mask.cols, self.cells)
+        return int(self.device.taken(self.cells)[0]) % 2**64
+
+
+def _of_plane(plane: np.ndarray) -> Block:
+    return Block(plane[None], np.array([0]), 0, 0, *plane.shape)
+
+
 class _DistanceSurveyor(Surveyor):
+    there: _ColumnsThere | None = None  #: If the masks are on a device.
+
     def __init__(self, shape: Triple):
         self.depth, self.rows, self.cols = shape
         self.below = np.full((self.rows, self.cols), kernels.FAR, np.int32)
@@ -74,16 +114,28 @@ class _DistanceSurveyor(Surveyor):
         self.digests: list[int] = []
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
-        mask = _voxels(arrays[0])
+        (mask,) = arrays
+        if isinstance(mask, MaskThere):
+            self.digests.append(self._feed_there(mask))
+        else:
+            voxels = _voxels(mask)
 
-        def strip(y0: int, y1: int) -> None:
-            kernels.ends(mask, self.below, self.above, y0, y1)
+            def strip(y0: int, y1: int) -> None:
+                kernels.ends(voxels, self.below, self.above, y0, y1)
 
-        self.digests.append(digested(mask, threads, strip))
-        self.depths.append(len(mask))
+            self.digests.append(digested(voxels, threads, strip))
+        self.depths.append(mask.shape[0])
         self.planes.append(scans.packed(self.above, self.depth))
 
+    def _feed_there(self, mask: MaskThere) -> int:
+        there = self.there = self.there or _ColumnsThere(mask.device, self.below)
+        there.launch("ends", mask.block, there.before, there.after)
+        self.above = there.read(there.after)
+        return there.digest(mask.block)
+
     def finish(self) -> tuple[Windows, Distance, Distance]:
+        if self.there is not None:
+            self.below = self.there.read(self.there.before)
         follows = Distance(0, np.full((self.rows, self.cols), kernels.FAR, np.int32))
         planes, ends, end = [], [], self.depth
         for depth, data in zip(self.depths[::-1], self.planes[::-1], strict=True):
@@ -107,6 +159,13 @@ class DistanceAlongZ(Completion):
     cost = 1.0
     #: As for the survey.
     serial: ClassVar[float] = 0.15
+    planes_there = 2
+
+    def has_device_code(self, inputs: int) -> bool:
+        return not self.signed
+
+    def planes_copied(self, windows: int) -> tuple[int, int]:
+        return windows + 1, 0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return (36 if self.signed else 32) * shape[1] * shape[2]
@@ -119,6 +178,8 @@ class DistanceAlongZ(Completion):
 
 
 class _DistanceCompleter(Completer):
+    there: _ColumnsThere | None = None  #: If the masks are on a device.
+
     def __init__(
         self,
         shape: Triple,
@@ -136,9 +197,12 @@ class _DistanceCompleter(Completer):
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
-        mask = _voxels(arrays[0])
         after, first = self._after(self.done), self.windows.digests[self.done]
         self.done += 1
+        if isinstance(arrays[0], MaskThere):
+            check_same(self._run_there(arrays[0], after, out), first)
+            return
+        mask = _voxels(arrays[0])
 
         def strip(y0: int, y1: int) -> None:
             for k in range(out.depth):
@@ -152,6 +216,13 @@ class _DistanceCompleter(Completer):
                     np.negative(steps, out=steps, where=is_before)
 
         check_same(digested(mask, threads, strip), first)
+
+    def _run_there(self, mask: MaskThere, after: np.ndarray, out: Block) -> int:
+        there = self.there = self.there or _ColumnsThere(mask.device, self.carry)
+        there.write(after, there.after)
+        there.launch("forward", mask.block, there.before, out)
+        there.launch("backward", out, there.after)
+        return there.digest(mask.block)
 
     def _after(self, window: int) -> np.ndarray:
         """The distances to background in slices after a window."""

@@ -235,10 +235,19 @@ class _Slab:
         return MemoryItem(f"scratch of {name}", size)
 
     def device_states(self) -> Iterator[MemoryItem]:
-        """States of reductions in device memory."""
+        """States of reductions, surveys and completions in device memory."""
         for fold in self.program.folds_on_device:
             name = f"{fold.reduction.name} (state on the device)"
             yield MemoryItem(name, 8 * fold.reduction.cells, place=DEVICE)
+        for name, plane, number in self._planes_there():
+            yield MemoryItem(f"{name} (planes on the device)", number * plane + 8, place=DEVICE)
+
+    def _planes_there(self) -> Iterator[tuple[str, int, int]]:
+        """Of surveys and completions on the device: name, bytes of a plane, number of planes."""
+        for half in self.program.halves_on_device:
+            _, rows, cols = self.program.surveyed_shape(half.upper, self.shape)
+            if half.planes_there:
+                yield half.name, 4 * rows * cols, half.planes_there
 
     def device_scratch(self) -> MemoryItem:
         """The largest scratch of a stage or survey in device memory."""
@@ -257,7 +266,7 @@ class _Slab:
 
     def staging(self) -> MemoryItem:
         """Pinned host memory for the slices that are copied to and from the device."""
-        slices = [0]
+        slices = [0, *(plane for _, plane, _ in self._planes_there())]
         for i, step in enumerate(self.program.steps):
             if is_transfer(step):
                 at = i if step.place == DEVICE else step.edges[0].step

@@ -22,6 +22,8 @@ _SPEEDUP = 50.0
 
 
 def has_device_code(program: Program, step: Step) -> bool:
+    if step.completion is not None:
+        return step.completion.has_device_code(len(step.edges))
     dtypes = [program.steps[e.step].dtype for e in step.edges]
     return step.stage is not None and step.stage.has_device_code(dtypes, step.examples)
 
@@ -94,7 +96,8 @@ def _segments(program: Program) -> list[set[int]]:
 
 def _is_worthwhile(program: Program, segment: set[int], threads: int) -> bool:
     steps = program.steps
-    computed = sum(s.stage.cost for i in segment if (s := steps[i]).stage is not None)
+    stages = (steps[i].stage or steps[i].completion for i in segment)
+    computed = sum(stage.cost for stage in stages if stage is not None)
     folds = [f for f in program.folds if f.reduction.has_device_code]
     computed += sum(f.reduction.cost for f in folds for fed in f.fed if fed.voxels.step in segment)
     entering = {e.step for i in segment for e in steps[i].edges} - segment

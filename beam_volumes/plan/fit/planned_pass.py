@@ -166,6 +166,12 @@ def copied(p: Pass) -> tuple[int, int]:
         for step, voxels in zip(p.program.steps, swept(p), strict=True):
             if is_transfer(step):
                 sizes[step.place] += voxels * step.dtype.itemsize
+    (nz, ny, nx), deep, window = p.grid.shape, p.grid.step[0], p.partition.window
+    for half in p.program.halves_on_device:
+        for z in range(0, nz, deep):
+            planes = half.planes_copied(-(-min(deep, nz - z) // window))
+            for place, number in zip((DEVICE, HOST), planes, strict=True):
+                sizes[place] += 4 * ny * nx * number
     return sizes[DEVICE], sizes[HOST]
 
 

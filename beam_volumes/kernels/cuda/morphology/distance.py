@@ -1,7 +1,9 @@
-"""Device code of the passes of the distance transform along y and x.
+"""Device code of the passes of the distance transform.
 
-The arguments are ``src`` and ``out``, the numbers of rows and columns, and numbers of the `Metric`. Each
-voxel searches outwards until no further parabola can be lower. For integers this is the host's minimum.
+Along z, the arguments are the host's, as rows, and the numbers of rows and columns. A thread has a column.
+
+Along y and x, they are ``src`` and ``out``, the numbers of rows and columns, and numbers of the `Metric`.
+Each voxel searches outwards until no further parabola can be lower. For integers this is the host's minimum.
 Floats are rounded: lines where the host computes the envelope are computed by the same envelope afterwards.
 """
 
@@ -16,6 +18,64 @@ from beam_volumes.kernels.cuda.launching import device_function, launch, per_vox
 from beam_volumes.kernels.cuda.rounding import product_of, square_root
 from beam_volumes.kernels.morphology.distance import FAR, REACH
 from beam_volumes.kernels.rows import Rows
+
+
+def forward(mask: Rows, carry: Rows, distance: Rows, ny: int, nx: int, stream: Any = None) -> None:
+    """The twin of `beam_volumes.kernels.morphology.distance.forward`."""
+    launch(_forward, (1, ny, nx), stream, mask, carry, distance)
+
+
+def backward(distance: Rows, carry: Rows, ny: int, nx: int, stream: Any = None) -> None:
+    """The twin of `beam_volumes.kernels.morphology.distance.backward`."""
+    launch(_backward, (1, ny, nx), stream, distance, carry)
+
+
+def ends(mask: Rows, below: Rows, above: Rows, ny: int, nx: int, stream: Any = None) -> None:
+    """The twin of `beam_volumes.kernels.morphology.distance.ends`."""
+    launch(_ends, (1, ny, nx), stream, mask, below, above)
+
+
+@device_function
+def _next(steps, inside):
+    """The steps to background in the next slice."""
+    if not inside:
+        return 0
+    return steps + 1 if steps != FAR else FAR
+
+
+def _forward_column(_, y, x, mask, carry, distance):
+    row, col = carry.firsts[0] + y, carry.left + x
+    steps = carry.lines[row, col]
+    for k in range(mask.firsts.size):
+        steps = _next(steps, mask.lines[mask.firsts[k] + y, mask.left + x] != 0)
+        distance.lines[distance.firsts[k] + y, distance.left + x] = steps
+    carry.lines[row, col] = steps
+
+
+def _backward_column(_, y, x, distance, carry):
+    row, col, at = carry.firsts[0] + y, carry.left + x, distance.left + x
+    steps = carry.lines[row, col]
+    for k in range(distance.firsts.size - 1, -1, -1):
+        before = distance.lines[distance.firsts[k] + y, at]
+        steps = _next(steps, before != 0)
+        distance.lines[distance.firsts[k] + y, at] = min(steps, before)
+    carry.lines[row, col] = steps
+
+
+def _ends_column(_, y, x, mask, below, above):
+    row, col, first = below.firsts[0] + y, below.left + x, FAR
+    steps = below.lines[row, col]
+    for k in range(mask.firsts.size):
+        inside = mask.lines[mask.firsts[k] + y, mask.left + x] != 0
+        steps = _next(steps, inside)
+        if not inside and first == FAR:
+            first = k
+    below.lines[row, col] = steps
+    above.lines[above.firsts[0] + y, above.left + x] = first
+
+
+_forward, _backward = per_voxel(_forward_column), per_voxel(_backward_column)
+_ends = per_voxel(_ends_column)
 
 
 def along_y(
