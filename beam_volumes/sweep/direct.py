@@ -1,4 +1,4 @@
-"""Direct storage: reads from raw chunks on a disk straight to the ring of a device, by kvikio.
+"""Direct storage: reads of raw chunks on a disk straight to the ring of a device, by kvikio.
 
 A chunk is read into a buffer of the device, and device code copies its voxels to the ring.
 """
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_volumes.base.geometry import Box
-from beam_volumes.storage.formats.chunked.raw import RawChunks, raw_chunks
 from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.sources.raw import RawChunk, RawChunks, raw_chunks
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.device import Device, DeviceLost
 from beam_volumes.sweep.rings import Ring
@@ -56,9 +56,8 @@ def _missing() -> str:
 
 
 class _Chunk(NamedTuple):
-    path: str
-    box: Box  #: Its voxels, in coordinates of the source.
-    wanted: Box  #: A part of the box.
+    raw: RawChunk
+    wanted: Box  #: A part of its box.
     ring: Ring
 
 
@@ -69,21 +68,23 @@ class _Started(NamedTuple):
 
 
 class _Reading:
-    """A file that is being read to a buffer, or the error that prevents it."""
+    """A chunk that is being read to a buffer, or the error that prevents it."""
 
-    def __init__(self, path: str, buffer: Any, size: int, is_fill: bool):
+    def __init__(self, path: str, at: int, size: int, buffer: Any, is_fill: bool):
         self._path, self._size = path, size
         self._begun: Any = None
         self._error: Exception | None = None
+        if not path:
+            return
         try:
             found = os.stat(path).st_size
-            if found != size:
+            if found < at + size if at else found != size:
                 raise VolumeError(
-                    f"{path} has {found:,} bytes instead of {size:,}: the stored data are damaged: "
-                    "restore or rewrite them"
+                    f"{path} has {found:,} bytes instead of {at + size:,}: the stored data are "
+                    "damaged: restore or rewrite them"
                 )
             file = import_module("kvikio").CuFile(path)
-            self._begun = file, file.pread(buffer, size)
+            self._begun = file, file.pread(buffer, size, at)
         except FileNotFoundError:
             if not is_fill:
                 self._error = VolumeError(f"{path}, a chunk of the volume, is missing: restore it")
@@ -132,8 +133,8 @@ class DirectReader:
 
     def __call__(self, box: Box, ring: Ring) -> DirectRead:
         """Start reading a box."""
-        for path, of_chunk in self._chunks.touched(box):
-            self._waiting.append(_Chunk(path, of_chunk, of_chunk.intersect(box), ring))
+        for raw in self._chunks.touched(box):
+            self._waiting.append(_Chunk(raw, raw.box.intersect(box), ring))
             self._asked += 1
         self._start()
         return DirectRead(self, self._asked)
@@ -152,11 +153,12 @@ class DirectReader:
             raise
 
     def _start(self) -> None:
-        size, is_fill = self._source.chunk_bytes, self._chunks.is_fill
         while self._waiting and self._free:
             chunk, (buffer, wait) = self._waiting.popleft(), self._free.popleft()
             wait()
-            reading = _Reading(chunk.path, buffer, size, is_fill)
+            path, at, box = chunk.raw
+            size = box.size * self._bits.itemsize
+            reading = _Reading(path, at, size, buffer, self._chunks.is_fill)
             self._started.append(_Started(chunk, buffer, reading))
 
     def _finish(self) -> None:
@@ -171,11 +173,11 @@ class DirectReader:
         rows, cols = y[1] - y[0], x[1] - x[0]
         slots = ring.slots(np.arange(*z, dtype=np.int64))
         out = Block(ring.array.view(self._bits), slots, y[0] - ring.y, x[0] - ring.x, rows, cols)
-        depth, height, wide = chunk.box.shape
+        depth, height, wide = chunk.raw.box.shape
         voxels = Block(buffer, np.arange(depth, dtype=np.int64), 0, 0, height, wide)
         indices = [
             np.arange(a - first, b - first, dtype=np.int64)
-            for (a, b), first in zip((z, y, x), chunk.box.start, strict=True)
+            for (a, b), first in zip((z, y, x), chunk.raw.box.start, strict=True)
         ]
         if not is_stored:
             indices[0][:] = -1

@@ -103,8 +103,9 @@ class CuFile:
 
     def pread(self, buf, size=None, file_offset=0, task_size=None):
         array = buf.own if isinstance(buf, Hidden) else buf._ary  # of numba's simulator
-        self.to = array.reshape(-1).view(np.uint8)
-        assert self.to.size == size == self.data.size and file_offset == 0
+        self.data = self.data[file_offset : file_offset + size]
+        self.to = array.reshape(-1).view(np.uint8)[:size]
+        assert self.to.size == size == self.data.size
         self.to[: size // 2] = self.data[: size // 2]
         return self
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorstore as ts
+import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.plan.cut import segments
-from beam_volumes.storage.formats.chunked.raw import raw_chunks
+from beam_volumes.storage.sources.raw import raw_chunks
 from beam_volumes.sweep.direct import reason_against
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeKvikio, pretended
@@ -115,6 +116,92 @@ def test_channels_with_chunks_of_their_own_are_read_straight(tmp_path):
         found = bv.compute(v, **HOW)
     assert kvikio.read and not cuda.to
     assert (np.asarray(found) == np.asarray(bv.compute(v, runner=None))).all()
+
+
+def page_by_page(path, x, **how):
+    with tifffile.TiffWriter(path) as file:
+        for page in x:
+            file.write(page, contiguous=False, metadata=None, **how)
+
+
+def sparse(path, x, **how):
+    """Tiles without voxels are not stored."""
+    x[1:3, :, 16:32] = 0
+    tiles = (
+        tile if tile.any() else None
+        for page in np.pad(x, ((0, 0), (0, 8), (0, 14)))
+        for row in np.split(page, 3)
+        for tile in np.split(row, 4, axis=1)
+    )
+    tifffile.imwrite(path, tiles, shape=x.shape, dtype=x.dtype, tile=(16, 16))
+
+
+ZYX = {"metadata": {"axes": "ZYX"}}
+
+
+@pytest.mark.parametrize(
+    ("write", "how"),
+    [
+        (tifffile.imwrite, {"tile": (16, 32)}),
+        (tifffile.imwrite, {"tile": (32, 16), "bigtiff": True, "ome": True, **ZYX}),
+        (tifffile.imwrite, {"imagej": True, **ZYX}),
+        (tifffile.imwrite, {"rowsperstrip": 7}),
+        (page_by_page, {}),
+        (page_by_page, {"tile": (16, 16)}),
+        (sparse, {}),
+    ],
+)
+def test_plain_tiles_and_pages_of_tiff_are_read_straight_to_the_device(tmp_path, write, how):
+    x = cat.voxels((5, 40, 50), "u2", 0)
+    write(tmp_path / "v.tif", x, **how)
+    v = bv.maximum_filter(bv.open(tmp_path / "v.tif")[1:, 3:], 3)
+    cut = {"slab": (2, 20, 50), "window": 2}
+    with pretended() as cuda, FakeKvikio().installed() as kvikio:
+        plan = bv.plan(v, device="cuda", **cut)
+        found = bv.compute(v, **HOW, **cut)
+    assert "v.tif is read straight to the device" in plan.explain()
+    assert not cuda.to and 0 < kvikio.read <= sum(p.bytes_read for p in plan.passes)
+    assert np.asarray(found).tobytes() == np.asarray(bv.compute(v, runner=None, **cut)).tobytes()
+    x = tifffile.imread(tmp_path / "v.tif")[1:, 3:]
+    assert (np.asarray(found) == np.asarray(bv.compute(bv.maximum_filter(x, 3)))).all()
+
+
+def test_separate_channels_of_tiff_are_read_straight_to_the_device(tmp_path):
+    x = cat.voxels((3, 40, 50), "u1", 0)
+    planes = {"planarconfig": "separate", "photometric": "rgb", "tile": (16, 16)}
+    tifffile.imwrite(tmp_path / "c.tif", x, **planes)
+    v = bv.maximum_filter(bv.open(tmp_path / "c.tif"), 3)
+    with pretended() as cuda, FakeKvikio().installed() as kvikio:
+        found = bv.compute(v, **HOW)
+    assert kvikio.read and not cuda.to
+    assert (np.asarray(found) == np.asarray(bv.compute(v, runner=None))).all()
+
+
+def test_other_pages_of_tiff_are_read_through_the_host(tmp_path):
+    x = cat.voxels((5, 40, 50), "u2", 0)
+
+    def reason(write=tifffile.imwrite, x=x, **how):
+        write(tmp_path / "o.tif", x, **how)
+        found = raw_chunks(bv.open(tmp_path / "o.tif").nodes[0].source)
+        return found if isinstance(found, str) else ""
+
+    assert reason() == ""
+    assert reason(byteorder=">") == "its voxels are stored as >u2, not as uint16"
+    assert reason(compression="zlib", tile=(16, 16)) == "its tiles are encoded"
+    assert reason(page_by_page, rowsperstrip=7) == "its pages consist of several strips"
+    assert reason(tile=(64, 64)) == "its tiles are larger than its pages"
+    colours = {"x": np.stack([x[0].astype("u1")] * 3, axis=-1), "photometric": "rgb"}
+    assert reason(**colours).startswith("its tiles contain several channels")
+    tifffile.imwrite(tmp_path / "o.tif", x, tile=(16, 16))
+    v = bv.maximum_filter(bv.open(tmp_path / "o.tif"), 3)
+    cut = (tmp_path / "o.tif").read_bytes()
+    (tmp_path / "o.tif").write_bytes(cut[:-100])
+    with (
+        pretended(),
+        FakeKvikio().installed(),
+        pytest.raises(OSError, match=r"o.tif .*damaged"),
+    ):
+        bv.compute(v, **HOW)
 
 
 def test_errors_of_direct_reads_name_the_file(folder):

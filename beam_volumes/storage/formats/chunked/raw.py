@@ -1,19 +1,17 @@
-"""Chunks that are plain files of voxels, which other programs than TensorStore can read."""
+"""Zarr arrays with chunks that are plain files of voxels."""
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.base.geometry import Box, Triple
-from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
-from beam_volumes.storage.sources.source import PointReader, Source
+from beam_volumes.base.geometry import Triple
+from beam_volumes.storage.sources.raw import RawChunks
 
 #: The metadata that define how chunks are stored, by TensorStore's driver.
 _NEEDED = {
@@ -22,39 +20,20 @@ _NEEDED = {
 }
 
 
-@dataclass(frozen=True)
-class RawChunks:
-    """The files of a volume's chunks: voxels of the dtype of the volume, in C order."""
+@dataclass(frozen=True, kw_only=True)
+class ZarrChunks(RawChunks):
+    """The files of an array's chunks."""
 
     prefix: str  #: Path of all files, up to the indices of the chunk.
     separator: str  #: Between the indices of a chunk.
     leading: tuple[int, ...]  #: Indices before those along z, y and x.
-    chunk: Triple
-    offset: Triple  #: The position of voxel (0, 0, 0) of the volume in the array.
-    is_fill: bool  #: Whether missing files are the fill value, or an error.
 
-    def touched(self, box: Box) -> Iterator[tuple[str, Box]]:
-        """The file of each chunk in a box of the volume, and the chunk's box, which may be larger."""
-        ranges = (
-            range((a + o) // c, -(-(b + o) // c))
-            for a, b, o, c in zip(box.start, box.stop, self.offset, self.chunk, strict=True)
-        )
-        for cell in itertools.product(*ranges):
-            z, y, x = (k * c - o for k, c, o in zip(cell, self.chunk, self.offset, strict=True))
-            stop = z + self.chunk[0], y + self.chunk[1], x + self.chunk[2]
-            indices = self.separator.join(map(str, (*self.leading, *cell)))
-            yield self.prefix + indices, Box((z, y, x), stop)
+    def place(self, cell: tuple[int, ...]) -> tuple[str, int]:
+        return self.prefix + self.separator.join(map(str, (*self.leading, *cell))), 0
 
 
-def raw_chunks(source: Source) -> RawChunks | str:
-    """Return the files of a source's chunks, or the reason why they are not plain voxels on this disk.
-
-    Only uses metadata that `bv.open` has read.
-    """
-    reader = source.reader
-    leading = reader.at if isinstance(reader, PointReader) else ()
-    whole = reader.whole if isinstance(reader, PointReader) else reader
-    spec: dict[str, Any] = whole.spec if isinstance(whole, SpecReader) else {}
+def zarr_chunks(spec: Mapping[str, Any], leading: Sequence[int], offset: Triple) -> RawChunks | str:
+    """Return the chunks of a TensorStore spec, as `beam_volumes.storage.sources.raw.raw_chunks`."""
     driver, store, metadata = spec.get("driver"), spec.get("kvstore"), spec.get("metadata", {})
     if driver not in _NEEDED or not isinstance(store, dict) or store.get("driver") != "file":
         return "it is not a zarr array on a disk"
@@ -64,16 +43,20 @@ def raw_chunks(source: Source) -> RawChunks | str:
     if isinstance(stored, str):
         return stored
     dtype, chunk, prefix, separator = stored
-    if dtype != source.dtype:
-        return f"its voxels are stored as {dtype}, not as {source.dtype}"
     indices = _indices(spec, leading)
     spatial = len(chunk) - 3
     if indices is None or any(c != 1 for c in chunk[:spatial]) or spatial != len(indices):
         return "its chunks contain several channels, or are not along z, y and x"
     z, y, x = chunk[spatial:]
-    folder = os.path.join(store["path"], prefix)
-    is_fill = spec.get("fill_missing_data_reads", True)
-    return RawChunks(folder, separator, indices, (z, y, x), source.offset, is_fill)
+    return ZarrChunks(
+        dtype,
+        (z, y, x),
+        offset,
+        is_fill=spec.get("fill_missing_data_reads", True),
+        prefix=os.path.join(store["path"], prefix),
+        separator=separator,
+        leading=indices,
+    )
 
 
 def _of_zarr2(metadata: Mapping[str, Any]) -> tuple[np.dtype, Sequence[int], str, str] | str:
@@ -101,10 +84,10 @@ def _of_zarr3(metadata: Mapping[str, Any]) -> tuple[np.dtype, Sequence[int], str
     return dtype, chunk, f"c{separator}" if default else "", separator
 
 
-def _indices(spec: Mapping[str, Any], leading: Sequence[Any]) -> tuple[int, ...] | None:
+def _indices(spec: Mapping[str, Any], leading: Sequence[int]) -> tuple[int, ...] | None:
     """The indices before z, y and x of a spec's array; None if its axes are not in this order."""
     transform = ts.Spec(spec).transform
-    if transform is None or not all(isinstance(k, int) for k in leading):
+    if transform is None:
         return None
     found, n = [], transform.output_rank - 3
     for d, axis in enumerate(transform.output):

@@ -13,8 +13,10 @@ from typing import Any
 
 import tensorstore as ts
 
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.chunked.raw import zarr_chunks
 from beam_volumes.storage.formats.format import WHOLE, OpenRequest
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.credentials import as_given, check_no_secrets, with_secrets
@@ -31,6 +33,7 @@ from beam_volumes.storage.sources.axes import (
     oriented,
     select,
 )
+from beam_volumes.storage.sources.raw import RawChunks
 from beam_volumes.storage.sources.source import DTYPES, Source, _normal, digest
 
 #: The option of formats with chunks that may be missing.
@@ -77,6 +80,10 @@ class SpecReader:
 
     def open(self) -> ts.TensorStore:
         return _open(self.spec)
+
+    def raw_chunks(self, leading: Sequence[int], offset: Triple) -> RawChunks | str:
+        """Return the chunks that are plain voxels, or why they are not."""
+        return zarr_chunks(self.spec, leading, offset)
 
     def moved(self, move: Callable[[Spec], Spec]) -> SpecReader:
         """Return the reader after the key-value store was moved."""

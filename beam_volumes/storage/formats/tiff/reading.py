@@ -6,12 +6,14 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
 from beam_volumes.base import codecs as imagecodecs
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Directory, File, Numbers, opened_file
@@ -22,6 +24,7 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec, url
 from beam_volumes.storage.sources.axes import Selection
 from beam_volumes.storage.sources.numbered import describe_lost
+from beam_volumes.storage.sources.raw import RawChunks
 from beam_volumes.storage.sources.source import TokenOfFields
 
 #: Bytes of strips that are decoded together, and of uncompressed rows. A strip may be one row.
@@ -121,6 +124,56 @@ class TiffReader(TokenOfFields):
     def open(self) -> ts.TensorStore:
         return self.selection.apply(self.whole())
 
+    def raw_chunks(self, leading: Sequence[int], offset: Triple) -> RawChunks | str:
+        """Return the tiles or rows that are plain voxels, or why they are not."""
+        s, k, dims = self.segments, len(self.leading), dict(self.selection.dims)
+        if len(self.places) > 1 or self.places[0].get("driver") != "file":
+            return "it is not one file on a disk"
+        if not s.is_plain:
+            return "its tiles are encoded"
+        if self.lost or s.fill:
+            return "some of its pages or tiles may be missing"
+        is_upright = (dims.get("y"), dims.get("x")) == (k + 2, k + 3) and dims.get("z", -1) < k
+        if s.shape[1] > 1 or s.shape[4] > 1 or not is_upright:
+            return "its tiles contain several channels, or are not along y and x"
+        together = self.pages.voxels is not None or (not s.tiled and s.tile[1] >= s.shape[2])
+        if not (together or s.tiled):
+            return "its pages consist of several strips"
+        fixed = dict(self.selection.fixed)
+        fixed |= zip((dims[a] for a in self.selection.leading), leading, strict=True)
+        return RawPages(
+            s.dtype.newbyteorder(self.byte_order),
+            (1, self.chunk[2], self.chunk[3]),
+            offset,
+            s.shape[2] if together else None,
+            reader=self,
+            at=tuple(fixed.get(d, 0) for d in range(k + 1)),
+            z=dims.get("z"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawPages(RawChunks):
+    """Tiles of pages, or rows of contiguous ones."""
+
+    reader: TiffReader
+    at: tuple[int, ...]  #: The position along the axes of pages, and the separate sample.
+    z: int | None  #: The axis of pages along z.
+
+    def place(self, cell: tuple[int, ...]) -> tuple[str, int]:
+        at = list(self.at)
+        if self.z is not None:
+            at[self.z] = cell[0]
+        page = 0
+        for (_, n), i in zip(self.reader.leading, at[:-1], strict=True):
+            page = page * n + i
+        place = self._reading.placed(page, at[-1], cell[1], cell[2])
+        return (self.reader.places[0]["path"], place) if place else ("", 0)
+
+    @cached_property
+    def _reading(self) -> _Reading:
+        return _Reading(self.reader)
+
 
 class _Reading:
     """Decodes the tiles of an image in this process."""
@@ -166,26 +219,46 @@ class _Reading:
     def _read_page(
         self, page: int, sample: int, at: Sequence[int], stop: Sequence[int], out: np.ndarray
     ) -> None:
-        s, pages = self._s, self._r.pages
         (z0, y0, x0, c0), (z1, y1, x1, c1) = at, stop
-        if pages.voxels is not None:
+        if self._r.pages.voxels is not None:
             file = opened_file(self._r.places[0])
-            _, d, y, _, _ = s.shape
             for z in range(z0, z1):
-                row = ((page * s.shape[0] + sample) * d + z) * y + y0
-                rows = self._rows(file, pages.voxels + row * s.row_bytes, y1 - y0, page)
+                rows = self._rows(file, self._row(page, sample, z, y0), y1 - y0, page)
                 out[z - z0] = rows[:, x0:x1, c0:c1]
             return
         if self._r.lost and self._offsets is not None and self._offsets[page] == 0:
             out[...] = 0
             return
+        self._page(page).read(sample, at, stop, out)
+
+    def placed(self, page: int, sample: int, iy: int, ix: int) -> int:
+        """Return the position of a cell of `TiffReader.chunk`, if it is uncompressed; 0 without voxels."""
+        s, y = self._s, iy * self._r.chunk[2]
+        if self._r.pages.voxels is not None:
+            return self._row(page, sample, 0, y)
+        found = self._page(page)
+        if s.tiled:
+            return found.placed(s.index(sample, 0, iy, ix))
+        strip = found.placed(s.index(sample, 0, 0, 0))
+        return strip and strip + y * s.row_bytes
+
+    def _row(self, page: int, sample: int, z: int, y: int) -> int:
+        """Return the position of a row of contiguous pages."""
+        s, first = self._s, self._r.pages.voxels
+        assert first is not None
+        return (
+            first + (((page * s.shape[0] + sample) * s.shape[1] + z) * s.shape[2] + y) * s.row_bytes
+        )
+
+    def _page(self, page: int) -> Page:
+        """Return a page that is like the first."""
         file, directory = self._directory(page)
         if self._alike.get(page) is not directory:
             self._check(file, directory, page)
             if len(self._alike) >= _ALIKE:
                 self._alike.clear()
             self._alike[page] = directory
-        Page(file, directory, s, lambda: self._where(page)).read(sample, at, stop, out)
+        return Page(file, directory, self._s, lambda: self._where(page))
 
     def _rows(self, file: File, at: int, count: int, page: int) -> np.ndarray:
         """Read uncompressed rows."""
@@ -333,6 +406,14 @@ class Page:
                     f"{printable(file.name)}): {error}; restore it"
                 ) from None
             yield top, tile
+
+    def placed(self, index: int) -> int:
+        """Return the position of an uncompressed tile or strip; 0 if it is not stored."""
+        (offset,), (count,) = self._places([index])
+        need = self.segments.nbytes if self.segments.tiled else 0
+        if offset and 0 < count < need:
+            raise self.file.damaged(f"tile {index} of {self.name()} has {count} bytes, not {need}")
+        return int(offset) if count else 0
 
     def _of_libtiff(self) -> np.ndarray:
         """Decode the page by libtiff, from a copy of the file with only this page."""
