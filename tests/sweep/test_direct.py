@@ -1,5 +1,6 @@
 """Raw chunks are read straight to a device: a fake one, with a fake kvikio."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -105,6 +106,23 @@ def test_plans_show_how_a_device_reads_and_why(folder):
             found = bv.compute(raw, **HOW)
     assert cuda.to > 0
     assert (np.asarray(found) == np.asarray(bv.compute(raw, runner=None))).all()
+
+
+def test_chunks_are_read_through_the_host_if_the_device_has_no_room_for_them(folder):
+    v = bv.maximum_filter(filtered(folder, chunks=(9, 20, 30)), 3)
+    how = {"slab": (3, 20, 30), "window": 1, "workers": 1}
+    with pretended(), FakeKvikio().installed() as kvikio:
+        with pytest.raises(ValueError, match="device_memory") as refused:
+            bv.plan(v, device="cuda", device_memory=5000, **how)
+        memory = int(re.search(r"device_memory of (\d+) bytes", str(refused.value))[1])
+        assert memory < 4 * v.nbytes  # of the buffers for chunks
+        reads = "v.zarr is read through the host: device_memory= is too small for its chunks"
+        assert reads in bv.plan(v, device="cuda", device_memory=memory, **how).explain()
+        found = bv.compute(v, **{**HOW, **how, "device_memory": memory})
+        assert not kvikio.read
+        more = bv.plan(v, device="cuda", device_memory=8 * memory, **how)
+    assert "v.zarr is read straight to the device" in more.explain()
+    assert np.asarray(found).tobytes() == np.asarray(bv.compute(v, runner=None, **how)).tobytes()
 
 
 def test_channels_with_chunks_of_their_own_are_read_straight(tmp_path):

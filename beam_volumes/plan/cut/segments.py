@@ -74,8 +74,25 @@ def describe_reads(program: Program) -> Iterator[str]:
         if program.steps[i].place == DEVICE:
             yield f"{source.name} is read straight to the device, {way()}"
         elif not source.in_memory:
-            reason = reason_for_host(program, i, there)
+            reason = (
+                reason_for_host(program, i, there) or "device_memory= is too small for its chunks"
+            )
             yield f"{source.name} is read through the host: {reason}"
+
+
+def reads_directly(program: Program) -> bool:
+    """Whether sources are read straight to the device."""
+    return any(s.place == DEVICE and s.source is not None for s in program.steps)
+
+
+def through_host(program: Program) -> Program:
+    """The same program with all sources read to the host first."""
+    chosen = {
+        i
+        for i, step in enumerate(program.steps)
+        if step.place == DEVICE and step.source is None and not is_transfer(step)
+    }
+    return _Placing(program, chosen).placed()
 
 
 def on_host(program: Program) -> Program:
@@ -130,7 +147,6 @@ class _Placing:
         for i, step in enumerate(self.program.steps):
             place = self.places[i]
             if is_transfer(step):  # of a program that was placed before
-                self.made[i, HOST] = self.made[step.edges[0].step, HOST]
                 continue
             edges = tuple(self._edge(e, place) for e in step.edges)
             self.made[i, place] = self._add(replace(step, edges=edges, place=place))
@@ -152,15 +168,17 @@ class _Placing:
         return len(self.steps) - 1
 
     def _edge(self, edge: Edge, place: str = HOST) -> Edge:
-        if (edge.step, place) not in self.made:
-            step = self.program.steps[edge.step]
+        at = edge.step
+        while is_transfer(step := self.program.steps[at]):
+            at = step.edges[0].step
+        if (at, place) not in self.made:
             kind = ToDevice if place == DEVICE else ToHost
             stage = kind(step.name, step.dtype)
-            origin = Edge(self.made[edge.step, self.places[edge.step]])
-            self.made[edge.step, place] = self._add(
+            origin = Edge(self.made[at, self.places[at]])
+            self.made[at, place] = self._add(
                 Step(stage.name, step.shape, step.dtype, None, stage, (origin,), place=place)
             )
-        return replace(edge, step=self.made[edge.step, place])
+        return replace(edge, step=self.made[at, place])
 
     def _place_of(self, surveyed: Surveyed) -> str:
         """The place of a survey's inputs: the device if they are there, and it has device code."""

@@ -1,7 +1,8 @@
-"""Choose between alternative stages with the same voxels: the cheapest that fits the memory.
+"""Choose between alternatives with the same voxels: the cheapest that fits the memory.
 
 A stage lists its alternatives with their expected cost. The chosen one is tried first, and then
-reports its actual cost.
+reports its actual cost. Sources are read through the host if the device has no room for their
+chunks.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from beam_volumes.plan.cut.segments import reads_directly, through_host
 from beam_volumes.plan.fit.partitioning import Partitioning, TooLarge
 from beam_volumes.plan.fit.planned_pass import in_pieces
 from beam_volumes.sweep.program import Program
@@ -23,13 +25,28 @@ _WORTH_TRYING = 0.9
 
 
 def suited(programs: list[Program], partition: Partition) -> list[Program]:
-    """Replace stages by their cheapest alternatives that fit; by the leanest ones if none fit."""
+    """Replace stages by their cheapest alternatives that fit; by the leanest ones if none fit.
+
+    Likewise reads straight to a device.
+    """
     stages = {
         id(s.stage): s.stage for p in programs for s in p.steps if s.stage and s.stage.alternatives
     }
     for stage in stages.values():
         programs = _with_best(programs, stage, partition)
+    if any(map(reads_directly, programs)):
+        offered = programs, list(map(through_host, programs))
+        programs = min(offered, key=lambda some: _excess(some, partition))
     return programs
+
+
+def _excess(programs: list[Program], partition: Partition) -> int:
+    """The smallest memory of host and device if it is too large; 0 if it fits."""
+    try:
+        partition(programs)
+    except TooLarge as error:
+        return max(part.memory + part.device_memory for part in error.smallest)
+    return 0
 
 
 def _with_best(programs: list[Program], stage: Stage, partition: Partition) -> list[Program]:
