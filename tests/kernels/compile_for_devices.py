@@ -30,6 +30,15 @@ def pretend_device():
     cuda.to_device = lambda array, stream=0: array.copy()
     cuda.device_array = lambda shape, dtype, stream=0: np.empty(shape, dtype)
     dispatcher.CUDADispatcher.__getitem__ = lambda kernel, _: lambda *args: compiled(kernel, args)
+    dispatcher.wrap_arg = lambda array: SimpleNamespace(to_device=lambda *_: pretended(array))
+
+
+def pretended(array):
+    """An array as an argument of a launch."""
+    layout = SimpleNamespace(strides_in_bytes=array.strides)
+    return SimpleNamespace(
+        size=array.size, dtype=array.dtype, ptr=0, shape=array.shape, _layout=layout
+    )
 
 
 done, wrong = set(), []
@@ -37,6 +46,10 @@ done, wrong = set(), []
 
 def compiled(kernel, arguments):
     types = tuple(map(typeof, arguments))
+    launched = object.__new__(dispatcher._Kernel)
+    launched.extensions = ()
+    for of, argument in zip(types, arguments, strict=True):
+        launched._prepare_args(of, argument, 0, [], [])  # raises an error for those that cannot be
     if (kernel, types) in done:
         return
     done.add((kernel, types))
