@@ -300,15 +300,14 @@ def test_a_lost_device_is_a_failure_of_the_machine():
 @pytest.mark.parametrize("how", [{"fails": LOST}, {"memory": 5000}, {"opens": False}])
 def test_auto_computes_on_the_host_what_a_device_cannot(how, tmp_path, caplog):
     ranked = bv.median_filter(byte_volume(), 9)
+    mask = ranked > 128
+    others = bv.mean(ranked), bv.label(mask), bv.distance_transform_edt(mask)
     target = ranked.to(tmp_path / "o.zarr", chunks=(6, 40, 50))
     cut = {"slab": (6, 40, 50), "threads": 2}
     with pretended(FakeCuda(**how)):
-        found = bv.compute(
-            target, bv.mean(ranked), bv.label(ranked > 128), runner=None, device="auto",
-            device_memory="1GiB", **cut,
-        )  # fmt: skip
+        found = bv.compute(target, *others, runner=None, device="auto", device_memory="1GiB", **cut)
     assert caplog.text.count("is computed on the host: ") >= 4
-    expected = bv.compute(ranked, bv.mean(ranked), bv.label(ranked > 128), runner=None, **cut)
+    expected = bv.compute(ranked, *others, runner=None, **cut)
     for a, b in zip(found, expected, strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
