@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+import grpc
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     DirectOptions,
@@ -189,7 +190,7 @@ class Elsewhere:
                 if self.hired:  # machines get the memory of the resource hints
                     needs = replace(needs, memory=0)
                 run_pipeline(reported, runner, self.options, self.hired, needs, self.accelerator)
-            except RuntimeError as error:
+            except (RuntimeError, grpc.RpcError, grpc.FutureTimeoutError) as error:
                 for words, remedy in _NOT_FETCHED.items():
                     if "Unable to fetch" in str(error) and words in str(error):
                         raise OSError(remedy) from None
@@ -199,11 +200,20 @@ class Elsewhere:
                     raise
                 # The runner gave up, for example because a worker died.
                 words = last_words(session, journal)
-                raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
+                raise RuntimeError(f"{_reason(error)}. {words}") from error
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has started
                     journal.remove()
             return numbers(session.plan, journal)
+
+
+def _reason(error: Exception) -> str:
+    """Return the message of a runner's error; the text of gRPC's errors has many lines."""
+    if isinstance(error, grpc.FutureTimeoutError):
+        return "the runner does not answer; check its address, such as --job_endpoint"
+    if isinstance(error, grpc.Call):
+        return f"the connection to the runner failed: {error.code().name}, {error.details()}"
+    return str(error).rstrip(".")
 
 
 def _only_describes(options: PipelineOptions) -> bool:

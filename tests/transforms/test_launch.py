@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import apache_beam as beam
+import grpc
 import numpy as np
 import psutil
 import pytest
@@ -76,6 +77,24 @@ def test_machines_are_those_that_options_ask_for(asked, machines):
     options = RunOptions(runner="FlinkRunner", beam_options=asked, workers=3)
     assert launcher(options)[1].machines == machines
     assert launcher(replace(options, machines=2))[1].machines == 2
+
+
+@pytest.mark.parametrize("error", ["lost", "late"])
+def test_a_lost_connection_to_a_runner_says_how_to_continue(error, monkeypatch, tmp_path):
+    class Lost(grpc.RpcError, grpc.Call):
+        code, details = lambda _: grpc.StatusCode.UNAVAILABLE, lambda _: "Socket closed"
+
+    Lost.__abstractmethods__ = frozenset()
+    errors = {"lost": Lost(), "late": grpc.FutureTimeoutError()}
+
+    def fail(*_, **__):
+        raise errors[error]
+
+    monkeypatch.setattr(launch, "run_pipeline", fail)
+    v = bv.compute(bv.open(np.zeros((2, 3, 4), "u1")).to(tmp_path / "v.zarr"), runner=None)
+    says = {"lost": "UNAVAILABLE, Socket closed", "late": "check its address"}[error]
+    with pytest.raises(RuntimeError, match=rf"the .*runner.*{says}.* slabs .*resume=True"):
+        bv.compute((v + 1).to(tmp_path / "out.zarr"), runner="PrismRunner")
 
 
 @pytest.mark.parametrize("what", ["prism binary", "job server jar"])
