@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,13 @@ def build(
     RecipeError
         If something cannot be opened, applied or written, with its line.
     """
+    for r in recipe.registrations:
+        if not os.path.exists(table := r.files["table"]):
+            raise RecipeError(
+                r.where,
+                f"{table} does not exist yet: `beam-volumes run` writes it before it plans, and "
+                "`beam-volumes check --words-only` does not need it",
+            )
     with nothing_computed():
         return _built(recipe, crop, given)
 
@@ -101,12 +109,12 @@ def expressions(
 def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Any:
     """Open an input, cropped as for `build`: a volume, or a tuple of tiles."""
     if is_of_tiles(item.what):
-        with _mistakes(item.where, item.name):
+        with mistakes(item.where, item.name):
             tiles = tuple(bv.open_tiles(item.what, **item.options)[0])
         if crop is not None:
             raise RecipeError(item.where, f"{item.name!r} is tiles, which cannot be cropped")
         return tiles
-    with _mistakes(item.where, item.name):
+    with mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
     if callable(crop):
         return crop(volume)
@@ -167,7 +175,7 @@ def apply(step: RecipeStep, known: dict[str, Any]) -> Any:
             if is_volume
             else _parameter(entry, known, ndim, operation.parameters[name].is_table)
         )
-    with _mistakes(step.where, operation.name, step.parameters):
+    with mistakes(step.where, operation.name, step.parameters):
         return operation.call(*inputs, **parameters)
 
 
@@ -198,7 +206,7 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int, table: bool = Fal
             )
         return item
     size = inner.plain()
-    with _mistakes(entry.where, key):
+    with mistakes(entry.where, key):
         if isinstance(size, dict):
             return footprints()[key](**{"ndim": ndim, **size})
         return footprints()[key](size, ndim=ndim)
@@ -214,13 +222,13 @@ def _targets(output: RecipeOutput, item: Any) -> Iterator[Wanted]:
     if isinstance(item, Volume):
         if output.path is None:
             raise RecipeError(output.where, f"{output.step!r} is a volume: its output needs path:")
-        with _mistakes(output.where, ""):
+        with mistakes(output.where, ""):
             yield item.to(output.path, **output.options)
     elif isinstance(item, Table) and output.path is not None:
         for option in output.options:
             if option != "format":
                 raise RecipeError(output.where, f"a table's output has no {option!r}, only format")
-        with _mistakes(output.where, ""):
+        with mistakes(output.where, ""):
             yield item.to(output.path, **output.options)
     elif output.path is not None:
         raise RecipeError(
@@ -241,7 +249,7 @@ def _kind(item: Any) -> str:
 
 
 @contextlib.contextmanager
-def _mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None) -> Iterator[None]:
+def mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None) -> Iterator[None]:
     """Add the place in the recipe to an error, the parameter's if the message names one."""
     try:
         yield

@@ -32,6 +32,7 @@ TOP = (
     "variables",
     "input",
     "inputs",
+    "register",
     "steps",
     "output",
     "outputs",
@@ -132,6 +133,10 @@ class Parameter:
         kinds = [t for t in _types(self.annotation) if t != "None"]
         return bool(kinds) and all(k.startswith(("Sequence", "Iterable", "tuple")) for k in kinds)
 
+    def listed(self, value: Any) -> Any:
+        """Return a value, as a list if only lists are accepted."""
+        return [value] if self.is_sequence and not isinstance(value, list) else value
+
     @property
     def choices(self) -> tuple[str, ...]:
         """The allowed words, if the description begins with a list of them.
@@ -173,6 +178,11 @@ class Operation:
     def is_of_many(self) -> bool:
         """Whether its inputs are the volumes of one parameter."""
         return self.volume(self.positional[0]) == "volumes"
+
+    @property
+    def keywords(self) -> dict[str, Parameter]:
+        """The parameters that are not inputs."""
+        return {n: p for n, p in self.parameters.items() if n not in self.positional}
 
     def volume(self, name: str) -> str:
         """Return `Parameter.volume`, or an empty string for inputs of arithmetic."""
@@ -294,6 +304,18 @@ def operations() -> dict[str, Operation]:
         **{name: _ufunc(name) for name in sorted(SUPPORTED)},
         **{f.__name__: operation_of(f) for f in functions},
     }
+
+
+@cache
+def registrations() -> dict[str, Operation]:
+    """Return the functions that find transforms for tables, by name."""
+    functions = (bv.register_slices, bv.register_frames, bv.register_tiles)
+    return {f.__name__: operation_of(f) for f in functions}
+
+
+def registration_files(operation: Operation) -> tuple[str, ...]:
+    """Return the names of files that a registration can write."""
+    return ("table", "report", *(("pairs", "xml") if operation.is_of_many else ()))
 
 
 @cache

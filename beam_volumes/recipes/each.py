@@ -93,8 +93,12 @@ def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
     Raises
     ------
     ValueError
-        If two outputs would have the same path.
+        If two outputs would have the same path, or the recipe registers its input.
     """
+    if recipe.registrations:
+        raise ValueError(
+            "--each runs no recipe with register:, as all volumes would share its files"
+        )
     folder = f"{out.rstrip('/')}/{item.name}"
     outputs = []
     for output in recipe.outputs:

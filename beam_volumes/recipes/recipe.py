@@ -19,7 +19,10 @@ from beam_volumes.recipes.catalogue import (
     TOP,
     Operation,
     footprints,
+    is_of_tiles,
     operations,
+    registration_files,
+    registrations,
 )
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.override import override, substitute
@@ -72,6 +75,17 @@ class RecipeOutput:
 
 
 @dataclass(frozen=True)
+class Registration:
+    """Transforms to find in an input, and the files to write: a table and what shows it."""
+
+    operation: Operation
+    input: str
+    parameters: dict[str, Any]
+    files: dict[str, str]
+    where: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A checked recipe."""
 
@@ -83,6 +97,8 @@ class Recipe:
     #: Run options by name; the command line overrides them.
     options: dict[str, Any] = field(default_factory=dict)
     description: str = field(default="")
+    #: What to do before the plan.
+    registrations: tuple[Registration, ...] = ()
     #: The recipe as plain data.
     document: Any = None
 
@@ -167,6 +183,7 @@ def checked_recipe(
         _outputs(top, root, inputs, steps),
         {name: _run_option(name, top[name]) for name in RECIPE_OPTIONS if name in top},
         str(top["description"].value) if "description" in top else "",
+        tuple(_registrations(top.get("register"), inputs)),
         root.plain(),
     )
 
@@ -211,6 +228,32 @@ def _checked_name(name: str, entry: Entry) -> str:
             f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter"
         )
     return name
+
+
+def _registrations(entry: Entry | None, inputs: dict[str, Input]) -> Iterator[Registration]:
+    for name, e in ({} if entry is None else entry.mapping("register")).items():
+        given = dict(e.mapping(name))
+        op = given.pop("op", None) or Entry(name, e.where)
+        operation = registrations().get(str(op.value))
+        if operation is None:
+            raise op.error(f"register: has {', '.join(registrations())}, and no {op.plain()!r}")
+        own, files = operation.keywords, registration_files(operation)
+        Entry(given, e.where).check_keys(["input", *own, *files], operation.name)
+        plain = {key: entry.plain() for key, entry in given.items()}
+        chosen = plain.pop("input", next(iter(inputs)) if len(inputs) == 1 else None)
+        if not isinstance(chosen, str) or chosen not in inputs:
+            raise e.error(f"{operation.name} needs input: one of {', '.join(inputs)}")
+        if is_of_tiles(inputs[chosen].what) != operation.is_of_many:
+            wanted = "tiles: an XML or CSV file" if operation.is_of_many else "a volume"
+            raise e.error(f"{operation.name} takes {wanted}, and {chosen!r} is another input")
+        written = {key: plain.pop(key) for key in files if key in plain}
+        if not str(written.get("table", "")).lower().endswith(".csv"):
+            raise e.error(f"{operation.name} needs table: a path that ends in .csv")
+        for key, path in written.items():
+            if not isinstance(path, str) or "://" in path:
+                raise given[key].error(f"{key}: {path!r} is not the path of a file")
+        parameters = {key: own[key].listed(value) for key, value in plain.items()}
+        yield Registration(operation, chosen, parameters, written, e.where)
 
 
 def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, RecipeStep]:

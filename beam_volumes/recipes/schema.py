@@ -11,6 +11,8 @@ from beam_volumes.recipes.catalogue import (
     Operation,
     Parameter,
     operations,
+    registration_files,
+    registrations,
 )
 
 Schema = dict[str, Any]
@@ -58,6 +60,7 @@ def schema() -> Schema:
             "variables": {"type": ["object", "null"]},
             "input": text_or_more,
             "inputs": {"type": "object", "additionalProperties": text_or_more},
+            "register": {"type": ["object", "null"], "additionalProperties": _registration()},
             "steps": {
                 "type": ["object", "null"],
                 "properties": own,
@@ -112,6 +115,11 @@ def _operation(operation: Operation) -> Schema:
         "properties": {**own, **common},
         "additionalProperties": False,
     }
+
+
+def _registration() -> Schema:
+    keys = {k for op in registrations().values() for k in (*op.keywords, *registration_files(op))}
+    return _mapping(["op", "input", *sorted(keys)])
 
 
 def _parameter(p: Parameter) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 from typing import Any
 
+from beam_volumes.recipes.catalogue import is_of_tiles
 from beam_volumes.recipes.document import Entry
 from beam_volumes.recipes.recipe import Recipe, RecipeStep, split_name
 
@@ -30,8 +31,17 @@ def as_python(recipe: Recipe) -> str:
     <BLANKLINE>
     """
     lines = ["import numpy as np", "import beam_volumes as bv", ""]
+    lines[2:2] = ["from pyarrow import csv"] if recipe.registrations else []
     for item in recipe.inputs.values():
-        lines.append(f"{_name(item.name)} = bv.open({_arguments([repr(item.what)], item.options)})")
+        call = f"({_arguments([repr(item.what)], item.options)})"
+        opened = f"bv.open_tiles{call}[0]" if is_of_tiles(item.what) else f"bv.open{call}"
+        lines.append(f"{_name(item.name)} = {opened}")
+    for r in recipe.registrations:
+        item, first, part = recipe.inputs[r.input], _name(r.input), ""
+        if r.operation.is_of_many:
+            first, part = f"*bv.open_tiles({_arguments([repr(item.what)], item.options)})", "[0]"
+        call = f"bv.{r.operation.name}({_arguments([first], r.parameters)}){part}"
+        lines.append(f"csv.write_csv({call}.to_pyarrow(), {r.files['table']!r})")
     lines += [f"{_name(n)} = {_call(recipe.steps[n])}" for n in recipe.order]
     targets = []
     for o in recipe.outputs:

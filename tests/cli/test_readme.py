@@ -24,6 +24,7 @@ from beam_volumes.kernels import cache
 from beam_volumes.plan.cost import memory
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import parse_recipe
+from beam_volumes.recipes.registration import register_inputs
 from tests.transforms.fusion import recording
 
 ROOT = Path(__file__).parents[2]
@@ -284,8 +285,10 @@ def test_recipes(slices):
             text = f"{WHOLE}{text}"
         elif "output" not in parts and "outputs" not in parts:
             text += "steps: {bright: {op: greater, inputs: [em, mask]}}\noutput: bright.zarr\n"
-        built.append(build(parse_recipe(text)).targets)
-    assert len(built) == 6 and all(built)
+        recipe = parse_recipe(text)
+        assert len([*register_inputs(recipe)]) == 2 * len(recipe.registrations)
+        built.append(build(recipe).targets)
+    assert len(built) == 7 and all(built)
 
 
 def test_the_table_of_functions_is_current():

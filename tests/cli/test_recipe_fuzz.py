@@ -250,7 +250,8 @@ def recipes(draw):
     whole["outputs"] = outputs
     if draw(st.integers(0, 3)):
         return whole
-    where = draw(st.sampled_from(["input", "outputs", "steps", "memory", "workers", "variables"]))
+    others = ["steps", "memory", "workers", "variables", "register"]
+    where = draw(st.sampled_from(["input", "outputs", *others]))
     if where == "input":
         known = ["path", "spec", "voxel_size", "unit", "index", "dataset", "level"]
         whole["input"][draw(st.sampled_from(known))] = draw(ANYTHING)
@@ -258,6 +259,10 @@ def recipes(draw):
         known = ["path", "step", "dtype", "chunks", "shards", "codec", "format", "zarr_version"]
         said = {"step": "inside", "path": "out.ome.zarr"}
         outputs.append({**said, draw(st.sampled_from([*known, "ome_version"])): draw(ANYTHING)})
+    elif where == "register":
+        known = ["register_slices", "register_tiles", "table", "input"]
+        given = st.dictionaries(st.sampled_from(known), ANYTHING, max_size=2)
+        whole[where] = draw(ANYTHING | st.dictionaries(st.sampled_from(known), given, max_size=2))
     else:
         whole[where] = draw(ANYTHING)
     if draw(RARELY):

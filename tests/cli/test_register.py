@@ -8,6 +8,9 @@ import scipy.ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.document import RecipeError
+from beam_volumes.recipes.recipe import parse_recipe
 
 
 def tissue(*shape):
@@ -51,6 +54,18 @@ def test_tiles(tmp_path, monkeypatch, capsys):
     by_recipe("input: tiles.csv\nsteps: {fuse: {transforms: tiles.csv}}\noutput: again.zarr\n")
     bv.compute(fused.to("python.zarr"))
     assert stored("all.zarr") == stored("again.zarr") == stored("python.zarr")
+    Path("stage.csv").write_text(
+        "path,z,y,x\n" + "".join(f"tiles/{k}.ome.zarr,0,0,{44 * k}\n" for k in range(3))
+    )
+    by_recipe(
+        "input: stage.csv\nregister:\n  register_tiles: {max_shift: 4, table: found.csv, pairs: p.csv, "
+        "report: b.html}\nsteps: {fuse: {transforms: found.csv}}\noutput: registered.zarr\n"
+    )
+    assert stored("registered.zarr") == stored("all.zarr")
+    assert (
+        Path("p.csv").read_bytes() == Path("pairs.csv").read_bytes()
+        and "1 and 2: correlation" in Path("b.html").read_text()
+    )
 
 
 def test_slices_and_frames(tmp_path, monkeypatch, capsys):
@@ -70,15 +85,34 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert abs(aligned - aligned[0]).mean() < 3
     steps = "steps: {apply_transforms: {transforms: %s}}\n"
     by_recipe(f"input: stack.tif\n{steps % 'a.csv'}output: recipe.zarr\n")
+    register = "register: {register_slices: {reference: 0, table: t.csv, report: t.html}}"
+    both = f"input: stack.tif\n{register}\n{steps % 't.csv'}output: both.zarr\n"
+    by_recipe(both)
+    assert (
+        Path("t.csv").read_bytes() == Path("a.csv").read_bytes()
+        and "rows without links" in Path("t.html").read_text()
+    )
+    capsys.readouterr()
+    assert main(["run", "recipe.yaml"]) == 2
+    assert (
+        "recipe.yaml:2: register_slices: t.csv exists: give another path, or --overwrite"
+        in capsys.readouterr().err
+    )
+    assert main(["run", "recipe.yaml", "--overwrite"]) == 0
     table = bv.register_slices(bv.open("stack.tif"), reference=0)
     bv.compute(bv.apply_transforms(bv.open("stack.tif"), table).to("python.zarr"))
-    assert stored("b.zarr") == stored("recipe.zarr") == stored("python.zarr")
+    assert stored("b.zarr") == stored("recipe.zarr") == stored("python.zarr") == stored("both.zarr")
     movie = ["stack.tif", "--axes", "tyx"]
     assert main(["register-frames", *movie, "-o", "f.csv"]) == 0
     by_recipe(f"input: {{path: stack.tif, axes: tyx}}\n{steps % 'f.csv'}output: f.zarr\n")
     table = bv.register_frames(frames := bv.open("stack.tif", axes="tyx"))
     bv.compute(bv.apply_transforms(frames, table).to("g.zarr"))
-    assert stored("f.zarr") == stored("g.zarr")
+    register = "register: {drift: {op: register_frames, table: d.csv, report: d.html}}"
+    of_movie = (
+        f"input: {{path: stack.tif, axes: tyx}}\n{register}\n{steps % 'd.csv'}output: h.zarr\n"
+    )
+    by_recipe(of_movie)
+    assert stored("f.zarr") == stored("g.zarr") == stored("h.zarr") and Path("d.html").exists()
     capsys.readouterr()
     assert main(["register-frames", *movie, "--report", "f.html"]) == 2
     assert "give its path with -o" in capsys.readouterr().err
@@ -88,3 +122,29 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith('"t","y","x","m_yy"')
     assert main(["register-slices", "stack.tif", "--model", "elastic"]) == 2
     assert "model=" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("register", "says"),
+    [
+        (
+            "{register_slices: {table: t.csv}}",
+            "t.csv does not exist yet: `beam-volumes run` writes it",
+        ),
+        (
+            "{register_slices: {model: rigid}}",
+            "register_slices needs table: a path that ends in .csv",
+        ),
+        ("{register_slices: {table: t.csv, modle: rigid}}", "has no 'modle'.*model"),
+        ("{a: {op: register, table: t.csv}}", "register: has register_slices.*no 'register'"),
+        ("{register_tiles: {table: t.csv}}", "register_tiles takes tiles: an XML or CSV file"),
+        ("{register_slices: {table: t.csv, input: no}}", "needs input: one of input"),
+        ("{register_slices: {table: 's3://b/t.csv'}}", "table: 's3://b/t.csv' is not the path"),
+    ],
+)
+def test_refusals_of_recipes(register, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = "steps: {apply_transforms: {transforms: t.csv}}"
+    text = f"input: a.tif\nregister: {register}\n{steps}\noutput: o.zarr"
+    with pytest.raises(RecipeError, match=f"recipe:2: .*{says}"):
+        build(parse_recipe(text))

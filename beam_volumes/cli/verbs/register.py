@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import beam_volumes as bv
 from beam_volumes.cli.messages import plain_text, print_result
 from beam_volumes.cli.options import opened, opening, parse_index
 from beam_volumes.graph.table import ComputedTable
-from beam_volumes.graph.volume import Volume
-from beam_volumes.recipes.catalogue import operation_of
+from beam_volumes.recipes.catalogue import registrations
 from beam_volumes.recipes.document import parse_value
-from beam_volumes.show.pages.report import report
+from beam_volumes.recipes.registration import check_new, csv_of, of_tiles, of_volume
 
 
 def register_register_slices(parser: argparse.ArgumentParser) -> None:
-    _one_volume(parser, bv.register_slices, "apply_transforms")
+    _one_volume(parser, "register_slices")
 
 
 def act_register_slices(args: argparse.Namespace) -> None:
-    _register(args, bv.register_slices)
+    _register(args, "register_slices")
 
 
 def register_register_frames(parser: argparse.ArgumentParser) -> None:
-    _one_volume(parser, bv.register_frames, "apply_transforms")
+    _one_volume(parser, "register_frames")
 
 
 def act_register_frames(args: argparse.Namespace) -> None:
-    _register(args, bv.register_frames)
+    _register(args, "register_frames")
 
 
 def register_register_tiles(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +40,7 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to read")
     parser.add_argument("--transform-key", metavar="KEY", help="a transform of multiview-stitcher")
-    _arguments(parser, bv.register_tiles)
+    _arguments(parser, "register_tiles")
     parser.add_argument("--pairs", metavar="PAIRS.csv", help="also write the table of pairs")
     parser.add_argument("--report", metavar="PAGE.html", help="also write a page with bad overlaps")
     parser.add_argument(
@@ -58,47 +55,51 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
 
 
 def act_register_tiles(args: argparse.Namespace) -> None:
-    for path in (args.out, args.pairs, args.report, args.xml):
-        _check_new(path, args.overwrite)
+    files = _files(args)
     source = args.source[0] if len(args.source) == 1 else args.source
-    index = parse_index(args.index)
-    tiles, transforms = bv.open_tiles(source, index=index, transform_key=args.transform_key)
-    table, pairs = bv.register_tiles(tiles, transforms, **_parameters(args, bv.register_tiles))
-    if args.pairs:
-        _write(pairs, args.pairs, args.overwrite)
-    if args.report:
-        bv.tiles_report(args.report, tiles, table, pairs, overwrite=args.overwrite)
-    if args.xml:
-        bv.save_transforms(source, table, args.xml, index=index, overwrite=args.overwrite)
-    _write(_with_paths(table, tiles, args.out), args.out, args.overwrite)
+    options = {"index": parse_index(args.index), "transform_key": args.transform_key}
+    parameters = _parameters(args, "register_tiles")
+    _print(of_tiles(source, options, parameters, files, args.overwrite), files)
 
 
-def _one_volume(parser: argparse.ArgumentParser, function: Any, then: str) -> None:
+def _one_volume(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("volume", metavar="IN", help="a path, glob or URL")
-    _arguments(parser, function)
+    _arguments(parser, name)
     parser.add_argument("--report", metavar="PAGE.html", help="also write a page about OUT.csv")
     opening(parser)
     parser.epilog = (
-        f"To apply the table: beam-volumes chain IN {then} --transforms OUT.csv -o aligned.ome.zarr"
+        "To apply the table: beam-volumes chain IN apply_transforms --transforms OUT.csv "
+        "-o aligned.ome.zarr"
     )
 
 
-def _register(args: argparse.Namespace, function: Any) -> None:
+def _register(args: argparse.Namespace, name: str) -> None:
     if args.report and not args.out:
         raise ValueError("--report shows a table; give its path with -o OUT.csv")
-    if args.report:
-        _check_new(args.report, args.overwrite)
-    table = function(opened(args.volume, args), **_parameters(args, function))
-    _write(table, args.out, args.overwrite)
-    if args.report:
-        with open(args.report, "w", encoding="utf-8") as file:
-            file.write(report(args.out))
-        print_result(args.report)
+    files = _files(args)
+    volume, parameters = opened(args.volume, args), _parameters(args, name)
+    _print(of_volume(registrations()[name], volume, parameters, files), files)
 
 
-def _arguments(parser: argparse.ArgumentParser, function: Any) -> None:
+def _files(args: argparse.Namespace) -> dict[str, str]:
+    """Return the paths of the files to write."""
+    found = {"table": args.out, **{n: getattr(args, n, None) for n in ("report", "pairs", "xml")}}
+    files = {name: path for name, path in found.items() if path is not None}
+    check_new(files.values(), args.overwrite)
+    return files
+
+
+def _print(table: ComputedTable, files: Mapping[str, str]) -> None:
+    """Print the paths of the files; the rows of the table if it is not one of them."""
+    if "table" not in files:
+        print_result(csv_of(table).rstrip())
+    for path in files.values():
+        print_result(path)
+
+
+def _arguments(parser: argparse.ArgumentParser, function: str) -> None:
     """Add the keyword parameters of a function, and the options of its table."""
-    for name, p in _keywords(function).items():
+    for name, p in registrations()[function].keywords.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             metavar="VALUE",
@@ -108,51 +109,12 @@ def _arguments(parser: argparse.ArgumentParser, function: Any) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 
-def _keywords(function: Any) -> dict[str, Any]:
-    operation = operation_of(function)
-    return {n: p for n, p in operation.parameters.items() if n not in operation.positional}
-
-
-def _parameters(args: argparse.Namespace, function: Any) -> dict[str, Any]:
+def _parameters(args: argparse.Namespace, function: str) -> dict[str, Any]:
     """Return the given parameters of a function."""
-    _check_new(args.out, args.overwrite)
     found = {}
-    for name, p in _keywords(function).items():
+    for name, p in registrations()[function].keywords.items():
         text = getattr(args, name)
         if text is not None:
             option = f"--{name.replace('_', '-')}"
-            value = text if p.is_text else parse_value(text, option).plain()
-            found[name] = [value] if p.is_sequence and not isinstance(value, list) else value
+            found[name] = p.listed(text if p.is_text else parse_value(text, option).plain())
     return found
-
-
-def _check_new(path: str | None, overwrite: bool) -> None:
-    if path is not None and os.path.exists(path) and not overwrite:
-        raise FileExistsError(f"{path} exists: give another path, or --overwrite")
-
-
-def _write(table: ComputedTable, path: str | None, overwrite: bool) -> None:
-    import pyarrow
-    from pyarrow import csv
-
-    data = pyarrow.BufferOutputStream()
-    csv.write_csv(table.to_pyarrow(), data, csv.WriteOptions(quoting_style="needed"))
-    text = data.getvalue().to_pybytes().decode()
-    if path is None:
-        print_result(text.rstrip())
-        return
-    _check_new(path, overwrite)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    print_result(path)
-
-
-def _with_paths(table: ComputedTable, tiles: Sequence[Volume], out: str | None) -> ComputedTable:
-    """Return a table with the paths of the tiles, if these are enough to open them."""
-    asked = [getattr(tile.nodes[0], "source", None) for tile in tiles]
-    found = [{k: v for k, v in (s.asked or {}).items() if v is not None} for s in asked if s]
-    if out is None or any(set(f) != {"path_or_spec"} for f in found):
-        return table
-    folder = os.path.dirname(os.path.abspath(out))
-    paths = [os.path.relpath(str(f["path_or_spec"]), folder) for f in found]
-    return ComputedTable(table.to_pyarrow().add_column(0, "path", [paths]))

@@ -6,11 +6,13 @@ import argparse
 
 from beam_volumes.cli import each
 from beam_volumes.cli.execute import execute
+from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import computing, recipe_arguments, run_options
 from beam_volumes.cli.verbs import preview
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe, read_recipe
+from beam_volumes.recipes.registration import register_inputs
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -68,4 +70,7 @@ def run_recipe(
         Print the plan and write nothing; `beam_volumes.cli.options.CENSUS` for a plan with a census.
     """
     options = options.or_else(**recipe.options)
+    if not dry_run:
+        for path in register_inputs(recipe, crop, options.overwrite, keep=options.resume):
+            print_result(path)
     execute(build(recipe, crop), options, dry_run)
