@@ -90,10 +90,11 @@ def network(em, folder, batch=1, slab=SLAB, **how):
 
 
 def tiles(em, folder, **how):
-    """Overlapping tiles at fractional positions, blended and filtered in one pass."""
+    """Overlapping tiles, registered, and blended and filtered in one pass."""
     places = [(y, x) for y in (0, 18) for x in (0, 22)]
     parts = [em[:, y : y + 30, x : x + 34] for y, x in places]
-    volume = bv.fuse(parts, [(0.4, y + 0.3, x - 0.2) for y, x in places])
+    stage = [(0.4, y + 0.3, x - 0.2) for y, x in places]
+    volume = bv.fuse(parts, bv.register_tiles(parts, stage, max_shift=2)[0])
     target = bv.gaussian_filter(volume, 1).to(folder / "tiles.zarr", chunks=CHUNKS)
     bv.compute(target, slab=SLAB, **how)
     return [chunk_files(target.sink.name)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests.catalogue import assert_same, half_precision, voxels
+from tests.ops.test_fusion import reference
 from tests.tiers import dtypes_drawn, examples
 
 
@@ -201,8 +202,11 @@ def cut_tiles(kind, rng):
 
 
 @pytest.mark.parametrize("kind", ["em", "light sheet"])
-def test_tiles_of_unknown_positions(kind):
-    """Within 0.1 voxels, in spite of a wrong pair; an empty tile keeps its given distance."""
+def test_tiles_of_unknown_positions(kind, tmp_path):
+    """Within 0.1 voxels, in spite of a wrong pair; an empty tile keeps its given distance.
+
+    Fused at these positions, their voxels equal a reference in numpy, for eight partitions.
+    """
     tiles, given, true = cut_tiles(kind, np.random.default_rng(3))
     table, pairs = bv.register_tiles(tiles, given, max_shift=5)
     good = [k for k in range(len(tiles)) if k != 5]
@@ -216,6 +220,19 @@ def test_tiles_of_unknown_positions(kind):
         for a, b, u in zip(*(pairs[n].to_pylist() for n in ("a", "b", "used")), strict=True)
     }
     assert used[0, 1] and not used[1, 2] and not used[4, 5]
+    gain = np.linspace(0.8, 1.2, len(tiles))
+    for k, tile in enumerate(tiles):
+        bv.compute(bv.open(tile).to(tmp_path / f"{k}.zarr", chunks=(20, 35, 70)), runner=None)
+    opened = [bv.open(tmp_path / f"{k}.zarr") for k in range(len(tiles))]
+    fused = bv.fuse(opened, table, gain=gain)
+    expected = reference(tiles, found - fused.origin, fused.shape, gain, np.zeros(len(tiles)))
+    z, y, x = fused.shape
+    slabs = [None, (9, y, x), (30, 70, x), (z, 64, 100), (40, y, 90), (25, 100, 100), (z, y, 61)]
+    for slab in slabs:
+        np.testing.assert_array_equal(bv.compute(fused, runner=None, slab=slab), expected)
+    target = fused.to(tmp_path / "fused.zarr", chunks=(32, 64, 64))
+    stored = bv.compute(target, runner="FnApiRunner", slab=(32, 128, 128))
+    np.testing.assert_array_equal(stored, expected)
 
 
 @pytest.mark.parametrize("model", ["rigid", "affine"])
