@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.fft
@@ -43,6 +43,8 @@ class Link:
     offset: np.ndarray
     quality: float  #: The correlation of the voxels of the overlap, from -1 to 1
     voxels: float = 1.0  #: The number of compared voxels
+    #: Indices of the first array at which links are compared with each other, (axes, points)
+    points: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def shifted(cls, shift: np.ndarray, quality: float, voxels: float = 1.0) -> Link:
@@ -62,6 +64,11 @@ class Link:
     def shift(self) -> np.ndarray:
         """The position of the other array's first voxel, if the link is a translation."""
         return -self.offset
+
+    @property
+    def ends(self) -> np.ndarray:
+        """The points in the other array."""
+        return self.matrix @ self.points + self.offset[:, None]
 
     def shift_at(self, index: np.ndarray) -> np.ndarray:
         """Return the difference of an index and its index in the other array."""

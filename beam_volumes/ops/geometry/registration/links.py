@@ -48,7 +48,6 @@ def corners(ranges: Iterable[tuple[float, float]]) -> np.ndarray:
 
 def placed(
     links: Mapping[tuple[int, int], Link],
-    points: Mapping[tuple[int, int], np.ndarray],
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
     *,
@@ -62,8 +61,6 @@ def placed(
     The worst links are removed, and the transforms solved again, until no residual is above
     ``max_residual`` and three times the median.
 
-    - ``points``: for each link, indices of its first image at which the residual is measured,
-      (axes, points).
     - ``given``: the places before, (images, axes).
     - ``neighbours``: pairs that keep their given distance where no links decide it.
     - ``reference``: the image with the identity; None if the mean of all matrices is the identity.
@@ -74,16 +71,13 @@ def placed(
         if model == "translation":
             matrices = np.tile(np.eye(given.shape[1]), (len(given), 1, 1))
         else:
-            matrices = _linear_parts(kept, points, given, neighbours, reference)
+            matrices = _linear_parts(kept, given, neighbours, reference)
         if model == "rigid":
             size = np.ones(given.shape[1]) if spacing is None else spacing
             scaled = matrices * size[:, None] / size
             matrices = np.stack([scipy.linalg.polar(m)[0] for m in scaled]) / size[:, None] * size
-        places = _places(kept, points, matrices, given, neighbours, reference or 0)
-        residuals = {
-            pair: _residual(link, pair, matrices, places, points[pair])
-            for pair, link in links.items()
-        }
+        places = _places(kept, matrices, given, neighbours, reference or 0)
+        residuals = {p: _residual(*p, link, matrices, places) for p, link in links.items()}
         present = sorted(residuals[pair] for pair in kept)
         limit = max(max_residual, 3 * present[len(present) // 2]) if present else 0.0
         worst = max(present, default=0.0)
@@ -97,7 +91,6 @@ def placed(
 
 def _linear_parts(
     links: Mapping[tuple[int, int], Link],
-    points: Mapping[tuple[int, int], np.ndarray],
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
     reference: int | None,
@@ -108,7 +101,7 @@ def _linear_parts(
     """
     count, ndim = given.shape
     heaviest = max((link.weight for link in links.values()), default=1.0)
-    scale = max((abs(p).max() for p in points.values()), default=1.0)
+    scale = max((abs(link.points).max() for link in links.values()), default=1.0)
     system = _System(count * (ndim + 1), ndim)
 
     def term(k: int, index: np.ndarray, sign: float = 1.0) -> dict[int, float]:
@@ -116,9 +109,7 @@ def _linear_parts(
         return {unknown + n: sign * v for n, v in enumerate((*(index / scale).tolist(), 1.0))}
 
     for (i, j), link in links.items():
-        here = points[i, j]
-        there = link.matrix @ here + link.offset[:, None]
-        for near, far in zip(here.T, there.T, strict=True):
+        for near, far in zip(link.points.T, link.ends.T, strict=True):
             terms = term(i, near) | term(j, far, -1.0)
             system.add(terms, np.zeros(ndim), link.weight / heaviest)
     wanted = np.concatenate([np.tile(scale * np.eye(ndim), (count, 1, 1)), given[:, None]], axis=1)
@@ -139,7 +130,6 @@ def _linear_parts(
 
 def _places(
     links: Mapping[tuple[int, int], Link],
-    points: Mapping[tuple[int, int], np.ndarray],
     matrices: np.ndarray,
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
@@ -149,7 +139,7 @@ def _places(
     heaviest = max((link.weight for link in links.values()), default=1.0)
     system = _System(*given.shape)
     for (i, j), link in links.items():
-        centre = points[i, j].mean(axis=1)
+        centre = link.points.mean(axis=1)
         there = link.matrix @ centre + link.offset
         wanted = matrices[i] @ centre - matrices[j] @ there
         system.add({j: 1.0, i: -1.0}, wanted, link.weight / heaviest)
@@ -160,16 +150,9 @@ def _places(
     return places + (given[reference] - places[reference])
 
 
-def _residual(
-    link: Link,
-    pair: tuple[int, int],
-    matrices: np.ndarray,
-    places: np.ndarray,
-    points: np.ndarray,
-) -> float:
-    i, j = pair
-    here = matrices[i] @ points + places[i][:, None]
-    there = matrices[j] @ (link.matrix @ points + link.offset[:, None]) + places[j][:, None]
+def _residual(i: int, j: int, link: Link, matrices: np.ndarray, places: np.ndarray) -> float:
+    here = matrices[i] @ link.points + places[i][:, None]
+    there = matrices[j] @ link.ends + places[j][:, None]
     return float(np.linalg.norm(here - there, axis=0).max())
 
 

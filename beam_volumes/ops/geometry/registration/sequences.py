@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -248,11 +248,10 @@ class _Images:
         skipped = {self._one(k, "skip") for k in skip}
         fixed = None if reference is None else self._one(reference, "reference")
         limit = None if max_shift is None else par.positive(max_shift, "max_shift", self.name)
-        links, extent = self._links(model, reach, skipped, limit, float(min_quality))
+        links = self._links(model, reach, skipped, limit, float(min_quality))
         solved = partial(
             placed,
             links,
-            dict.fromkeys(links, corners([(0, n - 1) for n in extent])),
             np.zeros((self.count, len(self.axes))),
             list(itertools.pairwise(range(self.count))),
             model=model,
@@ -280,28 +279,27 @@ class _Images:
         skipped: Collection[int],
         limit: float | None,
         min_quality: float,
-    ) -> tuple[dict[tuple[int, int], Link], tuple[int, ...]]:
-        """Return the links of images and the next ones, and the shape of an image."""
+    ) -> dict[tuple[int, int], Link]:
+        """Return the links of images and the next ones."""
         links, before = dict[tuple[int, int], Link](), dict[int, np.ndarray]()
-        shape: tuple[int, ...] = ()
         for j in range(self.count):
             image = self.image(j)
-            shape = image.shape
             before.pop(j - reach - 1, None)
             if j in skipped or np.ptp(image) == 0:
                 continue
-            maximum = [n / 2 if limit is None else limit / self.factor for n in shape]
+            maximum = [n / 2 if limit is None else limit / self.factor for n in image.shape]
+            points = corners((0, n - 1) for n in image.shape)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = pool.map(
                     partial(aligned, moving=image, model=model, max_shift=maximum), before.values()
                 )
                 links |= {
-                    (i, j): link
+                    (i, j): replace(link, points=points)
                     for i, link in zip(before, found, strict=True)
                     if link.quality >= min_quality
                 }
             before[j] = image
-        return links, shape
+        return links
 
     def _table(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> ComputedTable:
         import pyarrow

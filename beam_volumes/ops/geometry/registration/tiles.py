@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -157,10 +157,9 @@ class TilePairs:
         self, found: Mapping[tuple[int, int], Link], min_quality: float
     ) -> tuple[ComputedTable, ComputedTable]:
         """Return the tables of positions and pairs, given the link of each pair."""
-        links = {pair: link for pair, link in found.items() if link.quality >= min_quality}
+        found = {pair: replace(link, points=self._points(pair)) for pair, link in found.items()}
         placement = placed(
-            links,
-            {pair: self._points(pair) for pair in links},
+            {pair: link for pair, link in found.items() if link.quality >= min_quality},
             self.given,
             _spanning(list(found), len(self.opened)),
             model=self.model,
@@ -170,8 +169,7 @@ class TilePairs:
         )
         places = placement.places + (self.given.mean(axis=0) - placement.places.mean(axis=0))
         axes, columns = self.opened[0].space.axes, self._columns(placement, places)
-        shifts = {p: link.shift_at(self._points(p).mean(axis=1)) for p, link in found.items()}
-        return columns, _table_of_pairs(axes, shifts, found, placement)
+        return columns, _table_of_pairs(axes, found, placement)
 
     def _points(self, pair: tuple[int, int]) -> np.ndarray:
         """Return the indices of the first tile at which a link is compared with the others."""
@@ -260,19 +258,17 @@ def _spanning(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, i
 
 
 def _table_of_pairs(
-    axes: Sequence[str],
-    shifts: Mapping[tuple[int, int], np.ndarray],
-    found: Mapping[tuple[int, int], Link],
-    solved: Placed,
+    axes: Sequence[str], found: Mapping[tuple[int, int], Link], solved: Placed
 ) -> ComputedTable:
     import pyarrow
 
+    shifts = [link.shift_at(link.points.mean(axis=1)) for link in found.values()]
     rows: dict[str, Any] = {
         "a": pyarrow.array([i for i, _ in found], pyarrow.int64()),
         "b": pyarrow.array([j for _, j in found], pyarrow.int64()),
     }
     for n, a in enumerate(axes):
-        rows[f"shift_{a}"] = pyarrow.array([shifts[p][n] for p in found], pyarrow.float64())
+        rows[f"shift_{a}"] = pyarrow.array([s[n] for s in shifts], pyarrow.float64())
     rows["quality"] = pyarrow.array([link.quality for link in found.values()], pyarrow.float64())
     rows["residual"] = pyarrow.array([solved.residuals.get(p) for p in found], pyarrow.float64())
     rows["used"] = pyarrow.array([p in solved.used for p in found], pyarrow.bool_())
