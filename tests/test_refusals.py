@@ -134,7 +134,10 @@ SAID = {
     "how-to/pyramids.md": {
         "A volume that already has levels": "tests/storage/test_added_levels.py"
     },
-    "reference/recipes.md": {"Tags are refused": (tags, "tag")},
+    "reference/recipes.md": {
+        "Tags are refused": (tags, "tag"),
+        "Files that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
+    },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "how-to/resume.md": {
         "With neither option, an output": (existing, "overwrite=True"),
