@@ -21,8 +21,16 @@ def rank_footprint(
 ) -> None:
     """The twin of `beam_volumes.kernels.filters.rank.rank_footprint`."""
     box, kernel = (out.firsts.size, y1 - y0, nx), _under(src.lines.dtype)
-    offsets = on_device(offsets, stream)
-    launch(kernel, box, stream, unsigned(src), unsigned(out), y0, offsets, rank)
+    runs = on_device(_runs(offsets), stream)
+    launch(kernel, box, stream, unsigned(src), unsigned(out), y0, runs, rank)
+
+
+def _runs(offsets: np.ndarray) -> np.ndarray:
+    """Adjacent offsets along x together, which need one row: z, y, the first x, and the x after the last."""
+    at = offsets[np.lexsort(offsets.T[::-1])]
+    begins = np.ones(len(at) + 1, np.bool_)
+    begins[1:-1] = (np.diff(at, axis=0) != (0, 0, 1)).any(axis=1)
+    return np.column_stack([at[begins[:-1]], at[begins[1:], 2] + 1])
 
 
 def rank_of_box(
@@ -55,14 +63,15 @@ def _under(dtype: np.dtype) -> Any:
     work, narrow, nan = _work(dtype), Bits(dtype).unsigned, _nan_of(dtype)
     zero, one, full = work(0), work(1), work(Bits(dtype).highest)
 
-    def ranked(k, y, x, src, out, y0, offsets, rank):
-        low, high, hole = full, zero, False
-        for i in range(len(offsets)):
-            row = src.firsts[k + offsets[i, 0]] + y0 + y + offsets[i, 1]
-            bits = src.lines[row, src.left + x + offsets[i, 2]]
-            hole = hole or is_hole(bits)
-            key = work(key_of(bits))
-            low, high = key if key < low else low, key if key > high else high
+    def ranked(k, y, x, src, out, y0, runs, rank):
+        low, high, hole, left = full, zero, False, src.left + x
+        for i in range(len(runs)):
+            row = src.firsts[k + runs[i, 0]] + y0 + y + runs[i, 1]
+            for col in range(left + runs[i, 2], left + runs[i, 3]):
+                bits = src.lines[row, col]
+                hole = hole or is_hole(bits)
+                key = work(key_of(bits))
+                low, high = key if key < low else low, key if key > high else high
         step, rest = one, work(low ^ high)
         while rest > one:
             step, rest = work(step << one), work(rest >> one)
@@ -71,10 +80,10 @@ def _under(dtype: np.dtype) -> Any:
             found = work(low & work(full ^ work(work(step << one) - one)))
             while step > zero:
                 limit, below = work(found | step), 0
-                for i in range(len(offsets)):
-                    row = src.firsts[k + offsets[i, 0]] + y0 + y + offsets[i, 1]
-                    key = work(key_of(src.lines[row, src.left + x + offsets[i, 2]]))
-                    below += 1 if key < limit else 0
+                for i in range(len(runs)):
+                    row = src.firsts[k + runs[i, 0]] + y0 + y + runs[i, 1]
+                    for col in range(left + runs[i, 2], left + runs[i, 3]):
+                        below += 1 if work(key_of(src.lines[row, col])) < limit else 0
                 found = limit if below <= rank else found
                 step = work(step >> one)
         result = nan if hole else bits_of(narrow(found))
