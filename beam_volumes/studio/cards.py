@@ -9,11 +9,14 @@ from nicegui import ui
 
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import flow_text, parse_value
+from beam_volumes.studio.document import Branch
 from beam_volumes.studio.palette import Field, search
-from beam_volumes.studio.tab import Slider, Tab
+from beam_volumes.studio.tab import Slider, Tab, dialog
 
 #: Functions that a search shows.
 _OFFERS = 8
+#: The colours of branches, in turn, and the pixels by which each is indented.
+_COLOURS, _INDENT = ("#1565c0", "#c77700", "#2e7d32", "#8e24aa", "#c62828"), 16
 
 
 class Cards:
@@ -34,15 +37,14 @@ class Cards:
         """Make the cards again."""
         self._cards.clear()
         self._problems = {}
-        items = self._document.items()
+        items, branches = self._document.items(), self._document.branches()
         with self._cards:
             for name in self._document.inputs():
-                with ui.card().classes("w-full"):
+                with self._card(branches[name]):
                     self._title(name, "input", True)
             for k, item in enumerate(items):
-                card = ui.card().classes(
-                    "w-full gap-1" + ("" if item.is_enabled else " opacity-50")
-                )
+                branch = branches.get(item.name, Branch(0))
+                card = self._card(branch).classes("" if item.is_enabled else "opacity-50")
                 card.on("dragover.prevent", js_handler="() => {}")
                 card.on("drop.prevent", lambda k=k: self._drop(k))
                 with card:
@@ -51,10 +53,19 @@ class Cards:
                         handle.classes("cursor-grab").tooltip("drag to another position")
                         handle.on("dragstart", lambda n=item.name: setattr(self, "_dragged", n))
                         self._title(item.name, item.op, item.is_enabled)
-                        self._tools(item.name, k, len(items), item.is_enabled)
+                        self._tools(item.name, item.op, k, len(items), item.is_enabled)
+                    if branch.sources:
+                        ui.label(f"from {', '.join(branch.sources)}").classes("text-xs")
                     self._problems[item.name] = ui.label().classes("text-red-700 text-sm")
                     if item.is_enabled:
                         self._fields(item.name, item.given)
+
+    def _card(self, branch: Branch) -> ui.card:
+        """Return a card with the indentation and the colour of its branch."""
+        colour = _COLOURS[branch.lane % len(_COLOURS)]
+        indent = _INDENT * min(branch.lane, len(_COLOURS) - 1)
+        style = f"border-left: 4px solid {colour}; margin-left: {indent}px; width: auto"
+        return ui.card().classes("self-stretch gap-1").style(style)
 
     def _drop(self, k: int) -> None:
         """Move the dragged step to a position."""
@@ -76,7 +87,7 @@ class Cards:
         if op in operations():
             button.tooltip(operations()[op].summary)
 
-    def _tools(self, name: str, k: int, many: int, is_enabled: bool) -> None:
+    def _tools(self, name: str, op: str, k: int, many: int, is_enabled: bool) -> None:
         document, button = self._document, self._tab.icon_button
         if k > 0:
             button("arrow_upward", f"move {name} up", lambda: document.move(name, k - 1))
@@ -86,6 +97,18 @@ class Cards:
         button(icon, f"{what} {name}", lambda: document.enable(name, not is_enabled))
         button("content_copy", f"duplicate {name}", lambda: document.duplicate(name))
         button("delete", f"remove {name}", lambda: document.remove(name))
+        button("help_outline", f"help about {name}", lambda: self._help(op))
+
+    def _help(self, op: str) -> None:
+        """Show the help texts of a function and its parameters."""
+        operation = operations().get(op)
+        if operation is None:
+            return
+        texts = [f"**{p.name}** ({p.kind}): {p.text}" for p in operation.parameters.values()]
+        with dialog() as shown:
+            ui.label(op).classes("text-lg")
+            ui.markdown("\n\n".join([operation.summary, *texts]))
+            ui.button("close", on_click=shown.close)
 
     def _fields(self, name: str, given: dict[str, Any]) -> None:
         found = self._tab.workspace.fields(name)

@@ -8,17 +8,20 @@ whole file again, and comments above a step move with the step before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
 
+from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import flow_text, load
 from beam_volumes.recipes.recipe import NAME, split_name
 
 #: Begins each line of a step that is disabled.
 OFF = "#off:"
+#: Follows a disabled step under its name if other steps use it: it returns its input.
+_UNCHANGED = {"op": "crop", "box": ":"}
 _OFF_LINE = re.compile(rf"( *){OFF} ?(.*)")
 _KEY = re.compile(r"([A-Za-z_][\w-]*) *:")
 #: Most texts that are kept for undo.
@@ -35,10 +38,24 @@ class Item:
     #: The parameters and inputs as plain data, without ``op``.
     given: dict[str, Any]
     is_enabled: bool
+    #: The inputs and steps that it names.
+    names: tuple[str, ...]
     #: The lines of the step with the comments above it, from 0; the last is excluded.
     lines: tuple[int, int]
     #: The line of its name, from 0.
     line: int
+    #: Whether other steps can use it: it is enabled, or returns its input.
+    is_step: bool = True
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The place of an input or a step among the branches of a recipe."""
+
+    #: The number of the branch. A step continues the branch of the first input that has no later step.
+    lane: int
+    #: The inputs and steps that it uses, unless this is only the one above it.
+    sources: tuple[str, ...] = ()
 
 
 class Document:
@@ -106,7 +123,40 @@ class Document:
 
     def names(self) -> list[str]:
         """Return the names of inputs and enabled steps."""
-        return [*self.inputs(), *(item.name for item in self.items() if item.is_enabled)]
+        return [*self.inputs(), *(item.name for item in self.items() if item.is_step)]
+
+    def branches(self) -> dict[str, Branch]:
+        r"""Return the places of inputs and steps among the branches.
+
+        Examples
+        --------
+        >>> wide = "{op: gaussian_filter, input: input, sigma: 8}"
+        >>> steps = f"a: {{op: abs}}, wide: {wide}, even: {{op: subtract, inputs: [a, wide]}}"
+        >>> found = Document(f"input: em.zarr\nsteps: {{{steps}}}\noutput: o.zarr\n").branches()
+        >>> [(name, branch.lane, *branch.sources) for name, branch in found.items()]
+        [('input', 0), ('a', 0), ('wide', 1, 'input'), ('even', 0, 'a', 'wide')]
+        """
+        inputs = self.inputs()
+        used: dict[str, tuple[str, ...]] = {}
+        for item in self.items():
+            if item.is_step:
+                known = [*inputs, *used]
+                is_given = not item.given.keys().isdisjoint(("input", "inputs"))
+                above = () if is_given or (len(inputs) > 1 and not used) else known[-1:]
+                used[item.name] = tuple(n for n in (*above, *item.names) if n in known)
+        found = {name: Branch(lane) for lane, name in enumerate(inputs)}
+        tips, steps = list(inputs), list(used.items())
+        for k, (name, sources) in enumerate(steps):
+            before, after = ({n for _, s in part for n in s} for part in (steps[:k], steps[k:]))
+            # Else the lane of a branch that has ended in another one, or a new lane.
+            lane = next((tips.index(n) for n in sources if n in tips), None)
+            if lane is None:
+                ended = (i for i, tip in enumerate(tips) if tip in before - after)
+                lane = next(ended, len(tips))
+            tips[lane : lane + 1] = [name]
+            is_next = sources == tuple(found)[-1:]
+            found[name] = Branch(lane, () if is_next else sources)
+        return found
 
     def inputs(self) -> list[str]:
         """Return the names of inputs."""
@@ -151,19 +201,30 @@ class Document:
         self._at = len(self._texts) - 1
 
     def enable(self, name: str, on: bool) -> None:
-        """Enable a step, or disable it: it stays in the text as a comment."""
+        """Enable a step, or disable it: it stays in the text as a comment.
+
+        If others use it, a step that returns its input takes its place.
+        """
         item = self.item(name)
         if item.is_enabled == on:
             return
-        if not on:
-            self._check_unused(name, "disable")
         lines = self.text.splitlines()
-        begin = item.line
-        indent = len(lines[begin]) - len(lines[begin].lstrip())
-        for k in range(begin, item.lines[1]):
-            off = _OFF_LINE.fullmatch(lines[k])
-            written = f"{OFF} {lines[k][indent:]}" if off is None else off[2]
-            lines[k] = f"{' ' * indent}{written}".rstrip()
+        begin, end = item.line, item.lines[1]
+        space = " " * (len(lines[begin]) - len(lines[begin].lstrip()))
+        if on:
+            found = filter(None, map(_OFF_LINE.fullmatch, lines[begin:end]))
+            written = [line[2] for line in found]
+        else:
+            written = [f"{OFF} {line[len(space) :]}" for line in lines[begin:end]]
+            if self._users(name):
+                operation = operations().get(item.op)
+                if operation is None or operation.gives != "volume" or operation.is_of_tables:
+                    self._check_unused(name, "disable")
+                inputs = item.given.get("inputs")
+                inputs = inputs if isinstance(inputs, list) else [item.given.get("input")]
+                given = [{"input": i} for i in inputs if isinstance(i, str)] or [{}]
+                written.append(f"{name}: {flow_text({**_UNCHANGED, **given[0]})}")
+        lines[begin:end] = [f"{space}{line}".rstrip() for line in written]
         self.replace("\n".join(lines) + "\n")
 
     def set(self, name: str, key: str, value: Any) -> None:
@@ -233,18 +294,16 @@ class Document:
             name = f"{base}_{number}"
         return name
 
+    def _users(self, name: str) -> list[str]:
+        """Return the steps and outputs that name a step."""
+        outputs = [o for o in self.outputs() if split_name(str(o.get("step")))[0] == name]
+        return [
+            *(item.name for item in self.items() if item.is_step and name in item.names),
+            *(f"the output {o.get('path') or name}" for o in outputs),
+        ]
+
     def _check_unused(self, name: str, what: str) -> None:
-        users = [
-            item.name
-            for item in self.items()
-            if item.is_enabled and name in _references(item.given)
-        ]
-        users += [
-            f"the output {o.get('path') or o['step']}"
-            for o in self.outputs()
-            if split_name(str(o.get("step")))[0] == name
-        ]
-        if users:
+        if users := self._users(name):
             raise ValueError(
                 f"{name!r} is used by {', '.join(users)}; let them use another step to {what} it"
             )
@@ -329,32 +388,45 @@ def _end_line(node: Any, key: Any) -> int:
 
 def _items(text: str) -> list[Item]:
     lines = text.splitlines()
-    nodes = _step_nodes(text)
-    found = [_item(text, name, value, key) for name, (value, key) in nodes.items()]
-    starts = {item.line for item in found}
-    inside = {k for item in found for k in range(item.line, item.lines[1])}
+    plain = load(text, "recipe").plain().get("steps") or {}
+    found = {
+        name: _described(name, plain[name], value, key.start_mark.line, _end_line(value, key))
+        for name, (value, key) in _step_nodes(text).items()
+    }
+    inside = {k for item in found.values() for k in range(item.line, item.lines[1])}
     first = next((k for k, x in enumerate(lines) if re.match(r"steps *:", x)), len(lines))
     top = (k for k in range(first + 1, len(lines)) if re.match(r"[^\s#]", lines[k]))
+    disabled = []
     for k in range(first + 1, next(top, len(lines))):
         off = _OFF_LINE.fullmatch(lines[k])
         if off and k not in inside and _KEY.match(off[2]):
-            found.append(_disabled(lines, k))
-            starts.add(k)
-    found.sort(key=lambda item: item.line)
-    return [_with_comments(item, lines, starts) for item in found]
+            item = _disabled(lines, k)
+            instead = found.get(item.name)
+            if (
+                instead
+                and instead.line == item.lines[1]
+                and _UNCHANGED.items() <= {"op": instead.op, **instead.given}.items()
+            ):
+                item = replace(
+                    found.pop(item.name),
+                    op=item.op,
+                    given=item.given,
+                    is_enabled=False,
+                    line=k,
+                    lines=(k, instead.lines[1]),
+                )
+            disabled.append(item)
+    items = sorted((*found.values(), *disabled), key=lambda item: item.line)
+    return [_with_comments(item, lines) for item in items]
 
 
-def _item(text: str, name: str, value: Any, key: Any) -> Item:
-    given = load(text, "recipe").plain()["steps"][name]
-    return _described(name, given, True, key.start_mark.line, _end_line(value, key))
-
-
-def _described(name: str, given: Any, is_enabled: bool, line: int, end: int) -> Item:
+def _described(name: str, given: Any, node: Any, line: int, end: int) -> Item:
     mapping = {"op": given} if isinstance(given, str) else {}
     if isinstance(given, dict):
         mapping = dict(given)
     op = str(mapping.pop("op", name))
-    return Item(name, op, mapping, is_enabled, (line, end), line)
+    names = tuple(dict.fromkeys(_names(node, op)))
+    return Item(name, op, mapping, node is not None, names, (line, end), line, node is not None)
 
 
 def _disabled(lines: list[str], begin: int) -> Item:
@@ -369,10 +441,10 @@ def _disabled(lines: list[str], begin: int) -> Item:
         ((name, given),) = load("\n".join(block), "recipe").plain().items()
     except (ValueError, AttributeError):
         name, given = block[0].partition(":")[0], None
-    return _described(name, given, False, begin, begin + len(block))
+    return _described(name, given, None, begin, begin + len(block))
 
 
-def _with_comments(item: Item, lines: list[str], starts: set[int]) -> Item:
+def _with_comments(item: Item, lines: list[str]) -> Item:
     begin = item.line
     while (
         begin > 0
@@ -380,7 +452,7 @@ def _with_comments(item: Item, lines: list[str], starts: set[int]) -> Item:
         and not _OFF_LINE.fullmatch(lines[begin - 1])
     ):
         begin -= 1
-    return Item(item.name, item.op, item.given, item.is_enabled, (begin, item.lines[1]), item.line)
+    return replace(item, lines=(begin, item.lines[1]))
 
 
 def _spliced(text: str, node: Any, key: str, value: Any) -> str | None:
@@ -406,10 +478,20 @@ def _spliced(text: str, node: Any, key: str, value: Any) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def _references(given: Any) -> set[str]:
-    """Return all texts in parameters and inputs that may be names of steps."""
-    if isinstance(given, dict):
-        return {name for value in given.values() for name in _references(value)}
-    if isinstance(given, list):
-        return {name for value in given for name in _references(value)}
-    return {split_name(given)[0]} if isinstance(given, str) else set()
+def _names(node: Any, op: str) -> Iterator[str]:
+    """Yield the inputs and steps that a step names; none for a disabled step."""
+    operation = operations().get(op)
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        is_input = key.value in ("input", "inputs")
+        yield from _texts(value, is_input or bool(operation and operation.volume(key.value)))
+
+
+def _texts(node: Any, is_name: bool) -> Iterator[str]:
+    """Yield the names in a value, also in ``{step: name}``."""
+    if isinstance(node, yaml.ScalarNode):
+        if is_name:
+            yield split_name(node.value)[0]
+        return
+    for part in node.value:
+        key, value = part if isinstance(part, tuple) else (None, part)
+        yield from _texts(value, is_name if key is None else key.value == "step")

@@ -13,13 +13,14 @@ from beam_volumes.studio.cards import Cards
 from beam_volumes.studio.export import as_python
 from beam_volumes.studio.neuroglancer_pane import NeuroglancerPane
 from beam_volumes.studio.run_pane import RunPane
-from beam_volumes.studio.tab import Tab
+from beam_volumes.studio.tab import Tab, dialog
 from beam_volumes.studio.table_pane import TablePane
 from beam_volumes.studio.view_pane import ViewPane
 from beam_volumes.studio.workspace import OTHER, Workspace
 
 _STYLE = """
 .q-card { padding: 8px }
+.q-card .q-btn__content { text-align: left }
 .studio-image { background: #ececec; image-rendering: pixelated; cursor: crosshair }
 """
 
@@ -54,18 +55,16 @@ class StudioPage:
 
     def _tools(self, path: str) -> None:
         with ui.row().classes("items-center gap-1"):
-            self._tab.icon_button("undo", "undo (Ctrl+Z)", self._document.undo)
-            self._tab.icon_button("redo", "redo (Ctrl+Y)", self._document.redo)
-            text = ui.button(icon="edit_note", on_click=self._edit_text)
-            text.props('flat dense aria-label="edit as text"').tooltip("edit the recipe as text")
-            code = ui.button(icon="code", on_click=self._show_python)
-            code.props('flat dense aria-label="show as python"').tooltip("show a program in Python")
+            button = self._tab.icon_button
+            button("undo", "undo (Ctrl+Z)", self._document.undo)
+            button("redo", "redo (Ctrl+Y)", self._document.redo)
+            button("edit_note", "edit the recipe as text", self._edit_text)
+            button("code", "show a program in Python", self._show_python)
             self._file = ui.input("file", value=path).props("dense").classes("w-28")
             ui.button("save", on_click=self._save).props("flat dense")
         with ui.row().classes("items-center gap-1 no-wrap"):
             self._other = ui.input("compare with", placeholder="this recipe as it is now")
             self._other.props("dense").classes("w-48")
-            button = self._tab.icon_button
             button("compare", "compare with a recipe", self._compare)
 
     def _edit_text(self) -> None:
@@ -75,22 +74,19 @@ class StudioPage:
 
         def apply() -> None:
             if self._tab.attempt(replace):
-                dialog.close()
+                shown.close()
 
-        with ui.dialog() as dialog, ui.card().classes("w-[800px] max-w-full"):
+        with dialog() as shown:
             area = ui.textarea(value=self._document.text).props("autogrow outlined")
             area.classes("w-full font-mono")
             ui.button("apply", on_click=apply)
-        dialog.open()
 
     def _show_python(self) -> None:
         recipe = self._tab.workspace.state().recipe
         if recipe is None:
-            ui.notify("the recipe has errors", type="negative")
-            return
-        with ui.dialog() as dialog, ui.card().classes("w-[800px] max-w-full"):
+            raise ValueError("the recipe has errors")
+        with dialog():
             ui.code(as_python(recipe), language="python").classes("w-full")
-        dialog.open()
 
     def _save(self) -> None:
         def save() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,13 @@ class Slider(ui.slider):
     """A slider that follows the mouse without waiting for the server."""
 
     LOOPBACK = False
+
+
+@contextmanager
+def dialog() -> Iterator[ui.dialog]:
+    """Open a dialog with the elements that are made meanwhile."""
+    with ui.dialog(value=True) as shown, ui.card().classes("w-[800px] max-w-full"):
+        yield shown
 
 
 @dataclass
@@ -78,4 +86,4 @@ class Tab:
     def icon_button(self, icon: str, text: str, action: Callable[[], Any]) -> None:
         """Add a button without words; ``text`` is its name for screen readers."""
         button = ui.button(icon=icon, on_click=lambda: self.attempt(action))
-        button.props(f'flat dense aria-label="{text}"').tooltip(text)
+        button.props(f'flat dense size=sm aria-label="{text}"').tooltip(text)

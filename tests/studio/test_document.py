@@ -86,8 +86,20 @@ def test_steps_move_and_are_disabled_with_their_comments():
     assert list(steps(d))[3] == "largest" and steps(d)["largest"]["n"] == 5
     d.enable("largest", False)
     assert steps(d) == steps(Document(TEXT))
-    with pytest.raises(ValueError, match="'smooth' is used by mask; let them use"):
-        d.enable("smooth", False)
+    d.enable("smooth", False)  # mask uses it
+    assert steps(d)["smooth"] == {"op": "crop", "box": ":"}
+    smooth = d.item("smooth")
+    assert (smooth.op, smooth.given["sigma"], smooth.is_enabled) == ("gaussian_filter", 1.5, False)
+    assert d.text.index("# less noise") < d.text.index("#off: smooth:")
+    d.move("smooth", 1)
+    assert list(steps(d)) == ["mask", "smooth", "label", "table"]
+    d.undo()
+    d.enable("smooth", True)
+    assert d.text == TEXT
+    with pytest.raises(ValueError, match="'table' is used by second; let them use another step"):
+        d.insert(9, "second", {"op": "cut", "edges": {"step": "table"}, "threshold": 1})
+        d.enable("table", False)
+    d.undo()
     with pytest.raises(ValueError, match=r"'label' is used by the output cells\.zarr"):
         d.remove("label")
     d.remove("table")
@@ -95,6 +107,26 @@ def test_steps_move_and_are_disabled_with_their_comments():
     assert steps(d)["gaussian_filter"]["sigma"] == 1.5
     d.set_outputs([{"step": "mask", "path": "m.zarr"}])
     assert d.outputs() == [{"step": "mask", "path": "m.zarr"}] and "# cells of a stack" in d.text
+
+
+def test_branches_are_found():
+    text = "inputs: {em: e.zarr, mask: m.zarr}\nsteps:\n" + "".join(
+        f"  {name}: {{op: {step}}}\n"
+        for name, step in [
+            ("a", "gaussian_filter, input: em, sigma: 1"),
+            ("b", "abs, input: em"),
+            ("c", "subtract, inputs: [a, b]"),
+            ("otsu", "threshold_otsu"),
+            ("d", "greater, inputs: [c, {step: otsu}]"),
+            ("e", "abs, input: em"),
+            ("f", "multiply, inputs: [mask, e]"),
+        ]
+    )
+    found = Document(text).branches()
+    assert {n: b.lane for n, b in found.items()} == {
+        "em": 0, "mask": 1, "a": 0, "b": 2, "c": 0, "otsu": 0, "d": 0, "e": 2, "f": 1
+    }  # fmt: skip
+    assert found["c"].sources == ("a", "b") and found["otsu"].sources == ()
 
 
 def test_other_forms_of_a_recipe_are_edited_too():

@@ -124,7 +124,7 @@ class Tab(browser.Page):
         wanted = json.dumps(text.lower())
         self.until(
             "(b = [...document.querySelectorAll('button')].find(b => !b.disabled && "
-            f"[b.textContent.trim().toLowerCase(), b.ariaLabel].includes({wanted}))) "
+            f"[b.textContent.trim().toLowerCase(), b.ariaLabel?.toLowerCase()].includes({wanted}))) "
             "&& (b.click(), true)"
         )
 
@@ -251,7 +251,7 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.drag(".studio-plot", (0.02, 0.5), (0.7, 0.5))
         page.click("keep these objects")
         page.shows("keep_labels: as the run writes it")
-        page.click("show as python")
+        page.click("show a program in python")
         page.shows("bv.gaussian_filter(input_, sigma=2.0)")
         page.key("Escape", 27)
         page.click("save")
@@ -328,6 +328,13 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
             page.settle(quiet=1)
         else:
             raise AssertionError(page.requests)
+        # A step that others use is disabled: its input takes its place, on a card of one branch.
+        page.click("disable smooth")
+        page.shows("dark: as the run writes it")
+        page.click("enable smooth")
+        page.click("help about smooth")
+        page.shows("Smooth with a Gaussian")
+        page.click("close")
         # The handle of the second card is dropped on the first.
         page.value(
             "[...document.querySelectorAll('[draggable=true]')].map((e, k) => e.id = `h${k}`)"
@@ -336,6 +343,7 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.until(
             "(c = document.body.innerText, c.indexOf('dark: less') < c.indexOf('smooth: gaussian'))"
         )
+        page.shows("from smooth")
         assert page.failures == [] and page.messages == []
     names = [line.split(":")[0].strip() for line in opened.recipe.splitlines()]
     assert names[2:4] == ["dark", "smooth"]
