@@ -38,10 +38,13 @@ class Cards:
         self._cards.clear()
         self._problems = {}
         items, branches = self._document.items(), self._document.branches()
+        known = self._tab.workspace.state().known
         with self._cards:
             for name in self._document.inputs():
                 with self._card(branches[name]):
                     self._title(name, "input", True)
+                    about = repr(known.get(name, "")).rpartition(": ")[2].rstrip(">")
+                    ui.label(about).classes("text-xs")
             for k, item in enumerate(items):
                 branch = branches.get(item.name, Branch(0))
                 card = self._card(branch).classes("" if item.is_enabled else "opacity-50")
@@ -155,26 +158,35 @@ class Cards:
                 ui.notify(str(error), type="negative")
                 return
             change(value)
-            if slider is not None and isinstance(value, int | float):
+            if slider is not None and isinstance(value, int | float) and not item.unit:
                 slider.value = float(value)
+            elif slider is not None and value != item.value:
+                self.build()  # for the range of another unit
 
         slider: Slider | None = None
         shown = "" if item.value in (None, "") else flow_text(item.value)
         element = ui.input(label, value=shown).props("dense")
         if item.default is not None:
             element.props["placeholder"] = flow_text(item.default)
+        if item.is_length and not item.unit:
+            element.props('suffix="voxels"')
         element.on("change", typed)
         if item.kind != "number":
             return element
 
         def slid(e: Any) -> None:
             number = int(e.value) if item.step == 1 else float(f"{e.value:.6g}")
-            value = f"{number} {item.unit}" if item.unit else number
+            value: Any = f"{number} {item.unit}" if item.unit else number
+            if item.key_of_number:
+                value = {item.key_of_number: number} if number else None
             if parse_value(element.value or "", label).plain() != value:
-                element.value = str(value)
+                element.value = "" if value is None else flow_text(value)
                 change(value)
 
-        number = item.value.split()[0] if isinstance(item.value, str) else item.value
+        number = item.value
+        if isinstance(number, dict):
+            (number,) = number.values()
+        number = number.split()[0] if isinstance(number, str) else number or 0
         slider = Slider(
             min=item.low, max=item.high, step=item.step, value=float(number), on_change=slid
         )

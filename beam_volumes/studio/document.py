@@ -196,9 +196,7 @@ class Document:
         indent = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
         self._cut(item)
         self._put(index, [line[indent:] for line in lines])
-        # Both are one change.
-        del self._texts[begin + 1 : self._at]
-        self._at = len(self._texts) - 1
+        self._join(begin)
 
     def enable(self, name: str, on: bool) -> None:
         """Enable a step, or disable it: it stays in the text as a comment.
@@ -227,9 +225,10 @@ class Document:
         lines[begin:end] = [f"{space}{line}".rstrip() for line in written]
         self.replace("\n".join(lines) + "\n")
 
-    def set(self, name: str, key: str, value: Any) -> None:
+    def set(self, name: str, key: str, value: Any, instead_of: str = "") -> None:
         """Set a parameter of a step, or its ``input`` or ``inputs``; None for the default.
 
+        ``instead_of`` is a parameter that cannot be given together with this one; it is removed.
         Changes of the same field in a row, as by a slider, are undone together.
         """
         item = self.item(name)
@@ -241,7 +240,11 @@ class Document:
             # The text before this change is no state of its own.
             del self._texts[self._at]
             self._at -= 1
+        begin = self._at
+        if instead_of in self.item(name).given:
+            self._set(self.item(name), instead_of, None)
         self._set(self.item(name), key, value)
+        self._join(begin)
         self._field = name, key
 
     def _set(self, item: Item, key: str, value: Any) -> None:
@@ -285,6 +288,11 @@ class Document:
         self.replace("\n".join(lines) + "\n")
 
     # internals
+
+    def _join(self, begin: int) -> None:
+        """Make the changes since a position of the history one change."""
+        del self._texts[begin + 1 : self._at]
+        self._at = len(self._texts) - 1
 
     def _free_name(self, op: str) -> str:
         taken = {*self.names(), *(item.name for item in self.items())}

@@ -42,6 +42,7 @@ class NeuroglancerPane:
             self._hide()
             return
         names = [tab.after] if tab.mode == "step" else [tab.before, tab.after]
+        names = [*map(tab.workspace.shown, names)]
         wanted = (tab.workspace.document.text, names, tab.mode, tab.region.t, tab.region.c)
         if wanted == self._shown:
             return

@@ -61,7 +61,8 @@ class StudioPage:
             button("edit_note", "edit the recipe as text", self._edit_text)
             button("code", "show a program in Python", self._show_python)
             self._file = ui.input("file", value=path).props("dense").classes("w-28")
-            ui.button("save", on_click=self._save).props("flat dense")
+            button("save", "save the recipe in the file", self._save)
+            button("folder_open", "open the recipe in the file", self._load)
         with ui.row().classes("items-center gap-1 no-wrap"):
             self._other = ui.input("compare with", placeholder="this recipe as it is now")
             self._other.props("dense").classes("w-48")
@@ -89,11 +90,12 @@ class StudioPage:
             ui.code(as_python(recipe), language="python").classes("w-full")
 
     def _save(self) -> None:
-        def save() -> None:
-            self._tab.workspace.save(self._file.value)
-            ui.notify(f"saved as {self._file.value}")
+        self._tab.workspace.save(self._file.value)
+        ui.notify(f"saved as {self._file.value}")
 
-        self._tab.attempt(save)
+    def _load(self) -> None:
+        self._tab.workspace.load(self._file.value)
+        self._tab.after = self._document.names()[-1]
 
     def _compare(self) -> None:
         """Keep another recipe, and show its last volume next to the present one."""
@@ -104,8 +106,11 @@ class StudioPage:
         tab.mode = "side"
 
     def _ended(self) -> None:
-        """Show the results of a run."""
-        self._table.show(self._tab.workspace.runs.rows())
+        """Show the results of a run; those of an earlier one stay if it has failed."""
+        runs = self._tab.workspace.runs
+        if runs.run is not None and runs.run.outcome is not None:
+            self._table.show(runs.rows())
+        self._costs_of = ""  # its outputs exist
         self._refresh()
 
     def _key(self, e: events.KeyEventArguments) -> None:

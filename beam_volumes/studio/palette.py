@@ -15,6 +15,7 @@ from beam_volumes.recipes.build import expressions
 from beam_volumes.recipes.catalogue import Operation, Parameter, operations
 from beam_volumes.recipes.document import placed, plain_scalar
 from beam_volumes.recipes.recipe import checked_recipe
+from beam_volumes.storage.sources.axes import UNITS
 
 #: Words that people use, and the functions that they mean.
 WORDS = {
@@ -51,6 +52,8 @@ Levels = Callable[[], tuple[float, float]]
 
 _COMPARISONS = ("greater", "greater_equal", "less", "less_equal")
 _LEVELS = ("low", "high", "threshold", "min", "max", "h", "level")
+#: Parameters that take ``{ball: radius}``.
+_SHAPES = ("footprint", "structure")
 _LENGTH = re.compile(r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ]\S*)")
 
 
@@ -80,6 +83,10 @@ class Field:
     high: float = 1.0
     step: float = 1.0
     unit: str = ""
+    #: The key of a mapping that holds the number, such as ``ball``.
+    key_of_number: str = ""
+    #: Whether it may have a unit.
+    is_length: bool = False
     #: The help text.
     text: str = ""
 
@@ -143,7 +150,7 @@ def why_not(operation: Operation, item: Any, name: str = "input") -> str:
         return "takes a table" if operation.is_of_tables else "takes a volume, not a table"
     if not isinstance(item, Volume | Table):
         return "takes a volume, not a number"
-    given = start(operation, name, 0.5)
+    given = start(operation, name, 0.5, item if isinstance(item, Volume) else None)
     if "" in given.values():  # only the user knows it
         return ""
     step = {"op": operation.name, **given}
@@ -159,10 +166,19 @@ def why_not(operation: Operation, item: Any, name: str = "input") -> str:
     return ""
 
 
-def start(operation: Operation, previous: str, level: float) -> dict[str, Any]:
+def unit_of(volume: Volume | None) -> str:
+    """Return the symbol of a volume's unit of length; empty if its voxel size is unknown."""
+    if volume is None or not volume.voxel_size or not volume.unit:
+        return ""
+    return UNITS.get(volume.unit, (volume.unit,))[0]
+
+
+def start(
+    operation: Operation, previous: str, level: float, volume: Volume | None = None
+) -> dict[str, Any]:
     """Return parameters and inputs that a new step begins with.
 
-    ``level`` is a number among the intensities, for thresholds.
+    ``level`` is a number among the intensities, for thresholds. Lengths have the unit of the volume.
 
     Examples
     --------
@@ -179,7 +195,19 @@ def start(operation: Operation, previous: str, level: float) -> dict[str, Any]:
         needs_size = name == "size" and "footprint" in operation.parameters
         if p.is_required or needs_size:
             found[name] = _start(p, previous, level)
+            if _is_length(p) and (unit := unit_of(volume)):
+                assert volume is not None and volume.voxel_size
+                length = found[name] * max(map(abs, volume.voxel_size))
+                found[name] = f"{length:.6g} {unit}"
     return found
+
+
+def _is_length(p: Parameter) -> bool:
+    return (
+        p.is_number
+        and {"float", "str"} <= set(re.findall(r"\w+", p.annotation))
+        and "_" not in p.kind
+    )
 
 
 def _start(p: Parameter, previous: str, level: float) -> Any:
@@ -193,8 +221,11 @@ def _start(p: Parameter, previous: str, level: float) -> Any:
 
 
 def _choices(p: Parameter) -> tuple[Any, ...]:
-    is_closed = p.kind.rstrip().endswith("}")
-    return tuple(plain_scalar(c) for c in p.choices) if is_closed else ()
+    if p.kind.rstrip().endswith("}"):
+        return tuple(plain_scalar(c) for c in p.choices)
+    # Modes: the text of the parameter explains them.
+    words = dict.fromkeys(re.findall(r'``"([\w-]+)"``', p.text))
+    return tuple(words) if isinstance(p.default, str) and p.default in words else ()
 
 
 def fields(
@@ -255,15 +286,23 @@ def _field(
     shown = default if value is None else value
     if p.volume:
         return Field(p.name, "volume", value, choices=(None, *names), text=p.text)
-    if _choices(p):
-        return Field(p.name, "choice", shown, default, _choices(p), text=p.text)
+    choices = volume.channels if p.name == "c" and volume is not None else _choices(p)
+    if choices and not isinstance(shown, list):
+        return Field(p.name, "choice", shown, default, tuple(choices), text=p.text)
     if p.is_flag:
         return Field(p.name, "flag", bool(shown), default, text=p.text)
+    if p.name in _SHAPES and "bool" in p.kind:
+        shape, radius = next(iter(value.items())) if isinstance(value, dict) else ("ball", 0)
+        if isinstance(radius, int | float):
+            high = max(10.0, 2 * radius)
+            return Field(p.name, "number", value, None, (), 0, high, 1, "", shape, False, p.text)
     length = _LENGTH.fullmatch(shown) if isinstance(shown, str) else None
     if length or (p.is_number and isinstance(shown, int | float)):
         number, unit = (float(length[1]), length[2]) if length else (float(str(shown)), "")
         low, high, step = _range(p, number, unit, levels, volume)
-        return Field(p.name, "number", shown, default, (), low, high, step, unit, p.text)
+        return Field(
+            p.name, "number", shown, default, (), low, high, step, unit, "", _is_length(p), p.text
+        )
     return Field(p.name, "text", value, default, text=p.text)
 
 
@@ -276,7 +315,8 @@ def _range(
         return low, high, (high - low) / 256
     if unit:
         high = 4 * number
-        if volume is not None and volume.voxel_size and volume.unit == unit:
+        same = () if volume is None else (volume.unit, *UNITS.get(volume.unit or "", ()))
+        if volume is not None and volume.voxel_size and unit in same:
             high = 10 * max(map(abs, volume.voxel_size))
         return 0.0, max(high, number), high / 200
     if "sigma" in p.name:

@@ -120,6 +120,10 @@ class Previews:
         self._kept: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
+    def limit_memory(self, memory: int | str | None) -> None:
+        """Set the memory of each computation; None for the default."""
+        self._options = replace(self._options, memory=memory)
+
     def view(self, volume: Volume, region: Region, stop: threading.Event | None = None) -> View:
         """Return sections of a volume in a region.
 

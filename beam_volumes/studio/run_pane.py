@@ -19,6 +19,7 @@ from beam_volumes.runs.console import duration
 from beam_volumes.show.pages.table_page import FORMATS
 from beam_volumes.storage.formats.registry import writable
 from beam_volumes.studio.jobs import Replaced, Run
+from beam_volumes.studio.runs import on_page
 from beam_volumes.studio.tab import Tab
 
 #: The runners that the page starts.
@@ -33,6 +34,8 @@ class RunPane:
         self._costs = tab.workspace.latest()
         ui.label("Cost of the run").classes("text-lg")
         self._cost = ui.column().classes("w-full gap-0")
+        memory = ui.input("memory limit", placeholder="a quarter of this machine's")
+        memory.props("dense").classes("w-full").on("change", lambda: self._limit(memory.value))
         ui.label("Outputs").classes("text-lg")
         self._outputs = ui.column().classes("w-full gap-1")
         ui.select(
@@ -46,11 +49,16 @@ class RunPane:
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
         self._status = ui.label().classes("text-sm w-full whitespace-pre-line break-words")
         self._on_end = on_end
-        #: The last run that has ended.
+        #: The last run that has ended, and whether an output exists.
         self._ended: Run | None = None
+        self._is_written = False
 
     def _choose_runner(self, runner: str | None) -> None:
         self._tab.workspace.runs.runner = runner
+        background_tasks.create(self.show_cost())
+
+    def _limit(self, memory: str) -> None:
+        self._tab.attempt(lambda: self._tab.workspace.limit_memory(memory.strip() or None))
         background_tasks.create(self.show_cost())
 
     def build(self) -> None:
@@ -144,6 +152,7 @@ class RunPane:
             for text in filter(None, (found.error, found.warning)):
                 ui.label(text).classes("text-sm text-red-700 break-words")
         self._overwrite.set_visibility(bool(found.warning))
+        self._is_written = bool(found.warning)
 
     def _start(self, resumes: bool) -> None:
         workspace = self._tab.workspace
@@ -158,10 +167,12 @@ class RunPane:
         is_running = job is not None and job.is_running
         self._run.set_enabled(not is_running)
         self._stop.set_enabled(is_running and self._tab.workspace.runs.runner is None)
-        self._resume.set_visibility(job is not None and job.was_stopped)
+        was_stopped = job is not None and job.was_stopped
+        self._resume.set_visibility(not is_running and (was_stopped or self._is_written))
         if job is not None:
             self._progress.value = round(job.part, 3)
             self._status.text = _status(job)
+            self._status.style(f"color: {'#b91c1c' if job.error else 'inherit'}")
         if job is not None and not is_running and job is not self._ended:
             self._ended = job
             self._on_end()
@@ -192,7 +203,7 @@ def _status(job: Run) -> str:
         left = f", about {duration(p.eta)} left" if p is not None and p.eta else ""
         return "starting" if p is None else f"pass {p.index + 1} of {p.passes}: {p.name}{left}"
     if job.error or job.was_stopped:
-        return job.error or "stopped; resume continues it"
+        return on_page(job.error) or "stopped; resume continues it"
     if job.outcome is None:
         return "the run has ended already"
     texts = [f"done in {duration(job.outcome.seconds)}"]

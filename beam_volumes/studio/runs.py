@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,6 +31,20 @@ class Cost:
     warning: str = ""
 
 
+def on_page(text: str) -> str:
+    """Return a message with the words of the page instead of keywords.
+
+    Examples
+    --------
+    >>> on_page("o.zarr exists: pass overwrite=True to replace it, or choose another path")
+    "o.zarr exists: use 'replace existing outputs' to replace it, or choose another path"
+    """
+    text = re.sub(r"\bpass (?=(overwrite|resume)=True)", "use ", text)
+    return text.replace("overwrite=True", "'replace existing outputs'").replace(
+        "resume=True", "'resume'"
+    )
+
+
 class Runs:
     """Plans and runs a recipe; one run at a time.
 
@@ -46,7 +61,7 @@ class Runs:
     def __init__(
         self, state: Callable[[], State], previews: Previews, memory: int | str | None
     ) -> None:
-        self._state, self._previews, self._memory = state, previews, memory
+        self._state, self._previews, self.memory = state, previews, memory
         self.run: Run | None = None
         #: The runner; None runs in this process.
         self.runner: str | None = None
@@ -62,13 +77,13 @@ class Runs:
             options = self._options(state.recipe)
             plan = compute.plan_run(self._built(state.recipe).targets, options)
         except (ValueError, TypeError, OSError) as error:
-            return Cost(error=str(error))
+            return Cost(error=on_page(str(error)))
         try:
             begin(plan, options)
         except OutputExistsError as error:
-            return Cost(plan, warning=str(error).partition(": pass")[0])
+            return Cost(plan, warning=on_page(str(error)))
         except (ValueError, OSError) as error:
-            return Cost(plan, error=str(error))
+            return Cost(plan, error=on_page(str(error)))
         return Cost(plan)
 
     def start(self, overwrite: bool = False) -> Run:
@@ -95,7 +110,7 @@ class Runs:
         path = next((o.path for o in recipe.outputs if o.path is not None), None)
         if path is None:
             raise ValueError("the recipe writes no output, so no run of it can be resumed")
-        options = replace(self._options(recipe), memory=self._memory)
+        options = replace(self._options(recipe), memory=self.memory)
 
         def work(progress: Any, stop: threading.Event) -> compute.Outcome | None:
             can_stop = stop if options.runner is None else None
@@ -143,7 +158,7 @@ class Runs:
         return state.recipe
 
     def _options(self, recipe: Recipe) -> RunOptions:
-        own = RunOptions(runner=self.runner, progress=False, base=None, memory=self._memory)
+        own = RunOptions(runner=self.runner, progress=False, base=None, memory=self.memory)
         return own.or_else(**recipe.options)
 
     def _built(self, recipe: Recipe) -> Built:

@@ -210,6 +210,9 @@ def studio(
     (True, 'input: in-memory')
     >>> page.close()
     """
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise ValueError(f"folders: {folder} is no folder; give one that exists")
     if not items and recipe is None:
         raise ValueError("studio() got nothing to edit; give a volume, or recipe=")
     paths = [i if isinstance(i, str) else _path_of(i) for i in map(_plain, items)]

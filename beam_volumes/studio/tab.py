@@ -51,7 +51,10 @@ class Tab:
         try:
             found = action()
         except (ValueError, KeyError, OSError) as error:
-            ui.notify(str(error), type="negative", multi_line=True)
+            text = str(error)
+            if isinstance(error, OSError) and error.strerror and error.filename:
+                text = f"{error.filename}: {error.strerror}"
+            ui.notify(text, type="negative", multi_line=True)
             return None
         self.refresh()
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,21 @@ class TablePane:
         shown = [
             {**{n: _rounded(v) for n, v in r.items()}, "row": k} for k, r in enumerate(rows.rows)
         ]
-        table = ui.table(rows=shown, columns=columns, row_key="row", pagination=10)
+        table = ui.table(
+            rows=shown,
+            columns=columns,
+            row_key="row",
+            pagination=10,
+            selection="single",
+            on_select=lambda e: self._go(*e.selection),
+        )
         table.props("dense flat").classes("w-full cursor-pointer")
         table.on("rowClick", self._clicked, js_handler="(event, row) => emit({row: row.row})")
         return table
+
+    def _clicked(self, e: Any) -> None:
+        self._table.selected = [r for r in self._table.rows if r["row"] == e.args["row"]]
+        self._go(e.args)
 
     def _axis(self, k: int, numbers: list[str]) -> ui.range:
         """Return the range of a gate, below the choice of its column."""
@@ -80,13 +92,12 @@ class TablePane:
 
     # rows and objects
 
-    def _clicked(self, e: Any) -> None:
-        assert self._rows is not None
-        at, tab = self._rows.place(self._rows.rows[e.args["row"]]), self._tab
-        if tab.after == self._rows.step:
-            tab.after = tab.workspace.state().input_of(tab.after) or tab.after
-        if at is not None:
-            tab.look(at=at)
+    def _go(self, *rows: Mapping[str, Any]) -> None:
+        """Let the sections meet in the object of a row."""
+        for row in rows:
+            at = self._rows and self._rows.place(self._rows.rows[row["row"]])
+            if at is not None:
+                self._tab.look(at=at)
 
     async def find(self) -> None:
         """Mark the row of the object where the sections meet, as the first one."""

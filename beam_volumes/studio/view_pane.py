@@ -15,11 +15,13 @@ from nicegui import events, ui
 
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.nodes import FoldValue
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.show.colours import is_labels
 from beam_volumes.show.picture import png_uri
 from beam_volumes.show.sampling import along
 from beam_volumes.studio.jobs import Replaced
+from beam_volumes.studio.palette import unit_of
 from beam_volumes.studio.plots import bars, mark, scaled
 from beam_volumes.studio.preview import (
     GAP,
@@ -70,7 +72,7 @@ class ViewPane:
         with ui.row().classes("items-center gap-2"):
             self._controls()
         with ui.row().classes("items-center gap-6"):
-            with ui.column().classes("gap-1 w-[220px]"):
+            with ui.column().classes("gap-1 w-[260px]"):
                 self._positions = [self._position(a) for a in range(3)]
                 self._time = self._slider("t", lambda t: tab.look(t=t))
             with ui.column().classes("gap-0"):
@@ -113,7 +115,10 @@ class ViewPane:
             {None: "all"}, label="channel", on_change=lambda e: tab.look(c=e.value)
         )
         self._channel.classes("w-24")
-        self._spinner = ui.spinner(size="sm")
+        with ui.row().classes("items-center gap-0 no-wrap") as self._busy:
+            ui.spinner(size="sm")
+            cancel = ui.button(icon="cancel", on_click=self._cancel).props("flat dense size=sm")
+            cancel.props('aria-label="stop computing"').tooltip("stop computing")
 
     def _position(self, axis: int) -> Slider:
         def slid(value: int) -> None:
@@ -129,9 +134,25 @@ class ViewPane:
         with ui.row().classes("w-full no-wrap items-center gap-2") as row:
             ui.label(axis)
             slider = Slider(min=0, max=1, step=1, on_change=lambda e: slid(int(e.value)))
-            slider.props(f'dense label aria-label="position along {axis}"')
+            slider.props(f'dense aria-label="position along {axis}"')
+            place = ui.label().classes("text-xs shrink-0 whitespace-nowrap w-[84px]")
+            place.bind_text_from(slider, "value", lambda k: self._place(axis, int(k or 0)))
             row.bind_visibility_from(slider)
         return slider
+
+    def _place(self, axis: str, k: int) -> str:
+        """Describe a position along an axis, with its length if the voxel size is known."""
+        view = self._shown.view
+        volume = None if view is None else view.sections.of
+        if axis not in AXES or volume is None or not (unit := unit_of(volume)):
+            return str(k)
+        assert volume.space.voxel_size is not None
+        return f"{k}, {k * volume.space.voxel_size[AXES.index(axis)]:.6g} {unit}"
+
+    def _cancel(self) -> None:
+        self._latest.stop()
+        self._busy.set_visibility(False)
+        self._remark.text = "stopped; a change of the recipe or the position computes again"
 
     def _choose(self, **values: Any) -> None:
         if None not in values.values():
@@ -182,8 +203,9 @@ class ViewPane:
         for select, value in ((self._after, tab.after), (self._before, tab.before)):
             select.set_options(names, value=value)
         self._mode.value = tab.mode
+        self._before.set_visibility(tab.mode != "step")
         self._curtain.set_visibility(tab.mode == "curtain")
-        volume = tab.workspace.state().known.get(tab.after)
+        volume = tab.workspace.state().known.get(tab.workspace.shown(tab.after))
         many, times = 1, 0
         channels: tuple[str, ...] = ()
         if isinstance(volume, Volume):
@@ -197,14 +219,14 @@ class ViewPane:
 
     async def show(self) -> bool:
         """Show the sections and the histogram; False if a later call has replaced this one."""
-        self._spinner.set_visibility(True)
+        self._busy.set_visibility(True)
         try:
             found = await asyncio.wrap_future(self._latest.submit(self._compute))
         except Replaced:
             return False
         except Exception as error:  # shown to the user
             found = Shown(str(error))
-        self._spinner.set_visibility(False)
+        self._busy.set_visibility(False)
         self._shown = found
         self._remark.text = found.remark
         for axis, image in self._images.items():
@@ -215,7 +237,8 @@ class ViewPane:
                 image.style(f"width: calc(min({SIZE}px, {widest}%) * {part:.4f})")
                 image.set_source(png_uri(found.pictures[axis]))
         for slider, n, at in zip(self._positions, self._shape(), self._tab.region.at, strict=True):
-            slider.props["max"] = max(1, n - 1)
+            slider.set_visibility(n > 1)
+            slider.props["max"] = n - 1
             slider.value = int(at * n)
         self._show_histogram()
         return True
@@ -240,13 +263,15 @@ class ViewPane:
     def _compute(self, stop: threading.Event) -> Shown:
         """Compute all of this pane, in a thread."""
         tab, workspace = self._tab, self._tab.workspace
-        after, known = tab.after, workspace.state().known
+        after, known = workspace.shown(tab.after), workspace.state().known
         texts = [f"{n} = {x}" for n in known if (x := workspace.number(n, stop))]
+        if isinstance(known.get(tab.after), Table):
+            texts.append(f"{tab.after}: a table")
         try:
             view = workspace.view(after, tab.region, stop)
         except Unavailable as error:
             return Shown("; ".join([str(error), *texts]))
-        pictures, mode, before = painted(view, SIZE), tab.mode, tab.before
+        pictures, mode, before = painted(view, SIZE), tab.mode, workspace.shown(tab.before)
         if mode != "step" and before != after:
             first = painted(workspace.view(before, tab.region, stop), SIZE)
             mixes: dict[str, Callable[[Any, Any], np.ndarray]] = {

@@ -81,9 +81,9 @@ class Workspace:
             low, high = self.levels(after) if not operation.parameters else (0.0, 1.0)
             middle = (low + high) / 2
             whole = isinstance(item, Volume) and item.dtype.kind in "iu"
-            given = palette.start(
-                operation, after, round(middle) if whole else float(f"{middle:.4g}")
-            )
+            level = round(middle) if whole else float(f"{middle:.4g}")
+            volume = item if isinstance(item, Volume) else None
+            given = palette.start(operation, after, level, volume)
             if index == 0 and "inputs" not in given and len(self.document.inputs()) > 1:
                 given = {"input": after, **given}
             name = self.document.insert(index, op, given)
@@ -105,7 +105,8 @@ class Workspace:
                 inputs = list(self.document.item(name).given["inputs"])
                 inputs[int(number)] = value
                 base, value = "inputs", inputs
-            self.document.set(name, base, value)
+            instead = {"footprint": "size", "size": "footprint"}.get(base, "")
+            self.document.set(name, base, value, instead_of=instead if value else "")
 
     def fields(self, name: str) -> list[palette.Field]:
         """Return the fields of a step for a form."""
@@ -131,6 +132,13 @@ class Workspace:
         return low, high
 
     # views
+
+    def shown(self, name: str) -> str:
+        """Return the step of which sections are shown: for a table or a number its input."""
+        state = self.state()
+        while isinstance(state.known.get(name), Table | Scalar) and state.input_of(name):
+            name = state.input_of(name)
+        return name
 
     def volume(self, name: str) -> Volume:
         """Return the volume of an input or a step, also of the other recipe; Unavailable if it has none."""
@@ -222,6 +230,16 @@ class Workspace:
         self.folders.check(path)
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.document.text)
+
+    def load(self, path: str) -> None:
+        """Replace the recipe by the one in a file, as one change."""
+        self.folders.check(path)
+        self.document.replace(read_text(path))
+
+    def limit_memory(self, memory: int | str | None) -> None:
+        """Set the memory of views and runs; None for the default."""
+        self.previews.limit_memory(memory)
+        self.runs.memory = memory
 
     def latest(self) -> Latest:
         """Return a queue of jobs that `close` stops, too."""

@@ -126,11 +126,14 @@ def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
     assert w.add("gaussian_filter", "input") == "gaussian_filter"
     assert w.add("greater", "gaussian_filter") == "greater"
     sigma, threshold = w.fields("gaussian_filter")[1], w.fields("greater")[1]
-    assert (sigma.key, sigma.kind, sigma.low, sigma.high) == ("sigma", "number", 0, 10)
+    # The voxels are 20 nm deep, and lengths have this unit.
+    assert (sigma.key, sigma.kind, sigma.value, sigma.high) == ("sigma", "number", "20 nm", 200)
     assert (threshold.key, threshold.kind, threshold.label) == ("inputs.1", "number", "input 2")
     assert threshold.low < threshold.value < threshold.high
+    w.set_field("gaussian_filter", "sigma", 2)
+    sigma = w.fields("gaussian_filter")[1]
+    assert (sigma.unit, sigma.is_length, sigma.low, sigma.high) == ("", True, 0, 10)
     w.set_field("gaussian_filter", "sigma", "20 nm")
-    assert next(f for f in w.fields("gaussian_filter") if f.key == "sigma").unit == "nm"
     w.set_field("greater", "inputs.1", 99)
     w.set_field("gaussian_filter", "sigma", "many")
     cost = w.runs.cost()
@@ -141,7 +144,10 @@ def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
     run = w.runs.start()
     run.wait()
     assert run.error == "" and run.part == 1
-    assert "exists" in w.runs.cost().warning
+    assert "exists: use 'replace existing outputs'" in w.runs.cost().warning
+    w.limit_memory("100MiB")
+    assert "memory 100.0 MiB is too small" in w.runs.cost().error
+    w.limit_memory(None)
     with pytest.raises(ValueError, match="outside of the folders"):
         w.save("/elsewhere/r.yaml")
     smooth = bv.gaussian_filter(bv.open("em.ome.zarr"), "20 nm")
@@ -158,6 +164,29 @@ def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
         or (Path("out.zarr") / f).read_bytes() == (Path("again.zarr") / f).read_bytes()
         for f in files[0]
     )
+
+
+def test_fields_fit_their_parameters(workspace, tmp_path):
+    w = workspace
+    name = w.add("median_filter", "smooth")
+    fields = {f.key: f for f in w.fields(name)}
+    assert fields["mode"].kind == "choice" and "nearest" in fields["mode"].choices
+    ball = fields["footprint"]
+    assert (ball.kind, ball.key_of_number, ball.value) == ("number", "ball", None)
+    # A ball replaces the size, as one change.
+    w.set_field(name, "footprint", {"ball": 1})
+    w.set_field(name, "footprint", {"ball": 2})
+    assert w.document.item(name).given == {"footprint": {"ball": 2}} and not w.state().errors
+    w.document.undo()
+    assert w.document.item(name).given == {"size": 3}
+    movie = bv.open(RNG.integers(0, 255, (2, 6, 8, 9)).astype("u1"), axes="czyx")
+    document = Document("input: in-memory\nsteps: {one: {op: sel, c: 0}}\noutput: o.zarr\n")
+    w = Workspace(document, Folders([str(tmp_path)]), {"input": movie})
+    assert w.fields("one")[1].choices == ("0", "1")
+
+
+def test_a_table_is_shown_with_its_labels(workspace):
+    assert [workspace.shown(n) for n in ("table", "otsu", "mask")] == ["cells", "smooth", "mask"]
 
 
 def test_a_run_stops_and_goes_on(workspace, monkeypatch):
@@ -256,6 +285,8 @@ def test_two_recipes_are_compared(workspace):
     split, merge = bv.variation_of_information(bv.label(first), bv.label(second))
     assert (found.split, found.merge) == (float(split), float(merge)) and found.split > 0
     assert w.agreement("input", "mask", Region()) is None
+    w.load("first.yaml")
+    assert w.document.item("smooth").given["sigma"] == 1.5 and w.document.undo()
     w.compare_with("first.yaml")
     assert w.names()[-4:] == ["other: input", "other: smooth", "other: mask", "other: cells"]
     with pytest.raises(ValueError, match="outside of the folders"):
