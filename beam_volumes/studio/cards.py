@@ -168,6 +168,8 @@ class Cards:
         element = ui.input(label, value=shown).props("dense")
         if item.default is not None:
             element.props["placeholder"] = flow_text(item.default)
+        elif item.key_of_number:
+            element.props["placeholder"] = f"{{{item.key_of_number}: radius}}"
         if item.is_length and not item.unit:
             element.props('suffix="voxels"')
         element.on("change", typed)
