@@ -337,7 +337,7 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.click("disable smooth")
         page.changes()
         page.click("enable smooth")
-        page.until("document.querySelector('[aria-label=\"disable smooth\"]')")
+        page.until("!!document.querySelector('[aria-label=\"disable smooth\"]')")
         # The handle of the second card is dropped on the first.
         page.value(
             "[...document.querySelectorAll('[draggable=true]')].map((e, k) => e.id = `h${k}`)"
