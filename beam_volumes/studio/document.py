@@ -136,14 +136,14 @@ class Document:
         >>> [(name, branch.lane, *branch.sources) for name, branch in found.items()]
         [('input', 0), ('a', 0), ('wide', 1, 'input'), ('even', 0, 'a', 'wide')]
         """
-        inputs = self.inputs()
+        inputs, names = self.inputs(), self.names()
         used: dict[str, tuple[str, ...]] = {}
         for item in self.items():
             if item.is_step:
                 known = [*inputs, *used]
                 is_given = not item.given.keys().isdisjoint(("input", "inputs"))
                 above = () if is_given or (len(inputs) > 1 and not used) else known[-1:]
-                used[item.name] = tuple(n for n in (*above, *item.names) if n in known)
+                used[item.name] = tuple(n for n in (*above, *item.names) if n in names)
         found = {name: Branch(lane) for lane, name in enumerate(inputs)}
         tips, steps = list(inputs), list(used.items())
         for k, (name, sources) in enumerate(steps):

@@ -320,15 +320,6 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.type("sigma", "3")
         page.key("Enter", 13)
         page.shows("Dice 0.")
-        page.value("document.querySelector('[role=switch][aria-label=Neuroglancer]').click()")
-        page.until("document.querySelector('iframe')?.src.includes('/v/view/')")
-        page.until("document.querySelector('iframe').clientHeight > 300")
-        for _ in range(60):  # both volumes are asked for their chunks
-            if {f"v{k}c0/info" for k in range(2)} <= {u[-9:] for u in page.requests.values()}:
-                break
-            page.settle(quiet=1)
-        else:
-            raise AssertionError(page.requests)
         # The input of a disabled step takes its place.
         page.click("help about smooth")
         page.shows("Smooth with a Gaussian")
@@ -338,6 +329,15 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.changes()
         page.click("enable smooth")
         page.until("!!document.querySelector('[aria-label=\"disable smooth\"]')")
+        page.value("document.querySelector('[role=switch][aria-label=Neuroglancer]').click()")
+        page.until("document.querySelector('iframe')?.src.includes('/v/view/')")
+        page.until("document.querySelector('iframe').clientHeight > 300")
+        for _ in range(60):  # both volumes are asked for their chunks
+            if {f"v{k}c0/info" for k in range(2)} <= {u[-9:] for u in page.requests.values()}:
+                break
+            page.settle(quiet=1)
+        else:
+            raise AssertionError(page.requests)
         # The handle of the second card is dropped on the first.
         page.value(
             "[...document.querySelectorAll('[draggable=true]')].map((e, k) => e.id = `h${k}`)"
