@@ -18,9 +18,10 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.recipes.document import load
 from beam_volumes.session.local import Stopped
 from beam_volumes.show.picture import png_uri
-from beam_volumes.studio.preview import Region, painted
+from beam_volumes.studio.preview import Region, joined, overlaid, painted, side_by_side
 from beam_volumes.studio.workspace import Workspace
 from tests.show import browser
 from tests.tiers import thorough
@@ -150,12 +151,23 @@ class Tab(browser.Page):
 
     def tab_to(self, wanted):
         """Press Tab until an element has the focus, by its text or its name for screen readers."""
-        at = "(e = document.activeElement, [e.ariaLabel, e.textContent.trim().toLowerCase()])"
-        for _ in range(150):
+        at = (
+            "(e = document.activeElement, [e.ariaLabel, e.textContent.trim().toLowerCase(), "
+            "e.parentElement?.closest('[aria-label]')?.ariaLabel, e.closest('tbody') && 'row'])"
+        )
+        for _ in range(300):
             if wanted in self.value(at):
                 return
             self.key("Tab", 9)
         raise AssertionError(f"{wanted} cannot be reached with Tab")
+
+    def choose(self, label, text):
+        """Choose an item of a select with the mouse."""
+        self.drag(f'input[aria-label="{label}"]', (0.5, 0.5), (0.5, 0.5))
+        self.until(
+            "(i = [...document.querySelectorAll('.q-menu .q-item')].find(i => "
+            f"i.innerText == {json.dumps(text)})) && (i.click(), true)"
+        )
 
     def drag(self, selector, begin, end, onto=None):
         """Press the mouse in an element and release it there or in another; places are (x, y)."""
@@ -248,10 +260,12 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         )
         page.drag(".studio-image img", (x, y), (x, y))
         page.until(f"document.querySelector('tr.selected td:nth-child(2)')?.innerText == {number}")
-        # A range of the first column becomes a step.
-        page.drag(".studio-plot", (0.02, 0.5), (0.7, 0.5))
+        # Ranges of two columns become steps.
+        page.choose("up", "bbox-1")
+        page.until("document.querySelectorAll('.studio-plot circle').length > 1")
+        page.drag(".studio-plot", (0.01, 0.02), (0.7, 0.98))
         page.click("keep these objects")
-        page.shows("keep_labels: as the run writes it")
+        page.shows("keep_labels_2: as the run writes it")
         page.click("show a program in python")
         page.shows("bv.gaussian_filter(input_, sigma=2.0)")
         page.key("Escape", 27)
@@ -263,6 +277,7 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         }
     text = Path("r.yaml").read_text()
     assert "keep_labels: {input: label, table: {step: regionprops_table}" in text
+    assert "keep_labels_2: {op: keep_labels, input: keep_labels, table" in text
     assert "sigma: 2" in text and f"gaussian_filter, {level}" not in text
     changes = ["outputs.0.path=again.ome.zarr", "outputs.1.path=again.parquet"]
     words = [word for change in changes for word in ("--set", change)]
@@ -276,7 +291,7 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
 
 @thorough
 def test_a_recipe_is_made_with_the_keyboard(studio, monkeypatch):
-    """Tab reaches everything, and Enter adds a step, changes a number, and runs the recipe."""
+    """Tab reaches everything: steps, numbers, sliders, the run, the rows of its table, and the file."""
     browser.require()
     _url, folder = studio
     monkeypatch.chdir(folder)
@@ -285,23 +300,49 @@ def test_a_recipe_is_made_with_the_keyboard(studio, monkeypatch):
     with bv.studio(recipe="k.yaml") as opened, Tab((1280, 900)) as page:
         page.open(opened.url)
         page.shows("as the run writes it")
-        page.tab_to("add a function")
-        page.call("Input.insertText", text="blur")
-        page.shows("gaussian_filter")
-        page.tab_to("gaussian_filter")
-        page.key("Enter", 13)
-        page.shows("gaussian_filter: as the run writes it")
+
+        def add(words, op):
+            page.tab_to("add a function")
+            page.call("Input.insertText", text=words)
+            page.shows(op)
+            page.tab_to(op)
+            page.key("Enter", 13)
+            page.shows(f"{op}: ")
+
+        add("blur", "gaussian_filter")
         page.remember()
         page.tab_to("sigma")
         page.call("Input.insertText", text="2.5")
         page.key("Enter", 13)
         page.changes()
+        add("greater", "greater")
+        page.shows("greater: as the run writes it")
+        page.remember()
+        page.tab_to("greater input 2")
+        page.key("ArrowRight", 39)
+        page.changes()
+        add("label", "label")
+        add("measure", "regionprops_table")
         page.tab_to("run")
         page.key("Enter", 13)
         page.shows("done in")
+        page.shows("label: as the run writes it")
+        position = "document.querySelector('[aria-label=\"position along x\"]').ariaValueNow"
+        page.tab_to("position along x")
+        for _ in range(5):
+            page.key("ArrowLeft", 37)
+        page.shows("label: as the run writes it")
+        page.value(f"window.x = {position}; 0")
+        page.tab_to("row")
+        page.key(" ", 32)
+        page.until(f"{position} != window.x")
+        page.tab_to("save the recipe in the file")
+        page.key("Enter", 13)
+        page.shows("saved as k.yaml")
         assert page.failures == [] and page.messages == []
-    smooth = np.asarray(bv.gaussian_filter(bv.open("slices"), 2.5))
-    assert np.array_equal(np.asarray(bv.open("keyboard.ome.zarr")), smooth)
+    level = load(Path("k.yaml").read_text(), "k").plain()["steps"]["greater"]["inputs"][1]
+    cells = bv.label(bv.gaussian_filter(bv.open("slices"), 2.5) > level)
+    assert np.array_equal(np.asarray(bv.open("keyboard.ome.zarr")), np.asarray(cells))
 
 
 @thorough
@@ -320,6 +361,18 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.type("sigma", "3")
         page.key("Enter", 13)
         page.shows("Dice 0.")
+        # What the modes show are the pictures of both.
+        both = [
+            painted(opened.workspace.view(n, Region()), SIZE)[0] for n in ("other: dark", "dark")
+        ]
+        mixes = {
+            "overlay": overlaid(*both),
+            "curtain": joined(*both, 0.5),
+            "side by side": side_by_side(*both),
+        }
+        for mode, mixed in mixes.items():
+            page.click(mode)
+            page.until(f"document.querySelector('.studio-image img').src == '{png_uri(mixed)}'")
         # The input of a disabled step takes its place.
         page.click("help about smooth")
         page.shows("Smooth with a Gaussian")
@@ -419,9 +472,12 @@ def test_points_in_time_and_channels_are_chosen(tmp_path, monkeypatch):
         shows(Region())
         page.drag('[aria-label="position along t"]', (0.02, 0.5), (0.98, 0.5))
         shows(Region(t=2))
-        page.drag('input[aria-label="channel"]', (0.5, 0.5), (0.5, 0.5))
-        page.until("document.querySelectorAll('.q-menu .q-item').length == 3")
-        page.value("[...document.querySelectorAll('.q-menu .q-item')][2].id = 'last'")
-        page.drag("#last", (0.5, 0.5), (0.5, 0.5))
+        page.choose("channel", "1")
         shows(Region(t=2, c=1))
+        # What cannot be applied, and what does not fit, has its reason.
+        page.type("add a function", "cut")
+        page.shows("takes a table")
+        page.type("memory limit", "100MiB")
+        page.key("Enter", 13)
+        page.shows("memory 100.0 MiB is too small")
         assert page.failures == [] and page.messages == []
