@@ -318,9 +318,9 @@ def _range(
         same = () if volume is None else (volume.unit, *UNITS.get(volume.unit or "", ()))
         if volume is not None and volume.voxel_size and unit in same:
             high = 10 * max(map(abs, volume.voxel_size))
-        return 0.0, max(high, number), high / 200
+        return 0.0, max(high, 2 * number), high / 200
     if "sigma" in p.name:
-        return 0.0, max(10.0, number), 0.1
+        return 0.0, max(10.0, 2 * number), 0.1
     if "size" in p.name or "radius" in p.name:
         return 1.0, max(31.0, 2 * number), 1.0
     high = max(10.0 if is_whole else 1.0, 4 * number)

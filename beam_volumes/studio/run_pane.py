@@ -149,8 +149,10 @@ class RunPane:
         with self._cost:
             for text in _cost_lines(found.plan):
                 ui.label(text).classes("text-sm")
-            for text in filter(None, (found.error, found.warning)):
-                ui.label(text).classes("text-sm text-red-700 break-words")
+            for text, colour in ((found.error, "red-700"), (found.warning, "orange-900")):
+                ui.label(text).classes(f"text-sm text-{colour} break-words").set_visibility(
+                    bool(text)
+                )
         self._overwrite.set_visibility(bool(found.warning))
         self._is_written = bool(found.warning)
 
@@ -167,8 +169,8 @@ class RunPane:
         is_running = job is not None and job.is_running
         self._run.set_enabled(not is_running)
         self._stop.set_enabled(is_running and self._tab.workspace.runs.runner is None)
-        was_stopped = job is not None and job.was_stopped
-        self._resume.set_visibility(not is_running and (was_stopped or self._is_written))
+        can_resume = self._is_written if job is None else job.was_stopped or bool(job.error)
+        self._resume.set_visibility(not is_running and can_resume)
         if job is not None:
             self._progress.value = round(job.part, 3)
             self._status.text = _status(job)
