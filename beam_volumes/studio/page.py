@@ -107,7 +107,7 @@ class StudioPage:
         tab.mode = "side"
 
     def _ended(self) -> None:
-        """Show the results of a run; those of an earlier one stay if it has failed."""
+        """Show the results of a run; a failed run leaves the earlier table."""
         runs = self._tab.workspace.runs
         if runs.run is not None and runs.run.outcome is not None:
             self._table.show(runs.rows())

@@ -134,7 +134,7 @@ class Workspace:
     # views
 
     def shown(self, name: str) -> str:
-        """Return the step of which sections are shown: for a table or a number its input."""
+        """Return the step to show in sections: for a table or a number its input."""
         state = self.state()
         while isinstance(state.known.get(name), Table | Scalar) and state.input_of(name):
             name = state.input_of(name)
