@@ -98,10 +98,10 @@ def tutorial() -> None:
 
 
 def picture(page: Page, name: str) -> None:
-    """Write a picture with few colours."""
+    """Write a picture with 256 colours."""
     page.settle(quiet=2)
     image = Image.open(io.BytesIO(page.picture())).convert("RGB")
-    image.quantize(96, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
 
 
 def main() -> None:

@@ -50,7 +50,8 @@ STARTS: dict[str, Any] = {
 #: Returns the range of a volume's intensities.
 Levels = Callable[[], tuple[float, float]]
 
-_COMPARISONS = ("greater", "greater_equal", "less", "less_equal")
+#: The operations that may have a threshold as their second input.
+COMPARISONS = ("greater", "greater_equal", "less", "less_equal")
 _LEVELS = ("low", "high", "threshold", "min", "max", "h", "level")
 #: Parameters that take ``{ball: radius}``.
 _SHAPES = ("footprint", "structure")
@@ -269,7 +270,7 @@ def fields(
 def _input_field(key: str, value: Any, op: str, names: Sequence[str], levels: Levels) -> Field:
     if isinstance(value, str):
         return Field(key, "volume", value, choices=tuple(names), text="An input, or a number.")
-    low, high = levels() if op in _COMPARISONS else (min(0.0, value), max(10.0, 4 * value))
+    low, high = levels() if op in COMPARISONS else (min(0.0, value), max(10.0, 4 * value))
     return Field(
         key, "number", value, low=low, high=high, step=(high - low) / 256, text="A number."
     )

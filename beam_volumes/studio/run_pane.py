@@ -13,6 +13,7 @@ from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.cost.machine import machine_memory
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.recipe import split_name
 from beam_volumes.runs.console import duration
@@ -191,7 +192,8 @@ def _cost_lines(plan: Plan | None) -> list[str]:
     time = "unknown until beam-volumes bench --calibrate has measured this machine"
     return [
         counted(len(plan.passes), "pass"),
-        f"memory {format_bytes(plan.predicted_memory)} of {format_bytes(plan.memory)}",
+        f"memory {format_bytes(plan.predicted_memory)} of {format_bytes(plan.memory)}; this machine has "
+        f"{format_bytes(machine_memory())}",
         f"reads {format_bytes(plan.bytes_read)}, {plan.read_amplification:.2f} times",
         f"writes {format_bytes(plan.bytes_written)} before compression",
         f"time: {time if seconds is None else f'about {duration(seconds)}'}",

@@ -172,7 +172,8 @@ def studio(
     Parameters
     ----------
     *items : Volume, numpy.ndarray or str
-        Inputs of a new recipe: paths, volumes or arrays. With ``recipe`` they replace its inputs, in order.
+        Inputs of a new recipe: paths, volumes or arrays. With a recipe they replace its inputs, in order.
+        A path that ends in ``.yaml`` is ``recipe``.
     recipe : str, optional
         Path of a recipe, or its text of several lines. A path that does not exist is where a new recipe is
         saved.
@@ -213,6 +214,13 @@ def studio(
     for folder in folders:
         if not os.path.isdir(folder):
             raise ValueError(f"folders: {folder} is no folder; give one that exists")
+    recipes = [i for i in map(_plain, items) if _is_recipe(i)] + (
+        [] if recipe is None else [recipe]
+    )
+    if len(recipes) > 1:
+        raise ValueError(f"{', '.join(map(str, recipes))}: give one recipe")
+    items = tuple(i for i in items if not _is_recipe(_plain(i)))
+    recipe = recipes[0] if recipes else None
     if not items and recipe is None:
         raise ValueError("studio() got nothing to edit; give a volume, or recipe=")
     paths = [i if isinstance(i, str) else _path_of(i) for i in map(_plain, items)]
@@ -245,6 +253,11 @@ def studio(
         if name in errors:
             raise ValueError(errors[name].removeprefix(f"{name}: "))
     return Studio(workspace, file, port)
+
+
+def _is_recipe(item: Any) -> bool:
+    """Whether an item is the path of a recipe."""
+    return isinstance(item, str) and item.lower().endswith((".yaml", ".yml"))
 
 
 def _plain(item: Any) -> Any:

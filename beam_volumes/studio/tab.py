@@ -9,11 +9,9 @@ from typing import Any
 
 from nicegui import ui
 
+from beam_volumes.studio.palette import COMPARISONS
 from beam_volumes.studio.preview import Region
 from beam_volumes.studio.workspace import Workspace
-
-#: The operations that have a threshold as their second input.
-_THRESHOLDS = ("greater", "greater_equal", "less", "less_equal")
 
 
 class Slider(ui.slider):
@@ -82,7 +80,7 @@ class Tab:
         """Return the step that is shown if it compares with a number, else an empty text."""
         for item in self.workspace.document.items():
             inputs = item.given.get("inputs")
-            if item.name == self.after and item.op in _THRESHOLDS and isinstance(inputs, list):
+            if item.name == self.after and item.op in COMPARISONS and isinstance(inputs, list):
                 return item.name if isinstance(inputs[-1], int | float) else ""
         return ""
 

@@ -88,6 +88,7 @@ def test_only_this_machine_with_the_secret_is_served(studio):
         ("*.tif", "no files match"),
         ("nothere.yaml", "nothere.yaml does not exist; give a volume"),
         ("em.npy em.npy {input: em.npy}", "2 inputs are given"),
+        ("em.npy a.yaml b.yml", "a.yaml, b.yml: give one recipe"),
         ("em.npy --folder nothere", "nothere is no folder"),
         ("{input: [}", "r.yaml:1: not YAML"),
         ("[1, 2]", "r.yaml:1: a recipe must be a mapping"),

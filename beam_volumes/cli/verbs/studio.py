@@ -46,17 +46,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 def act(args: argparse.Namespace) -> None:
-    recipes = [p for p in args.paths if p.lower().endswith((".yaml", ".yml"))]
-    if len(recipes) > 1:
-        raise ValueError(f"{', '.join(recipes)}: give one recipe")
-    volumes = [p for p in args.paths if p not in recipes]
-    page = studio(
-        *volumes,
-        recipe=recipes[0] if recipes else None,
-        port=args.port,
-        memory=args.memory,
-        folders=args.folder,
-    )
+    page = studio(*args.paths, port=args.port, memory=args.memory, folders=args.folder)
     with page:
         print_result(page.url)
         if not args.print:
