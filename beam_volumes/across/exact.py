@@ -120,6 +120,12 @@ def window(parts: list[Wide]) -> tuple[int, int]:
     return first, max(p.first + p.digits.shape[-1] for p in parts) - first
 
 
+def stacked(*columns: Wide) -> Wide:
+    """Stack columns."""
+    first, width = window(list(columns))
+    return Wide.of(np.concatenate([c.spread(first, width) for c in columns], axis=1), first)
+
+
 def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide:
     """The sums of groups of the rows of all parts, after sorting them by ``order``."""
     first, width = window(parts)

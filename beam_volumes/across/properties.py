@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partialmethod
+from typing import NamedTuple
 
 import numpy as np
 
-from beam_volumes.across.exact import Wide
+from beam_volumes.across.exact import Wide, stacked
 from beam_volumes.across.ragged import FEW_POINTS, corners
 from beam_volumes.kernels.labels.contours import CROFTON, PERIMETER
 from beam_volumes.kernels.labels.hulls import farthest, rows_inside
@@ -22,8 +24,11 @@ CUBES = (
     *((0, 0, 0), (1, 1, 1), (2, 2, 2), (0, 0, 1), (0, 0, 2)),
     *((0, 1, 1), (0, 2, 2), (1, 1, 2), (1, 2, 2), (0, 1, 2)),
 )
+#: Products of up to three coordinates.
+MONOMIALS = ((), (0,), (1,), (2,), *PRODUCTS, *CUBES)
 #: Properties with an exponent of each axis, and the largest sum of exponents.
 MOMENTS = ("moments", "moments_central", "moments_normalized")
+WEIGHTED_MOMENTS = ("moments_weighted", "moments_weighted_central", "moments_weighted_normalized")
 MAX_ORDER = 3
 #: How far beyond a hull a voxel may be, as in scikit-image.
 _TOLERANCE = 1e-10
@@ -51,6 +56,14 @@ class _Sizes:
     def bbox(self):
         return self.part.box[:, [*self.axes, *(a + 3 for a in self.axes)]]
 
+    def _voxels_of_box(self):
+        box = self.bbox()
+        sides = box[:, self.ndim :] - box[:, : self.ndim]
+        return np.prod(sides.astype(np.float64), axis=1)
+
+    def area_bbox(self):
+        return self._voxels_of_box() * self.voxel
+
     def touches_border(self):
         ends = np.array([self.shape[a] for a in self.axes])
         box = self.bbox()
@@ -71,6 +84,12 @@ class _Sizes:
     def centroid(self):
         at = self._floor()
         return ((at + self._about(at)[1])[:, list(self.axes)]) * self.spacing
+
+    def centroid_local(self):
+        """From the corner of the box."""
+        at = self._floor()
+        offset = at - self.part.box[:, :3] + self._about(at)[1]
+        return offset[:, list(self.axes)] * self.spacing
 
     def _central(self):
         """Variances and covariances of the coordinates, (labels, ndim, ndim)."""
@@ -138,33 +157,50 @@ class _Sizes:
         return np.where(a - c == 0, round_, 0.5 * np.arctan2(-2 * b, c - a))
 
     def extent(self):
-        box = self.bbox()
-        sides = box[:, self.ndim :] - box[:, : self.ndim]
-        return self.part.count / np.prod(sides.astype(np.float64), axis=1)
+        return self.part.count / self._voxels_of_box()
 
     def equivalent_diameter_area(self):
         return (2 * self.ndim * self.area() / np.pi) ** (1 / self.ndim)
 
 
-class _Moments(_Sizes):
-    """Sums of products of up to three coordinates, with an exponent of each axis."""
+class _Weights(NamedTuple):
+    """Weights of voxels: 1, or intensities."""
 
-    def _of_offsets(self, axes, at):
+    sums: Wide  #: Of weights times `MONOMIALS`.
+    total: np.ndarray
+    near: np.ndarray  #: The centroid in whole voxels, rounded down, (labels, 3).
+    mean: np.ndarray  #: The centroid from there.
+
+    @classmethod
+    def of(cls, sums, box):
+        first = sums[:, :4].floats()
+        total = first[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            guess = np.nan_to_num(np.floor(first[:, 1:] / total[:, None]))
+            near = np.clip(guess, box[:, :3], box[:, 3:] - 1).astype(np.int64)
+            shifted = sums[:, 1:4] + sums[:, :1].times(-near)
+            return cls(sums, total, near, shifted.floats() / total[:, None])
+
+    def of_offsets(self, axes, at):
         """The sums of products of offsets from a point along some axes, rounded once."""
-        part = self.part
-        total = Wide.integers(np.zeros(len(part), np.int64))
+        total = Wide.integers(np.zeros(len(at), np.int64))
         for chosen in itertools.product((False, True), repeat=len(axes)):
-            kept = tuple(itertools.compress(axes, chosen))
-            if len(kept) == 3:
-                term = part.cubes[:, CUBES.index(kept)]
-            elif len(kept) == 2:
-                term = part.sums[:, 3 + PRODUCTS.index(kept)]
-            else:
-                term = part.sums[:, kept[0]] if kept else Wide.integers(part.count)
+            term = self.sums[:, MONOMIALS.index(tuple(itertools.compress(axes, chosen)))]
             for axis, is_kept in zip(axes, chosen, strict=True):
                 term = term if is_kept else term.times(-at[:, axis])
             total = total + term
         return total.floats()
+
+
+class _Moments(_Sizes):
+    """Sums of products of up to three coordinates, with an exponent of each axis."""
+
+    def _weights(self, weighted):
+        part = self.part
+        if weighted:
+            return _Weights.of(part.intensities.weighted, part.box)
+        count = Wide.integers(part.count[:, None])
+        return _Weights.of(stacked(count, part.sums, part.cubes), part.box)
 
     def _by_exponent(self, value):
         """``value(axes)`` for all exponents of up to three axes; others are NaN."""
@@ -175,37 +211,40 @@ class _Moments(_Sizes):
                 result[powers] = value(axes) * math.prod((self.spacing**powers).tolist())
         return np.moveaxis(result, -1, 0)
 
-    def moments(self):
+    def moments(self, weighted=False):
         """From the corner of the box."""
-        return self._by_exponent(lambda axes: self._of_offsets(axes, self.part.box))
+        weights = self._weights(weighted)
+        return self._by_exponent(lambda axes: weights.of_offsets(axes, self.part.box))
 
-    def moments_central(self):
-        at, count = self._floor(), self.part.count
-        mean = self._about(at)[1]
+    def moments_central(self, weighted=False):
+        weights = self._weights(weighted)
+        _, total, at, mean = weights
 
         def central(axes):
             if len(axes) < 2:
-                return count * (1.0 - len(axes))
-            found = self._of_offsets(axes, at)
+                return np.where(total != 0, 0.0, np.nan) if axes else total
+            found = weights.of_offsets(axes, at)
             if len(axes) == 2:
-                return found - count * mean[:, axes[0]] * mean[:, axes[1]]
+                return found - total * mean[:, axes[0]] * mean[:, axes[1]]
             for k in range(3):
                 i, j = axes[:k] + axes[k + 1 :]
-                found = found - self._of_offsets((i, j), at) * mean[:, axes[k]]
-            return found + 2 * count * np.prod(mean[:, list(axes)], axis=1)
+                found = found - weights.of_offsets((i, j), at) * mean[:, axes[k]]
+            return found + 2 * total * np.prod(mean[:, list(axes)], axis=1)
 
         return self._by_exponent(central)
 
-    def moments_normalized(self):
-        result = np.moveaxis(self.moments_central(), 0, -1)
-        for powers in np.ndindex(*result.shape[:-1]):
-            order = sum(powers)
-            scale = self.part.count ** (order / self.ndim + 1) * self.spacing.min() ** order
-            result[powers] /= np.nan if order < 2 else scale
+    def moments_normalized(self, weighted=False):
+        result = np.moveaxis(self.moments_central(weighted), 0, -1)
+        total = self._weights(weighted).total
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for powers in np.ndindex(*result.shape[:-1]):
+                order = sum(powers)
+                scale = total ** (order / self.ndim + 1) * self.spacing.min() ** order
+                result[powers] /= np.nan if order < 2 else scale
         return np.moveaxis(result, -1, 0)
 
-    def moments_hu(self):
-        nu = np.moveaxis(self.moments_normalized(), 0, -1)
+    def moments_hu(self, weighted=False):
+        nu = np.moveaxis(self.moments_normalized(weighted), 0, -1)
         a, b, c, d = nu[3, 0], nu[2, 1], nu[1, 2], nu[0, 3]
         both, difference, twice = nu[2, 0] + nu[0, 2], nu[2, 0] - nu[0, 2], 2 * nu[1, 1]
         p, q, u, v = a + c, b + d, a - 3 * c, 3 * b - d
@@ -213,6 +252,11 @@ class _Moments(_Sizes):
         columns = [both, difference**2 + twice**2, u * u + v * v, p * p + q * q, u * s + v * t]
         columns += [difference * (p * p - q * q) + 2 * twice * p * q, v * s - u * t]
         return np.stack(columns, axis=1)
+
+    moments_weighted = partialmethod(moments, True)
+    moments_weighted_central = partialmethod(moments_central, True)
+    moments_weighted_normalized = partialmethod(moments_normalized, True)
+    moments_weighted_hu = partialmethod(moments_hu, True)
 
 
 class _Shapes(_Moments):
@@ -294,6 +338,13 @@ class _Intensities(_Shapes):
         return result
 
     def centroid_weighted(self):
+        return self._weighted_from(np.zeros_like(self.part.box))
+
+    def centroid_weighted_local(self):
+        """From the corner of the box."""
+        return self._weighted_from(self.part.box)
+
+    def _weighted_from(self, corner):
         sums = self.part.intensities.sums
         at = self._floor()
         columns = []
@@ -301,7 +352,7 @@ class _Intensities(_Shapes):
         with np.errstate(invalid="ignore", divide="ignore"):
             for a in self.axes:
                 offset = (sums[:, 2 + a] + total.times(-at[:, a])).floats() / total.floats()
-                columns.append(at[:, a] + offset)
+                columns.append(at[:, a] - corner[:, a] + offset)
         return np.stack(columns, axis=1) * self.spacing
 
     def intensity_median(self):

@@ -19,8 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.exact import Wide, add_groups, window
-from beam_volumes.across.properties import CUBES, MAX_ORDER, MOMENTS, PRODUCTS, Finish
+from beam_volumes.across.exact import Wide, add_groups, stacked
+from beam_volumes.across.properties import (
+    CUBES,
+    MAX_ORDER,
+    MOMENTS,
+    MONOMIALS,
+    PRODUCTS,
+    WEIGHTED_MOMENTS,
+    Finish,
+)
 from beam_volumes.across.ragged import Ragged, corners_of, counted, joined, split_values
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import contours, hulls
@@ -43,6 +51,8 @@ GEOMETRY = (
 )
 #: Properties that are only computed by request.
 BY_REQUEST = (
+    "area_bbox",
+    "centroid_local",
     "inertia_tensor",
     "eccentricity",
     "euler_number",
@@ -54,9 +64,15 @@ BY_REQUEST = (
     *MOMENTS,
     "moments_hu",
     "intensity_median",
+    "centroid_weighted_local",
+    *WEIGHTED_MOMENTS,
+    "moments_weighted_hu",
 )
 #: Properties of regions in a plane.
-_IN_PLANE = ("orientation", "eccentricity", "perimeter", "perimeter_crofton", "moments_hu")
+_IN_PLANE = (
+    *("orientation", "eccentricity", "perimeter", "perimeter_crofton"),
+    *("moments_hu", "moments_weighted_hu"),
+)
 #: Properties that regions along one axis do not have.
 _PLANAR = (
     "axis_major_length",
@@ -64,7 +80,10 @@ _PLANAR = (
     "inertia_tensor",
     "inertia_tensor_eigvals",
     "principal_axes",
-    *BY_REQUEST[2:8],
+    "euler_number",
+    "area_convex",
+    "solidity",
+    "feret_diameter_max",
     *_IN_PLANE,
 )
 INTENSITY = (
@@ -77,17 +96,20 @@ INTENSITY = (
 )
 #: The name of a quantile in a table, before the number.
 QUANTILE = "intensity_quantile"
-WITH_INTENSITY = (*INTENSITY, "intensity_median", QUANTILE)
+WITH_INTENSITY = (
+    *(*INTENSITY, "intensity_median", QUANTILE, "centroid_weighted_local"),
+    *(*WEIGHTED_MOMENTS, "moments_weighted_hu"),
+)
 
 
 #: The arrays of `Regions` that each property needs, in addition to counts; ``"intensity"`` are the sums of
 #: intensities.
 _ARRAYS = {
     **dict.fromkeys(("num_pixels", "area", "equivalent_diameter_area"), ()),
-    **dict.fromkeys(("bbox", "extent", "touches_border"), ("box",)),
+    **dict.fromkeys(("bbox", "area_bbox", "extent", "touches_border"), ("box",)),
     **dict.fromkeys(
         (
-            *("centroid", "axis_major_length", "axis_minor_length", "inertia_tensor"),
+            *("centroid", "centroid_local", "axis_major_length", "axis_minor_length", "inertia_tensor"),
             *("inertia_tensor_eigvals", "principal_axes", "orientation", "eccentricity"),
         ),
         ("box", "sums"),
@@ -100,7 +122,10 @@ _ARRAYS = {
     "surface_area_faces": ("faces",),
     **dict.fromkeys(("intensity_min", "intensity_max"), ()),
     **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
-    "centroid_weighted": ("box", "sums", "intensity"),
+    **dict.fromkeys(
+        ("centroid_weighted", "centroid_weighted_local"), ("box", "sums", "intensity")
+    ),
+    **dict.fromkeys((*WEIGHTED_MOMENTS, "moments_weighted_hu"), ("box", "weighted")),
 }
 
 
@@ -130,6 +155,7 @@ class Intensities:
     maximum: np.ndarray
     sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
     values: Ragged  #: int64. Each value, ascending, and its voxels.
+    weighted: Wide  #: Of v times `beam_volumes.across.properties.MONOMIALS`.
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +191,13 @@ class Regions:
     def only(self, arrays: frozenset[str]) -> Regions:
         """Leave out all other arrays (see `arrays_for`)."""
         n, inner = len(self), self.intensities
-        none, no_sums = np.empty((n, 0), np.int64), Wide(0, np.zeros((n, 0, 1), np.int64))
+        none, no_sums = np.empty((n, 0), np.int64), _no_sums(n)
         if inner is not None and "intensity" not in arrays:
             inner = replace(inner, sums=no_sums)
         if inner is not None and "values" not in arrays:
             inner = replace(inner, values=Ragged.empty(n, 2, np.int64))
+        if inner is not None and "weighted" not in arrays:
+            inner = replace(inner, weighted=no_sums)
         return Regions(
             self.label,
             self.count,
@@ -191,8 +219,12 @@ class Regions:
         if self.intensities is not None:
             i = self.intensities
             total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.sums.digits.nbytes
-            total += i.values.nbytes
+            total += i.values.nbytes + i.weighted.digits.nbytes
         return total
+
+
+def _no_sums(rows: int) -> Wide:
+    return Wide(0, np.zeros((rows, 0, 1), np.int64))
 
 
 def as_labels(labels: np.ndarray) -> np.ndarray:
@@ -247,7 +279,7 @@ def regions(
     how = intensity, nan, with_faces, arrays
     longest = max(own)
     power = 3 if "cubes" in arrays else 2
-    if longest > 1 << 15 or math.prod(own) * longest**power >= 1 << 62:
+    if longest > 1 << (10 if "weighted" in arrays else 15) or math.prod(own) * longest**power >= 1 << 62:
         return merge(_halves(block, *how))
     return _of_block(block, *how)
 
@@ -297,11 +329,12 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
     count = moments[:, 0].copy()
     sums = cubes = Wide.of(moments[:, :0])
     if "sums" in arrays:
-        sums = _from_origin(moments, origin)
+        sums = _from_origin(Wide.integers(moments), origin)
     if "cubes" in arrays:
         cells = np.zeros((n, len(CUBES)), np.int64)
         kernels.cubes(block.inner, keys, place, cells)
-        cubes = _cubes_from_origin(moments, cells, sums, origin)
+        local = Wide.integers(moments), Wide.integers(cells)
+        cubes = _cubes_from_origin(*local, sums, origin)
     windows = np.zeros((n, 6 if "windows" in arrays else 0), np.int64)
     if "windows" in arrays:
         how = own, *block.ends, keys, place
@@ -318,6 +351,9 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
         if "values" in arrays:
             values = _values(block.inner, intensity, keys, place, n)
         inner = replace(inner, values=values)
+        if "weighted" in arrays:
+            weighted = _weighted(block.inner, intensity, origin, keys, place, n, nan)
+            inner = replace(inner, weighted=weighted)
     used = has_voxels | faces.any(axis=1) | windows.any(axis=1)
     part = Regions(label, count, box, faces, sums, cubes, windows, contour, points, inner)
     part = part.only(arrays)
@@ -374,36 +410,48 @@ def _halves(block: _Block, intensity, nan, with_faces, arrays) -> list[Regions]:
     return parts
 
 
-def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
+def _from_origin(local: Wide, origin: tuple[int, int, int]) -> Wide:
     """Convert sums of coordinates and products from the block's origin to the volume's."""
-    local, at = Wide.integers(moments), np.array(origin)
+    at = np.array(origin)
     first = local[:, 1:4] + local[:, :1].times(at)
     i, j = np.transpose(PRODUCTS)
     second = local[:, 4:] + local[:, 1 + j].times(at[i]) + first[:, i].times(at[j])
-    return _stack(first, second)
+    return stacked(first, second)
 
 
 def _cubes_from_origin(
-    moments: np.ndarray, cubes: np.ndarray, sums: Wide, origin: tuple[int, int, int]
+    local: Wide, cubes: Wide, sums: Wide, origin: tuple[int, int, int]
 ) -> Wide:
     """Convert sums of products of three coordinates; ``sums`` are from the volume's origin."""
-    local, at = Wide.integers(moments), np.array(origin)
+    at = np.array(origin)
     i, j, k = np.transpose(CUBES)
     ij, ik, jk = (
         [PRODUCTS.index(p) for p in zip(*two, strict=True)] for two in ((i, j), (i, k), (j, k))
     )
     # (i + o_i) (j + o_j) (k + o_k), with the origin o, is i j k + j k o_i + i k o_j + k o_i o_j, and the
     # product of i and j from the volume's origin, times o_k.
-    result = Wide.integers(cubes) + sums[:, np.array(ij) + 3].times(at[k])
+    result = cubes + sums[:, np.array(ij) + 3].times(at[k])
     result = result + local[:, np.array(jk) + 4].times(at[i])
     result = result + local[:, np.array(ik) + 4].times(at[j])
     return result + local[:, 1 + k].times(at[i]).times(at[j])
 
 
-def _stack(*columns: Wide) -> Wide:
-    """Stack columns."""
-    first, width = window(list(columns))
-    return Wide.of(np.concatenate([c.spread(first, width) for c in columns], axis=1), first)
+def _weighted(labels, values, origin, keys, place, n, nan) -> Wide:
+    """Sums of intensities times `MONOMIALS`, from the volume's origin."""
+    values = kernel_array(values.view(np.uint8) if values.dtype.kind == "b" else values)
+    first, width = (0, 6) if values.dtype.kind in "ui" else _digits(values, nan)
+    parts = [values]
+    if values.dtype.kind in "ui" and values.itemsize == 8:
+        low = values & values.dtype.type(0xFFFFFFFF)
+        parts = [low.astype(np.float64), (values - low).astype(np.float64)]
+    cells = np.zeros((n, len(MONOMIALS), width), np.int64)
+    exponents = np.array([[m.count(axis) for axis in range(3)] for m in MONOMIALS])
+    for part in parts:
+        kernels.weighted(labels, part, keys, place, 32 * first, exponents, cells)
+    found = Wide.of(cells, first)
+    local, cubes = found[:, :10], found[:, 10:]
+    sums = _from_origin(local, origin)
+    return stacked(local[:, :1], sums, _cubes_from_origin(local, cubes, sums, origin))
 
 
 def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities:
@@ -421,8 +469,9 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     kernels.integers(labels, values, keys, place, minimum, maximum, cells)
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
-    sums = _stack(parts["sum"], parts["square"], *weighted)
-    return Intensities(count.copy(), minimum, maximum, sums, Ragged.empty(n, 2, np.int64))
+    sums = stacked(parts["sum"], parts["square"], *weighted)
+    no_values = Ragged.empty(n, 2, np.int64)
+    return Intensities(count.copy(), minimum, maximum, sums, no_values, _no_sums(n))
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
@@ -435,7 +484,8 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
     kernels.floats(labels, values, origin, keys, place, *how, count, minimum, maximum, cells)
     dtype = values.dtype
     ends = minimum.astype(dtype), maximum.astype(dtype)
-    return Intensities(count, *ends, Wide.of(cells, first), Ragged.empty(n, 2, np.int64))
+    no_values = Ragged.empty(n, 2, np.int64)
+    return Intensities(count, *ends, Wide.of(cells, first), no_values, _no_sums(n))
 
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
@@ -483,6 +533,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
             reduced(np.maximum, (i.maximum for i in several)),
             add_groups([i.sums for i in several], order, starts),
             counted(joined([i.values for i in several], order, starts)),
+            add_groups([i.weighted for i in several], order, starts),
         )
     box = np.concatenate([
         reduced(np.minimum, (p.box[:, :3] for p in parts)),
@@ -561,7 +612,7 @@ def properties(
             table[name] = column
         else:
             for index in np.ndindex(*column.shape[1:]):
-                if base in MOMENTS and sum(index) > MAX_ORDER:
+                if base in (*MOMENTS, *WEIGHTED_MOMENTS) and sum(index) > MAX_ORDER:
                     continue
                 at = (slice(None), *index)
                 table["-".join([name, *map(str, index)])] = column[at]

@@ -391,25 +391,35 @@ def _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide):
 
 
 @row_kernel
-def add_double(cells, base, value):
-    """Add a finite float64 exactly to 32-bit digits in units of ``2**base``, which no bit may be below."""
+def _digits_of(value, base):
+    """Three signed digits of 32 bits of a finite float64, the second of up to 33, and their position.
+
+    The unit is ``2**base``, which no bit may be below.
+    """
     bits = np.float64(value).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     mantissa = (bits & 0xFFFFFFFFFFFFF) | (np.int64(exponent != 0) << 52)
-    if mantissa == 0:
-        return
     position = max(exponent, 1) - 1075 - base
     if position < 0:  # the lowest bits are zeros
         mantissa >>= -position
         position = 0
     shift = position & 31
-    i = position >> 5
     sign = 1 if bits >= 0 else -1
     low = (mantissa & _LOW) << shift
     high = (mantissa >> 32) << shift
-    cells[i] += sign * (low & _LOW)
-    cells[i + 1] += sign * ((low >> 32) + (high & _LOW))
-    cells[i + 2] += sign * (high >> 32)
+    middle = (low >> 32) + (high & _LOW)
+    return position >> 5, sign * (low & _LOW), sign * middle, sign * (high >> 32)
+
+
+@row_kernel
+def add_double(cells, base, value):
+    """Add a finite float64 exactly to 32-bit digits in units of ``2**base``, which no bit may be below."""
+    if value == 0:
+        return
+    i, a, b, c = _digits_of(value, base)
+    cells[i] += a
+    cells[i + 1] += b
+    cells[i + 2] += c
 
 
 def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
@@ -512,3 +522,85 @@ def _add_products(c, base, single, v, z, y, x):
     add_double(c[2], base, v * np.float64(z))
     add_double(c[3], base, v * np.float64(y))
     add_double(c[4], base, v * np.float64(x))
+
+
+def weighted(
+    labels: np.ndarray,
+    values: np.ndarray,
+    keys: np.ndarray,
+    place: np.ndarray,
+    base: int,
+    exponents: np.ndarray,
+    cells: np.ndarray,
+) -> None:
+    """Accumulate exact sums of finite values times products of coordinates from the block's first voxel.
+
+    ``values`` are exact as float64, in units of ``2**base``. ``exponents``, int64 (products, 3), are of z, y
+    and x, up to 3 in total; a block has up to 1024 voxels along each. ``cells`` is (labels, products, digits).
+    """
+    powers = np.zeros((4, cells.shape[2]), np.int64)
+    how = labels.shape, keys, place, base, exponents
+    _weighted(strided(labels), strided(values), *how, powers, cells)
+
+
+@row_kernel
+def _weighted(labels, values, shape, keys, place, base, exponents, powers, cells):
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            at = z * next_z + y * next_y
+            end = np.int64(0)
+            while end < nx:
+                start = end
+                label = row[start]
+                while end < nx and row[end] == label:
+                    end += 1
+                if label == 0:
+                    continue
+                for x in range(start, end):
+                    v = np.float64(voxels[at + x])
+                    if v != 0 and abs(v) < np.inf:
+                        _add_powers(powers, base, v, x)
+                _add_run_of_powers(
+                    powers, exponents, z, y, cells[place[_slot(keys, np.uint64(label))]]
+                )
+
+
+@row_kernel
+def _add_powers(powers, base, value, x):
+    """Add ``value * x**p`` to row ``p``."""
+    i, a, b, c = _digits_of(value, base)
+    for p in range(powers.shape[0]):
+        _add_digits(powers[p], i, a)
+        _add_digits(powers[p], i + 1, b)
+        _add_digits(powers[p], i + 2, c)
+        a *= x
+        b *= x
+        c *= x
+
+
+@row_kernel
+def _add_run_of_powers(powers, exponents, z, y, cells):
+    """Add the sums of a run, ``powers``, to all products, and set them to 0."""
+    last = powers.shape[1] - 1
+    for p in range(powers.shape[0]):
+        for k in range(last):
+            powers[p, k + 1] += powers[p, k] >> 32
+            powers[p, k] &= _LOW
+    for m in range(exponents.shape[0]):
+        factor = np.int64(1)
+        for _ in range(exponents[m, 0]):
+            factor *= z
+        for _ in range(exponents[m, 1]):
+            factor *= y
+        p = exponents[m, 2]
+        for k in range(last):
+            _add_digits(cells[m], k, powers[p, k] * factor)
+        cells[m, last] += powers[p, last] * factor
+    for p in range(powers.shape[0]):
+        for k in range(last + 1):
+            powers[p, k] = 0

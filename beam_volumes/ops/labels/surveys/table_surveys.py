@@ -206,21 +206,14 @@ class TableSurvey(Survey):
         return {"shards": 1}
 
 
-_WHOLE = "needs each region whole, in its box"
 #: Properties of scikit-image that are not sums, and what to use.
 _OF_BOXES = {
+    "slice": "is no number: bbox has its ends, and bv.find_objects(labels) the slices of all labels",
     **dict.fromkeys(
         (
-            "moments_weighted",
-            "moments_weighted_central",
-            "moments_weighted_normalized",
-            "moments_weighted_hu",
+            *("coords", "coords_scaled", "image", "image_convex", "image_filled"),
+            "image_intensity",
         ),
-        f"{_WHOLE}: bv.for_each_label(labels, function, columns) passes it to functions such as "
-        "skimage.measure.moments_central; moments_central is without intensities",
-    ),
-    **dict.fromkeys(
-        ("coords", "image", "image_convex", "image_filled", "image_intensity", "slice"),
         "is no number: bv.for_each_label(labels, function, columns) passes each region to a function",
     ),
 }
@@ -298,7 +291,7 @@ class RegionSurvey(TableSurvey):
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
         sides = {(z, y, x)[a] for a in axes}
         if len(sides) > 1 and (
-            flat := [n for n in names if n.startswith(("perimeter", "moments_hu"))]
+            flat := [n for n in names if n.startswith(("perimeter", "moments_hu", "moments_weighted_hu"))]
         ):
             raise ValueError(
                 f"{name}: {flat[0]} needs pixels with equal sides, and they are {sorted(sides)}: "
@@ -339,7 +332,7 @@ class RegionSurvey(TableSurvey):
         cost += 3.0 * ("cubes" in arrays)
         if self.intensity is not None:
             cost += 13.0 if self.intensity.kind == "f" else 3.0
-            cost += 9.0 * ("values" in arrays)
+            cost += 9.0 * ("values" in arrays) + 30.0 * ("weighted" in arrays)
         return cost * max(1, len(self.channels))
 
     @property
