@@ -405,8 +405,8 @@ have found. A label volume (integers) is filtered by value, and a mask by compon
 
 
 REGIONS = """\
-`regionprops_table` has no weighted moments: `extra_properties=` and `for_each_label` pass the box of an object to a
-function such as `skimage.measure.moments_central`. Its `area_filled` reads these boxes, too, from stored labels.
+`regionprops_table` has all properties of scikit-image that are numbers. Its `area_filled` reads the boxes of regions from
+stored labels, and `for_each_label` passes `image`, `coords` and other arrays of a region to a function.
 """
 
 

@@ -109,7 +109,13 @@ _ARRAYS = {
     **dict.fromkeys(("bbox", "area_bbox", "extent", "touches_border"), ("box",)),
     **dict.fromkeys(
         (
-            *("centroid", "centroid_local", "axis_major_length", "axis_minor_length", "inertia_tensor"),
+            *(
+                "centroid",
+                "centroid_local",
+                "axis_major_length",
+                "axis_minor_length",
+                "inertia_tensor",
+            ),
             *("inertia_tensor_eigvals", "principal_axes", "orientation", "eccentricity"),
         ),
         ("box", "sums"),
@@ -122,9 +128,7 @@ _ARRAYS = {
     "surface_area_faces": ("faces",),
     **dict.fromkeys(("intensity_min", "intensity_max"), ()),
     **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
-    **dict.fromkeys(
-        ("centroid_weighted", "centroid_weighted_local"), ("box", "sums", "intensity")
-    ),
+    **dict.fromkeys(("centroid_weighted", "centroid_weighted_local"), ("box", "sums", "intensity")),
     **dict.fromkeys((*WEIGHTED_MOMENTS, "moments_weighted_hu"), ("box", "weighted")),
 }
 
@@ -279,7 +283,10 @@ def regions(
     how = intensity, nan, with_faces, arrays
     longest = max(own)
     power = 3 if "cubes" in arrays else 2
-    if longest > 1 << (10 if "weighted" in arrays else 15) or math.prod(own) * longest**power >= 1 << 62:
+    if (
+        longest > 1 << (10 if "weighted" in arrays else 15)
+        or math.prod(own) * longest**power >= 1 << 62
+    ):
         return merge(_halves(block, *how))
     return _of_block(block, *how)
 
@@ -419,9 +426,7 @@ def _from_origin(local: Wide, origin: tuple[int, int, int]) -> Wide:
     return stacked(first, second)
 
 
-def _cubes_from_origin(
-    local: Wide, cubes: Wide, sums: Wide, origin: tuple[int, int, int]
-) -> Wide:
+def _cubes_from_origin(local: Wide, cubes: Wide, sums: Wide, origin: tuple[int, int, int]) -> Wide:
     """Convert sums of products of three coordinates; ``sums`` are from the volume's origin."""
     at = np.array(origin)
     i, j, k = np.transpose(CUBES)

@@ -243,16 +243,29 @@ def test_far_from_the_origin():
         np.testing.assert_allclose(again[name], a[name], rtol=1e-12)
 
 
-def test_moments_far_from_the_origin():
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_moments_far_from_the_origin(dtype):
     random = np.random.default_rng(5)
     labels = random.integers(0, 3, (6, 7, 8)).astype(np.uint8)
-    names = ["moments", "moments_central"]
-    arrays = tables.arrays_for(names)
+    values = intensity_of(random, labels.shape, dtype)
+    names = ["moments", "moments_central", "moments_weighted", "moments_weighted_central"]
+    arrays, shape = tables.arrays_for(names), (350_000,) * 3
     far, near = (
-        tables.regions(labels, origin, (350_000,) * 3, arrays=arrays)
+        tables.regions(labels, origin, shape, values, arrays=arrays)
         for origin in ((349_990, 349_980, 349_970), (0, 0, 0))
     )
-    assert_same_bits(*(tables.properties(p, (350_000,) * 3, names) for p in (far, near)))
+    cut = in_some_order(parts_of(labels, values, [(2,), (3, 4), (5,)], 1, arrays=arrays), random)
+    found = [tables.properties(part, shape, names) for part in (far, near, cut)]
+    assert_same_bits(*found[:2])
+    assert_same_bits(*found[1:])
+    expected = regionprops_table(labels, values.astype(np.float64), properties=names)
+    for name in expected:
+        if sum(map(int, name.split("-")[1:])) <= 3:
+            scale = (
+                1e-9 * np.abs(expected[name]).max()
+                + 1e-9 * expected["moments_weighted-0-0-0"].max()
+            )
+            np.testing.assert_allclose(found[0][name], expected[name], rtol=1e-9, atol=scale)
 
 
 def test_cancelling_floats_are_exact():

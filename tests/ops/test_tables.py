@@ -102,8 +102,17 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
     )
     image = (image - 30 * (dtype == "i2")).astype(dtype)
     hulls = ["area_convex", "solidity", "feret_diameter_max"]
-    moments = ["moments", "moments_central", "moments_normalized"]
-    names = ["label", "intensity_median", "inertia_tensor", "euler_number", *hulls, *moments]
+    moments = [f"moments{w}{k}" for w in ("", "_weighted") for k in ("", "_central", "_normalized")]
+    local = ["area_bbox", "centroid_local", "centroid_weighted_local"]
+    names = [
+        "label",
+        "intensity_median",
+        "inertia_tensor",
+        "euler_number",
+        *hulls,
+        *moments,
+        *local,
+    ]
     spacing = (2.0, 0.5, 1.5) if ndim == 3 and is_fine else (2.0,) * ndim
     if ndim == 2:
         names += ["eccentricity", "perimeter", "perimeter_crofton"]
@@ -273,11 +282,7 @@ def test_scipys_measurements():
         (lambda v: bv.regionprops_table(v, v, intensity_quantiles=[2]), ValueError, "0 to 1"),
         (lambda v: bv.regionprops_table(v, v, ["intensity_quantile-7"]), ValueError, "0 to 1"),
         (lambda v: bv.regionprops_table(v, properties=["area-1"]), ValueError, "'area-1'"),
-        (
-            lambda v: bv.regionprops_table(v, properties=["moments_weighted"]),
-            ValueError,
-            "for_each_label",
-        ),
+        (lambda v: bv.regionprops_table(v, properties=["coords"]), ValueError, "for_each_label"),
         (
             lambda v: bv.regionprops_table(v[0], None, "perimeter", spacing=(1, 2)),
             ValueError,

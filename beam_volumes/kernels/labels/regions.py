@@ -536,7 +536,8 @@ def weighted(
     """Accumulate exact sums of finite values times products of coordinates from the block's first voxel.
 
     ``values`` are exact as float64, in units of ``2**base``. ``exponents``, int64 (products, 3), are of z, y
-    and x, up to 3 in total; a block has up to 1024 voxels along each. ``cells`` is (labels, products, digits).
+    and x, up to 3 in total; a block has up to 1024 voxels along each. ``cells`` is (labels, products,
+    digits).
     """
     powers = np.zeros((4, cells.shape[2]), np.int64)
     how = labels.shape, keys, place, base, exponents

@@ -49,11 +49,14 @@ def regionprops_table(
         ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
         ``intensity_std`` and ``centroid_weighted``. Additional properties are ``principal_axes``,
         ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all these. By
-        request also ``area_convex``, ``solidity``, ``feret_diameter_max``, ``euler_number``,
-        ``inertia_tensor``, ``moments``, ``moments_central`` and ``moments_normalized`` (exponents up
-        to 3 in total); for two axes ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and
-        ``moments_hu`` (the last three for voxels with equal sides); with integer intensities of up
-        to 16 bits ``intensity_median``. ``area_filled`` counts the holes of a region, too, in the
+        request also ``area_bbox``, ``area_convex``, ``centroid_local``, ``solidity``,
+        ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
+        ``moments_central`` and ``moments_normalized`` (exponents up to 3 in total); for two axes
+        ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and ``moments_hu`` (the last three for
+        voxels with equal sides); with ``intensity`` ``centroid_weighted_local``,
+        ``moments_weighted``, ``moments_weighted_central``, ``moments_weighted_normalized`` and (for
+        two axes) ``moments_weighted_hu``, and with integers of up to 16 bits ``intensity_median``.
+        ``area_filled`` counts the holes of a region, too, in the
         last column; it needs stored labels, and reads the box of each region.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"

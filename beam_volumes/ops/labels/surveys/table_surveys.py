@@ -291,7 +291,9 @@ class RegionSurvey(TableSurvey):
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
         sides = {(z, y, x)[a] for a in axes}
         if len(sides) > 1 and (
-            flat := [n for n in names if n.startswith(("perimeter", "moments_hu", "moments_weighted_hu"))]
+            flat := [
+                n for n in names if n.startswith(("perimeter", "moments_hu", "moments_weighted_hu"))
+            ]
         ):
             raise ValueError(
                 f"{name}: {flat[0]} needs pixels with equal sides, and they are {sorted(sides)}: "
@@ -346,6 +348,7 @@ class RegionSurvey(TableSurvey):
             return each
         is_narrow = self.intensity.kind != "f" and self.intensity.itemsize <= 2
         sums = (10 if is_narrow else 130) * ("intensity" in arrays) + 16 * self.values
+        sums += (500 if is_narrow else 820) * ("weighted" in arrays)
         return (each + 8 + 2 * self.intensity.itemsize + sums) * max(1, len(self.channels))
 
     @property
@@ -366,11 +369,15 @@ class RegionSurvey(TableSurvey):
 
     @property
     def fold_bytes(self) -> int:
-        return FOLD_BYTES + 80 * HULL_POINTS * ("points" in self.arrays) + 80 * self.values
+        arrays = self.arrays
+        each = FOLD_BYTES + 80 * HULL_POINTS * ("points" in arrays) + 80 * self.values
+        return each + 5_000 * ("weighted" in arrays)
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
         counted = 10 * math.prod(shape) * ("values" in self.arrays)  # a key of each voxel, sorted
+        if "weighted" in self.arrays and self.intensity in (np.int64, np.uint64):
+            converted = 32 * math.prod(shape)  # halves of 32 bits as float64
         return converted + counted + self.folded_bytes(shape) + self.slice_bytes(shape)
 
     def slice_bytes(self, shape: Triple) -> int:
