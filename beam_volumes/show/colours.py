@@ -13,6 +13,8 @@ from beam_volumes.graph.volume import Volume
 CHANNELS = ((0, 255, 0), (255, 0, 255), (0, 255, 255), (255, 255, 0), (255, 64, 64), (96, 96, 255))
 #: The colour of voxels that are not finite.
 NOT_FINITE = (176, 32, 32)
+#: The colour of boundaries between labels.
+BOUNDARY = (255, 255, 0)
 _PRIMARY = ({"r", "red", "0"}, {"g", "green", "1"}, {"b", "blue", "2"})
 
 Window = tuple[float, float]

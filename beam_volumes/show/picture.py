@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.graph.volume import Volume
-from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window_of
+from beam_volumes.show.colours import BOUNDARY, Window, is_labels, is_rgb, painted, window_of
 from beam_volumes.show.sampling import Section, along
 from beam_volumes.show.sections import Sections
 
@@ -58,14 +58,19 @@ def picture(
     size: int,
     windows: Sequence[Window],
     labels: bool,
+    over: Sequence[Section] = (),
 ) -> np.ndarray:
     """Combine sections into one picture: z in the corner, x to its right, y below.
 
-    The longest section has ``size`` pixels.
+    The longest section has ``size`` pixels. Boundaries of the labels in ``over`` are drawn.
     """
     if not found.sections:
         return np.full((THINNEST, THINNEST, 3), PAPER, np.uint8)
     tiles = {s.axis: tile(found, s, size, windows, labels) for s in found.sections}
+    spans = {s.axis: s.spans for s in found.sections}
+    for of in over:
+        if of.axis in tiles:
+            draw_boundaries(tiles[of.axis], spans[of.axis], of)
     if len(tiles) == 1:
         return next(iter(tiles.values()))
     sizes = {a: tile.shape[:2] for a, tile in tiles.items()}
@@ -104,6 +109,28 @@ def tile(
     return resized(
         painted(section.voxels, windows, labels, is_rgb(found.of)), rows, columns, mixed=not labels
     )
+
+
+def draw_boundaries(tile: np.ndarray, spans: Any, labels: Section) -> None:
+    """Draw the boundaries of a section of labels on a picture of some rows and columns.
+
+    Examples
+    --------
+    >>> tile = np.zeros((1, 4, 3), "u1")
+    >>> draw_boundaries(tile, ((0, 1), (0, 8)), Section(0, 0, np.array([[[1, 1, 2]]]), ((0, 1), (2, 8))))
+    >>> tile[0, :, 0].tolist()
+    [0, 255, 0, 255]
+    """
+    at = []
+    for axis, ((a, b), (c, d)) in enumerate(zip(spans, labels.spans, strict=True)):
+        n, m = tile.shape[axis], labels.voxels.shape[axis + 1]
+        voxels = a + (np.arange(n) + 0.5) * (b - a) / n
+        at.append(np.clip(np.floor((voxels - c) * m / (d - c)).astype(int), -1, m) + 1)
+    shown = np.pad(labels.voxels[0], 1)[np.ix_(*at)]
+    is_boundary = np.zeros(shown.shape, bool)
+    is_boundary[1:] |= shown[1:] != shown[:-1]
+    is_boundary[:, 1:] |= shown[:, 1:] != shown[:, :-1]
+    tile[is_boundary] = BOUNDARY
 
 
 def resized(picture: np.ndarray, rows: int, columns: int, mixed: bool) -> np.ndarray:

@@ -11,7 +11,8 @@ import numpy as np
 
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.keywords import named_checked
-from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
@@ -41,10 +42,21 @@ class Preview:
     <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.8>
     """
 
-    def __init__(self, found: Sections, size: int, percentiles: tuple[float, float], labels: Any):
-        self.window, self._labels = windows_of(found, percentiles, labels)
-        self.image = picture(found, size, self.window, self._labels)
+    def __init__(
+        self,
+        found: Sections,
+        size: int,
+        percentiles: tuple[float, float],
+        labels: bool | Sections | None,
+    ):
+        over = labels if isinstance(labels, Sections) else None
+        is_labels = None if isinstance(labels, Sections) else labels
+        self.window, self._labels = windows_of(found, percentiles, is_labels)
+        drawn = over.sections if over else ()
+        self.image = picture(found, size, self.window, self._labels, drawn)
         self.note = title(found)
+        if over and over.how != found.how:
+            self.note += f"; labels: {over.how}"
         axes = zip(found.of.axes, found.of.shape, strict=True)
         self._of = f"{' '.join(f'{a}={n}' for a, n in axes)}, {found.of.dtype}"
 
@@ -82,7 +94,7 @@ def preview(
     t: int = 0,
     size: int = 512,
     percentiles: tuple[float, float] = (0.5, 99.5),
-    labels: bool | None = None,
+    labels: bool | Volume | np.ndarray | None = None,
     most_bytes: int = 512 << 20,
 ) -> Preview:
     """Show three sections of a volume, at low resolution and without a run.
@@ -103,9 +115,10 @@ def preview(
         Pixels of the longest section.
     percentiles : tuple of float, default: (0.5, 99.5)
         Percentiles of the intensities that are shown as black and white.
-    labels : bool, optional
+    labels : bool, Volume or numpy.ndarray, optional
         Whether voxels are labels, each with its own colour; by default for results of `label`, and for
-        integers of 32 and 64 bits.
+        integers of 32 and 64 bits. Or labels of the same shape, bool or integers: their boundaries are
+        drawn on the picture.
     most_bytes : int, default: 536870912
         Maximal bytes of chunks to read: for each section of a stored volume, or for all of an expression.
 
@@ -117,8 +130,12 @@ def preview(
     Raises
     ------
     ValueError
-        If ``at`` is outside the volume, a parameter is out of range, or every section needs more reading
-        than ``most_bytes``.
+        If ``at`` is outside the volume, a parameter is out of range, labels have another shape, or every
+        section needs more reading than ``most_bytes``.
+
+    See Also
+    --------
+    mark_boundaries : draws boundaries of labels, as a volume.
 
     Notes
     -----
@@ -142,9 +159,26 @@ def preview(
         raise ValueError(
             f"percentiles={percentiles!r} is not valid; give two percentiles from 0 to 100, the lower first"
         )
-    return Preview(
-        sections(v, _fractions(v, at), t, size, most_bytes), size, (float(low), float(high)), labels
-    )
+    how = _fractions(v, at), t, size, most_bytes
+    over: bool | Sections | None = None
+    if isinstance(labels, Volume | np.ndarray):
+        over = sections(_labels_of(labels, v), *how)
+    else:
+        over = labels
+    return Preview(sections(v, *how), size, (float(low), float(high)), over)
+
+
+def _labels_of(labels: Volume | np.ndarray, volume: Volume) -> Volume:
+    """Return labels for boundaries; an error if they do not match the volume."""
+    labels = one_channel(labels)
+    check_labels(labels.dtype, "preview")
+    own = labels.grid_shape, labels.space.times
+    if own != (volume.grid_shape, volume.space.times):
+        raise ValueError(
+            f"preview: labels of shape {labels.shape} and a volume of shape {volume.shape} do not match; "
+            "crop them to one shape first"
+        )
+    return labels
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:

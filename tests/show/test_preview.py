@@ -37,6 +37,28 @@ def test_sections_lie_as_the_volume_does():
     assert np.array_equal(p.image[164:, :160, 2], grown(y, 40, 10))
 
 
+def test_boundaries_of_labels_are_drawn(tmp_path):
+    """At the same voxels, whether labels are stored, computed or at another resolution."""
+    random = np.random.default_rng(1)
+    em = random.integers(0, 200, (24, 48, 48)).astype("u1")
+    cells = np.arange(24)[:, None, None] // 8 + 3 * (np.arange(48)[:, None] // 16) + np.zeros(48, int)
+    plain, marked = image_of(em, size=96), bv.preview(em, labels=cells, size=96)
+    is_yellow = (marked.image == (255, 255, 0)).all(axis=-1)
+    assert np.array_equal(marked.image[~is_yellow], plain[~is_yellow])
+    expected = np.zeros((96, 96), bool)
+    expected[[32, 64]] = True  # the first pixel of each label along y
+    assert np.array_equal(is_yellow[:96, :96], expected)
+    bv.compute(bv.open(cells).to(tmp_path / "cells.zarr", chunks=8), runner=None, progress=False)
+    for other in (bv.open(cells) + 0, tmp_path / "cells.zarr"):
+        other = other if isinstance(other, bv.Volume) else bv.open(other)
+        assert np.array_equal(image_of(em, labels=other, size=96), marked.image)
+    small = image_of(em, labels=cells, size=24)
+    assert (small[[8, 16], :24] == (255, 255, 0)).all() and not (small[4] == (255, 255, 0)).all()
+    for wrong, error in ((cells[1:], ValueError), (em / 2, TypeError)):
+        with pytest.raises(error, match="preview: labels of"):
+            bv.preview(em, labels=wrong)
+
+
 @pytest.mark.parametrize(
     ("voxels", "shape"),
     [
