@@ -38,6 +38,7 @@ from skimage import (
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
+from beam_volumes.graph.keywords import ALIASES
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]
 FOOTPRINTS = {"ball", "cube", "cross"}
@@ -314,7 +315,6 @@ PARAMETERS = {
         ("join_segmentations", "return_mapping", "`contingency(joined, s1)` has the label in `s1` of each joined one"),
         ("label", "return_num", "`Volume.num_labels`"),
         ("regionprops_table", "cache separator", "columns have scikit-image's names with `-`"),
-        ("regionprops_table", "intensity_image", "here `intensity=`"),
         ("remove_small_holes", "area_threshold", "scikit-image's old name for `max_size=`"),
         ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "the histogram is computed here"),
         ("threshold_isodata", "return_all", "the lowest threshold is returned"),
@@ -528,7 +528,8 @@ def _missing(module: Any, name: str) -> set[str]:
     if not callable(theirs := getattr(module, name, None)):
         return set()
     _, *others = inspect.signature(theirs).parameters
-    return set(others) - set(inspect.signature(getattr(bv, name)).parameters) - {"output", "out"}
+    accepted = {"output", "out", *ALIASES}
+    return set(others) - set(inspect.signature(getattr(bv, name)).parameters) - accepted
 
 
 def _parameters(package: str) -> list[tuple[str, str, str]]:

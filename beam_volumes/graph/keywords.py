@@ -17,10 +17,11 @@ from beam_volumes.graph.volume import Volume
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Names of parameters in scikit-image that are accepted for ours.
+ALIASES = {"intensity_image": "intensity", "label_image": "labels"}
 #: Names of parameters in other libraries, and their names here.
 _ELSEWHERE = {
-    "intensity_image": ("intensity",),
-    "label_image": ("labels",),
+    **{other: (ours,) for other, ours in ALIASES.items()},
     "input": ("volume", "labels", "mask", "a"),
     "image": ("volume", "labels", "mask", "a"),
     "im": ("volume", "labels", "mask", "a"),
@@ -173,7 +174,14 @@ def named_checked(function: Function) -> Function:
 def _as_elsewhere(
     places: Sequence[str], known: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Name arrays that are in the place of numbers, as in scikit-image's ``entropy(image, disk(5))``."""
+    """Accept scikit-image's names of parameters, and arrays in the place of numbers.
+
+    Such arrays are named, as in scikit-image's ``entropy(image, disk(5))``.
+    """
+    for other, ours in ALIASES.items():
+        is_free = ours in known and ours not in {*kwargs, *places[: len(args)]}
+        if other in kwargs and other not in known and is_free:
+            kwargs = {ours if n == other else n: value for n, value in kwargs.items()}
     for k, (name, value) in enumerate(zip(places, args, strict=False)):
         rest = args[k:]
         names = _OF_ARRAYS.get(name, ())[: len(rest)]

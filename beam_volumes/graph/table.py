@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+def _structured(rows: pyarrow.Table, dtype: Any) -> np.ndarray:
+    """Return rows as an array with a field for each column."""
+    columns = [column.to_numpy() for column in rows.columns]
+    kinds = [(name, c.dtype) for name, c in zip(rows.column_names, columns, strict=True)]
+    array = np.empty(rows.num_rows, kinds)
+    for name, column in zip(rows.column_names, columns, strict=True):
+        array[name] = column
+    return array if dtype is None else array.astype(dtype)
+
+
 class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
     """The rows of a computed table, as a dict of columns.
 
@@ -55,6 +65,9 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
 
     def __len__(self) -> int:
         return int(self._rows.num_rows)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return _structured(self._rows, dtype)
 
     def __getitem__(self, name: Any) -> pyarrow.ChunkedArray:
         return self._rows[name]
@@ -116,8 +129,9 @@ class Table(dict[str, np.ndarray]):
     polars and ``dict()`` accept. ``table.to(path)`` sets a path for `compute` to write to, also for
     tables larger than memory.
 
-    It is a dict of columns, as in scikit-image. ``table["area"]``, ``pd.DataFrame(table)`` and similar
-    calls compute it once in this process and keep the rows.
+    It is a dict of columns, as in scikit-image. ``table["area"]``, ``pd.DataFrame(table)``,
+    ``np.asarray(table)`` (an array with a field for each column) and similar calls compute it once in this
+    process and keep the rows. It has no ``len``, because the number of rows is not known before.
 
     Attributes
     ----------
@@ -156,7 +170,13 @@ class Table(dict[str, np.ndarray]):
         return True
 
     def __len__(self) -> int:
-        return len(self.columns)
+        raise TypeError(
+            f"{self!r} has no length before it is computed; len(table.columns) counts its columns, and "
+            "len(bv.compute(table)) its rows"
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return _structured(self._kept(), dtype)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
@@ -336,7 +356,6 @@ class Table(dict[str, np.ndarray]):
         ValueError
             If there is no such column.
         TypeError
-            If ``index`` is not made of integers.
             If ``index`` does not consist of integers.
 
         Examples

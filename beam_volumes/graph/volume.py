@@ -169,9 +169,9 @@ class Volume(ArrayMethods, LazyOperators):
         )
 
     def __iter__(self) -> Any:
+        more = ". Their number is labels.num_labels" if hasattr(self, "num_labels") else ""
         raise TypeError(
-            "a lazy volume is not iterable; slice it, or compute it with numpy.asarray. bv.label returns "
-            "the labels alone, and labels.num_labels is their number"
+            f"a lazy volume is not iterable; slice it, or compute it with numpy.asarray{more}"
         )
 
     def __float__(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 

@@ -19,7 +19,11 @@ def test_a_table_is_a_dict_of_its_columns(monkeypatch):
     runs = []
     run = driving.run
     monkeypatch.setattr(driving, "run", lambda *a, **k: runs.append(1) or run(*a, **k))
-    assert list(table) == ["label", "area", "intensity_mean"] and len(table) == 3
+    assert list(table) == ["label", "area", "intensity_mean"]
+    with pytest.raises(
+        TypeError, match=r"len\(table.columns\) counts its columns, and len\(bv.com"
+    ):
+        len(table)
     assert "area" in table and pickle.loads(pickle.dumps(table)).columns == table.columns
     assert table == table and table != bv.regionprops_table(LABELS) and not runs
     frame = pandas.DataFrame(table)
@@ -27,6 +31,10 @@ def test_a_table_is_a_dict_of_its_columns(monkeypatch):
     assert frame["area"].tolist() == table["area"].tolist() == [2, 2, 1]
     assert len(runs) == 1
     assert table.compute().equals(table.to_pyarrow())
+    for rows in (table, table.compute()):
+        array = np.asarray(rows)
+        assert array.dtype == np.dtype(list(table.columns.items()))
+        assert array["area"].tolist() == [2, 2, 1] and len(array) == len(table.compute()) == 3
     with pytest.raises(KeyError, match="no column 'aera'; there are label, area"):
         table["aera"]
 

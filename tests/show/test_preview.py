@@ -41,7 +41,9 @@ def test_boundaries_of_labels_are_drawn(tmp_path):
     """At the same voxels, whether labels are stored, computed or at another resolution."""
     random = np.random.default_rng(1)
     em = random.integers(0, 200, (24, 48, 48)).astype("u1")
-    cells = np.arange(24)[:, None, None] // 8 + 3 * (np.arange(48)[:, None] // 16) + np.zeros(48, int)
+    cells = (
+        np.arange(24)[:, None, None] // 8 + 3 * (np.arange(48)[:, None] // 16) + np.zeros(48, int)
+    )
     plain, marked = image_of(em, size=96), bv.preview(em, labels=cells, size=96)
     is_yellow = (marked.image == (255, 255, 0)).all(axis=-1)
     assert np.array_equal(marked.image[~is_yellow], plain[~is_yellow])

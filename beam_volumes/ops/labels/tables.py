@@ -39,9 +39,9 @@ def regionprops_table(
     ----------
     %(labels)s
     intensity : Volume or numpy.ndarray, optional
-        Intensities for the properties that need them, with the shape of the labels. Each of several
-        channels has its own columns, with its name or else its number at the end, as
-        ``intensity_mean-DAPI``.
+        Intensities for the properties that need them, with the shape of the labels; scikit-image's
+        name ``intensity_image`` is accepted, too. Each of several channels has its own columns, with
+        its name or else its number at the end, as ``intensity_mean-DAPI``.
     properties : str or sequence of str, optional
         Names of the properties, or one name, as in scikit-image: ``num_pixels``, ``area``,
         ``bbox``, ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,

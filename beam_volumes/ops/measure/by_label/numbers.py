@@ -76,11 +76,12 @@ class _Spread(Protocol):
     ) -> Any: ...
 
 
-def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
-    """Extend a reduction by ``labels=`` and ``index=``.
+def _of_labels(ours: Callable[..., Any], column: str = "", text: str = _PARAMETERS) -> Any:
+    """Extend a reduction by ``labels=`` and ``index=``, which ``text`` documents.
 
-    ``column`` of `regionprops_table` has its numbers; without one, each label is reduced by itself. Both
-    parameters are positional, as in scipy, where only ``volume`` is before them.
+    ``column`` of `regionprops_table` has its numbers; without one, each label is reduced by itself, or
+    counted if the text is `_COUNTS`. Both parameters are positional, as in scipy, where only ``volume`` is
+    before them.
     """
     name, plain = ours.__name__, inspect.signature(ours)
     parameters = list(plain.parameters.values())
@@ -107,12 +108,11 @@ def _of_labels(ours: Callable[..., Any], column: str = "") -> Any:
         one_number = how.get("axis") is None and how.get("across") is None
         whole = functools.partial(ours, **how)
         where = volume, labels, index, mask, how["nan"], column, one_number
-        found = _measured(whole, name, *where)
+        found = _measured(whole, name, *where, counts=text is _COUNTS)
         return found * found if name == "variance" and index is not None else found
 
     before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
     measured.__name__ = measured.__qualname__ = name
-    text = _PARAMETERS if column else _COUNTS if name == "histogram" else _FEW
     measured.__doc__ = before + text + section + after
     measured.__annotations__["return"] = ours.__annotations__["return"]  # recipes read it
     measured.__signature__ = signature  # type: ignore[attr-defined]
@@ -127,10 +127,10 @@ median: _Reduction = _of_labels(distributions.median, "intensity_median")
 std: _Spread = _of_labels(reductions.std, "intensity_std")
 variance: _Spread = _of_labels(reductions.variance, "intensity_std")
 center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
-minimum_position = _of_labels(statistics.minimum_position)
-maximum_position = _of_labels(statistics.maximum_position)
-extrema = _of_labels(statistics.extrema)
-histogram = _of_labels(distributions.histogram)
+minimum_position = _of_labels(statistics.minimum_position, text=_FEW)
+maximum_position = _of_labels(statistics.maximum_position, text=_FEW)
+extrema = _of_labels(statistics.extrema, text=_FEW)
+histogram = _of_labels(distributions.histogram, text=_COUNTS)
 
 
 def _measured(
@@ -143,6 +143,7 @@ def _measured(
     nan: str,
     column: str,
     one_number: bool,
+    counts: bool,
 ) -> Any:
     """Return the number of the whole volume, of all labels, or of each label of ``index``."""
     if labels is None:
@@ -167,7 +168,7 @@ def _measured(
         )
     if mask is not None:
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
-    if name == "histogram":
+    if counts:
         return _counts(whole, volume, labels, wanted)
     if not column:
         return _each(lambda k: whole(volume, mask=labels == k), wanted, name)
