@@ -47,8 +47,8 @@ flat = bv.denoise_tv_chambolle(noisy, weight=noise, max_num_iter=30)
 bv.preview(flat)
 
 # %%
-# The Wiener filter is scipy's `signal.wiener`: cheap, but it leaves noise near edges, also at those of
-# the volume, which is 0 beyond. `noise` is a variance.
+# The Wiener filter is scipy's `signal.wiener`: cheap, but it leaves noise near edges, also at the
+# borders of the volume, which is 0 beyond. `noise` is a variance.
 wiener = bv.denoise_wiener(noisy, (3, 5, 5), noise=float(noise) ** 2)
 bv.preview(wiener)
 

@@ -34,7 +34,7 @@ reflected = bv.gaussian_filter(box, 6, mode="reflect")
 bv.preview(reflected, at=(2, 2, 2))
 
 # %%
-# With `mode="wrap"`, the voxels beyond the border are those of the opposite side.
+# With `mode="wrap"`, the voxels beyond the border come from the opposite side.
 wrapped = bv.gaussian_filter(box, 6, mode="wrap")
 bv.preview(wrapped, at=(2, 2, 2))
 

@@ -1,4 +1,4 @@
-"""Select what is connected to a point
+"""Select a connected region
 
 `flood` marks the voxels that are connected to a seed and have a similar value, like the magic wand of
 an image editor. `flood_fill` replaces them. The region may extend through the whole volume.

@@ -1,4 +1,4 @@
-"""Outline objects, and remove those of a size
+"""Outline objects, and remove small ones
 
 `morphological_gradient` is bright at edges. `area_opening` removes bright objects with few voxels, and
 `diameter_opening` objects with a small box, without a threshold: all other voxels keep their value.
