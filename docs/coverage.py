@@ -273,8 +273,8 @@ _ASYMMETRIC = [[[1, 1, 0]]]
 
 #: Values of parameters that functions of the same name do not accept here, and calls that are refused.
 VALUES = [
-    ("affine_transform, rotate, shift, zoom", "`mode=\"wrap\"` and `\"grid-wrap\"`: use `pad(mode=\"wrap\")` before",
-     [lambda: bv.shift(_V, 1, mode="wrap"), lambda: bv.rotate(_V, 9, mode="grid-wrap")]),
+    ("affine_transform, rotate, shift, zoom", "`mode=\"wrap\"`, which repeats all voxels but one: `\"grid-wrap\"` repeats the volume",
+     [lambda: bv.shift(_V, 1, mode="wrap"), lambda: bv.rotate(_V, 9, mode="wrap")]),
     ("binary morphology", "`iterations=0` (until nothing changes): its extent is not known beforehand; "
      "`binary_propagation` is the exact answer for dilations", [lambda: bv.binary_dilation(_V > 7, iterations=0)]),
     ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection",

@@ -168,7 +168,7 @@ def rotations(draw, shape, dtype):
 
 
 #: The largest pole of each order: scipy's boundaries are as precise as its powers.
-POLES = {2: 0.18, 3: 0.27, 4: 0.37, 5: 0.44}
+POLES = {1: 0.0, 2: 0.18, 3: 0.27, 4: 0.37, 5: 0.44}
 
 
 @dataclass(repr=False)
@@ -200,9 +200,10 @@ class Spline(Regrid):
 
 @st.composite
 def splines(draw, shape, dtype):
-    """Of any function with orders above 1."""
-    order = draw(st.integers(2, 5))
-    if draw(st.integers(0, 4)) == 0:
+    """Of any function with orders above 1, and periodic ones with order 1."""
+    is_periodic = draw(st.integers(0, 3)) == 0
+    order = draw(st.integers(1 if is_periodic else 2, 5))
+    if order > 1 and draw(st.integers(0, 4)) == 0:
         mode = draw(st.sampled_from(MODES))
         return Spline(
             f"spline_filter({order}, {mode!r})",
@@ -214,7 +215,7 @@ def splines(draw, shape, dtype):
         return draw(pads(shape, dtype))
     how = {
         "order": order,
-        "mode": draw(st.sampled_from(MODES)),
+        "mode": "grid-wrap" if is_periodic else draw(st.sampled_from(MODES)),
         "cval": draw(st.sampled_from([0, 1])),
     }
     how["prefilter"] = draw(st.sampled_from([True, True, False]))

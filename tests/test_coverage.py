@@ -10,12 +10,14 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import beam_volumes as bv
+from beam_volumes.across.tables import known_properties
+from tests.tiers import few
 
 ROOT = Path(__file__).parents[1]
 COVERAGE = runpy.run_path(str(ROOT / "docs/coverage.py"))
 FACTS = {name: facts for names, *facts in COVERAGE["FUNCTIONS"] for name in names.split()}
 
-V = bv.open(np.arange(480, dtype="u1").reshape(6, 8, 10))
+V = bv.open(np.random.default_rng(0).integers(0, 256, (6, 8, 10), "u1"))
 F = bv.open(np.asarray(V) / 256)
 M = V > 90
 LABELS = bv.open(np.arange(480, dtype="u4").reshape(6, 8, 10) // 40)
@@ -54,7 +56,7 @@ OF_VOLUME = by_name(
     ("abs exp log sqrt sin cos tan arctan sinh cosh tanh expm1 log1p log2 log10", ()),
     ("sobel prewitt laplace sato cumsum local_maxima local_minima peak_local_max unsharp_mask", ()),
     ("scharr farid roberts meijering features", ()),
-    ("canny blob_log blob_dog equalize_adapthist rolling_ball denoise_nl_means estimate_sigma", ()),
+    ("canny blob_log blob_dog equalize_adapthist denoise_nl_means estimate_sigma", ()),
     ("denoise_tv_chambolle", (10,)),
     ("adjust_gamma adjust_log adjust_sigmoid normalize_slices fit_bias equalize_hist", ()),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata", ()),
@@ -155,6 +157,7 @@ OTHERS = {
     "keep_labels": lambda: bv.keep_labels(LABELS, bv.regionprops_table(LABELS), "area", low=1),
     "relabel_sequential": lambda: first(bv.relabel_sequential(LABELS)),
     "rescale_intensity": lambda: bv.rescale_intensity(V, in_range=(0, 90)),
+    "rolling_ball": lambda: bv.rolling_ball(V, radius=3),
     "rgb2gray": lambda: bv.rgb2gray(RGB),
     "rgb2hed": lambda: bv.rgb2hed(RGB),
     "rgb2hsv": lambda: bv.rgb2hsv(RGB),
@@ -198,6 +201,62 @@ def test_kind_and_sweeps_are_those_of_a_plan(name, tmp_path):
         passes = len(bv.plan(target, memory="4GiB").passes)
         # The first number holds for the examples here; tables of tables share the sweep of their table.
         assert passes == int((re.match(r"\d", sweeps) or "1")[0])
+
+
+#: Options that change what a function computes.
+OPTIONS = {
+    "blob_log anisotropic": lambda: bv.blob_log(F, (1, 2, 1), (2, 4, 2), 3, 0.05),
+    "canny in planes": lambda: bv.canny(F, (0, 1, 1), 0.1, 0.2),
+    "center_of_mass of labels": lambda: bv.center_of_mass(V, LABELS, [3, 1]),
+    "distance_transform_edt indices": lambda: bv.distance_transform_edt(
+        V < 50, [3, 1, 2], return_indices=True
+    ),
+    "extrema of labels": lambda: bv.extrema(V, LABELS, [2, 7]),
+    "features": lambda: bv.features(V, [1, 2], structure=True),
+    "flood with a tolerance": lambda: bv.flood(V, (3, 4, 5), tolerance=90),
+    "gabor": lambda: bv.gabor(V, 0.25, 0.5),
+    "gaussian_filter wrap": lambda: bv.gaussian_filter(V, 1, mode="wrap"),
+    "grey_dilation wrap": lambda: bv.grey_dilation(V, 3, mode="grid-wrap"),
+    "histogram of labels": lambda: bv.histogram(V, 8, (0, 255), labels=LABELS, index=[1, 4]),
+    "label2rgb alone": lambda: bv.label2rgb(LABELS),
+    "map_coordinates wrap": lambda: bv.map_coordinates(
+        F, np.indices(V.shape) + 0.7, max_displacement=1, order=3, mode="grid-wrap"
+    ),
+    "median of labels": lambda: bv.median(V, LABELS, [5, 2]),
+    "median_filter wrap": lambda: bv.median_filter(V, 3, mode="wrap"),
+    "peak_local_max of labels": lambda: bv.peak_local_max(
+        V, 1, labels=LABELS, num_peaks_per_label=2
+    ),
+    "regionprops_table": lambda: bv.regionprops_table(LABELS, V, known_properties(3, True)),
+    "regionprops_table floats": lambda: bv.regionprops_table(
+        LABELS, F, ["moments_weighted_central", "moments_weighted", "centroid_weighted"]
+    ),
+    "regionprops_table planes": lambda: bv.regionprops_table(
+        LABELS[2], V[2], known_properties(2, True), intensity_quantiles=[0.3]
+    ),
+    "rotate order 3": lambda: bv.rotate(V, 20, axes=(0, 2), reshape=False, order=3),
+    "rotate wrap": lambda: bv.rotate(V, 20, mode="grid-wrap"),
+    "shift order 5": lambda: bv.shift(F, (0.5, -1.25, 2), order=5, prefilter=False),
+    "std of labels": lambda: bv.std(V, labels=LABELS, index=[5, 2]),
+    "watershed_line": lambda: bv.watershed(V, watershed_line=True),
+    "zoom order 3": lambda: bv.zoom(V, 1.7, order=3, mode="mirror"),
+}
+
+
+@pytest.mark.parametrize("seed", few(range(3), [0]))
+@pytest.mark.parametrize("name", sorted({*FACTS, *OPTIONS} - {*UNPLANNED, "meshes"}))
+def test_no_bit_depends_on_slabs(name, seed):
+    results = OPTIONS[name]() if name in OPTIONS else made(name)
+    results = results if isinstance(results, tuple) else (results,)
+    lazy = [r for r in results if isinstance(r, bv.Volume | bv.Scalar | bv.Table)]
+    random = np.random.default_rng([seed, *name.encode()])
+    slab = tuple(random.integers(1, n + 1).tolist() for n in V.shape)
+    how = {"slab": slab, "window": random.choice([None, 1, 2])}
+    for result in lazy:
+        whole, parts = (
+            bv.compute(result, runner=None, progress=False, **h) for h in ({"slab": V.shape}, how)
+        )
+        assert np.asarray(parts).tobytes() == np.asarray(whole).tobytes()
 
 
 CALLS = [

@@ -6,7 +6,7 @@ Only the name of the module is different, except where the comment says so.
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
-from skimage import exposure, feature, filters, morphology, restoration, segmentation
+from skimage import exposure, feature, filters, measure, morphology, restoration, segmentation
 from skimage.filters import rank
 from skimage.morphology import ball, disk
 
@@ -41,7 +41,31 @@ CALLS = {
     "zoom(image, 3.0, order=1)": (bv, ndi, IMAGE, 1e-12),
     "rotate(image, 45, reshape=False, order=1)": (bv, ndi, IMAGE, 1e-12),
     "shift(volume, (0.5, 1, -2.25), order=3)": (bv, ndi, VOLUME, 1e-12),
+    "gaussian_filter(image, sigma=2, mode='wrap')": (bv, ndi, IMAGE, 1e-12),
+    "median_filter(volume, size=(3, 1, 5), mode='grid-wrap')": (bv, ndi, VOLUME, 0),
+    "spline_filter1d(image, order=5, axis=0)": (bv, ndi, IMAGE, 1e-12),
+    "zoom(image, 2, order=3)": (bv, ndi, IMAGE, 1e-12),
+    "rotate(volume, 30, axes=(0, 2), order=2, mode='grid-wrap')": (bv, ndi, VOLUME, 1e-12),
+    "affine_transform(image, np.array([[0.9, 0.1], [-0.1, 0.9]]), order=3)": (
+        bv,
+        ndi,
+        IMAGE,
+        1e-12,
+    ),
+    # where it is out of memory, the reach of the positions is needed, too
+    "map_coordinates(image, np.indices(image.shape) + 0.25, order=1, **reach)": (
+        bv,
+        ndi,
+        IMAGE,
+        1e-12,
+    ),
+    "morphological_gradient(image, size=3)": (bv, ndi, BYTES, 0),
+    "morphological_laplace(image, size=3)": (bv, ndi, IMAGE, 1e-12),
     "sobel(image, axis=0)": (bv, ndi, IMAGE, 1e-12),
+    "cumsum(image, axis=0)": (bv, np, IMAGE, 1e-12),
+    "argmax(image, axis=1)": (bv, np, IMAGE, 0),
+    "argmin(volume, axis=0)": (bv, np, VOLUME, 0),
+    "profile_line(image, (3, 2), (50, 61))": (bv, measure, IMAGE, 1e-12),
     "scharr(image)": (bv, filters, IMAGE, 1e-12),
     "farid(image)": (bv, filters, IMAGE, 1e-12),
     "roberts(image)": (bv, filters, IMAGE, 1e-12),
@@ -50,7 +74,16 @@ CALLS = {
     "difference_of_gaussians(image, 2, 10)": (bv, filters, IMAGE, 1e-5),
     "threshold_local(image, block_size=35, offset=0.1)": (bv, filters, IMAGE, 1e-12),
     "threshold_sauvola(image, window_size=25)": (bv, filters, IMAGE, 1e-12),
+    "threshold_niblack(image, window_size=15, k=0.8)": (bv, filters, IMAGE, 1e-12),
     "threshold_otsu(image)": (bv, filters, BYTES, 1e-12),
+    "threshold_multiotsu(image)": (bv, filters, BYTES, 1e-12),
+    "threshold_li(image)": (bv, filters, BYTES, 1e-12),
+    "hessian_matrix_eigvals(module.hessian_matrix(image, sigma=1.5, **derivatives))": (
+        bv,
+        feature,
+        IMAGE,
+        1e-12,
+    ),
     "sato(image, sigmas=[1], black_ridges=False)": (bv, filters, IMAGE, 1e-9),
     "frangi(image, sigmas=[1, 2])": (bv, filters, IMAGE, 1e-9),
     "meijering(image, sigmas=[2])": (bv, filters, IMAGE, 1e-6),
@@ -62,6 +95,16 @@ CALLS = {
     "match_template(image, template, pad_input=True)": (bv, feature, IMAGE, 1e-5),
     "canny(image, sigma=3)": (bv, feature, IMAGE, 0),
     "rolling_ball(image, radius=15)": (bv, restoration, BYTES, 0),
+    # with centred windows and patches, see their notes
+    "denoise_bilateral(image, sigma_color=0.05, sigma_spatial=2)": (bv, restoration, IMAGE, 0.1),
+    "denoise_nl_means(image, patch_size=5, patch_distance=4, h=0.08)": (
+        bv,
+        restoration,
+        IMAGE,
+        0.05,
+    ),
+    "denoise_tv_chambolle(image, weight=0.1)": (bv, restoration, IMAGE, 0.005),
+    "match_histograms(image, image // 2)": (bv, exposure, BYTES, 1e-5),
     "equalize_adapthist(image, clip_limit=0.03)": (bv, exposure, BYTES, 1e-5),
     "equalize_hist(image)": (bv, exposure, BYTES, 1e-7),
     "adjust_gamma(image, 2)": (bv, exposure, IMAGE, 1e-12),
@@ -77,8 +120,11 @@ def test_a_call_gives_its_answer(call):
         **dict.fromkeys(("image", "volume", "mask", "labels"), x),
         **{"np": np, "disk": disk, "ball": ball, "template": TEMPLATE},
     }
-    ours = eval(f"module.{call}", {**names, "module": package})
-    theirs = eval(f"module.{call}", {**names, "module": library})
+    reach, derivatives = {"max_displacement": 1}, {"use_gaussian_derivatives": True}
+    ours = eval(f"module.{call}", {**names, "module": package, "reach": reach, "derivatives": {}})
+    theirs = eval(
+        f"module.{call}", {**names, "module": library, "reach": {}, "derivatives": derivatives}
+    )
     several = isinstance(ours, tuple)
     for own, other in zip(
         ours if several else [ours], theirs if several else [theirs], strict=True

@@ -113,7 +113,13 @@ def test_a_long_chain_is_stored_on_the_way():
     assert len(bv.plan(v).passes) == 3
 
 
-def test_modes_that_are_left_out():
-    v = bv.open(np.zeros((3, 4, 5)))
-    with pytest.raises(ValueError, match=r"mode='grid-wrap' is not offered; pad the volume"):
-        bv.shift(v, 1, mode="grid-wrap")
+def test_a_shift_by_whole_voxels_rolls():
+    x = np.random.default_rng(4).integers(0, 99, (5, 6, 7))
+    for by in ((2, -3, 0), (100, -61, 7)):
+        v = bv.shift(x, by, order=0, mode="grid-wrap")
+        got = bv.compute(v, runner=None, slab=(2, 3, 4))
+        np.testing.assert_array_equal(got, np.roll(x, by, (0, 1, 2)))
+        there = bv.shift(x.astype("f8"), by, mode="grid-wrap", order=3)
+        np.testing.assert_allclose(np.asarray(there), np.roll(x, by, (0, 1, 2)), atol=1e-9)
+    with pytest.raises(ValueError, match=r"a voxel shorter than the volume; use mode='grid-wrap'"):
+        bv.shift(x, 1, mode="wrap")

@@ -233,7 +233,9 @@ def _at_field(
     reach = par.lengths(v, max_displacement, visible, "max_displacement")
     moved = tuple(a in visible for a in range(3))
     orders = [order if m else 0 for m in moved]
-    source, added = how.source(v, orders)
+    source, added = how.source(
+        v, orders, [(-r, n - 1 + r) for r, n in zip(reach, v.grid_shape, strict=True)]
+    )
     extent = v.grid_shape
     if any(added):
         widths = [(added[a], added[a]) for a in visible]
@@ -241,7 +243,7 @@ def _at_field(
     source = kernel_input(source)
     stage = AtField(
         name, kernel_dtype(v.dtype), source.grid_shape, triple(added), extent,
-        moved, relative, tuple(reach), np.array(orders) + 1, how.mode, how.cval,
+        moved, relative, tuple(reach), np.array(orders) + 1, how.edges, how.cval,
     )  # fmt: skip
     par.not_too_large(
         [a + b + 1 for a, b in stage.halos[0]], f"{name}: max_displacement={max_displacement!r}"

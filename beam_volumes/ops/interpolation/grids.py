@@ -53,9 +53,23 @@ class Interpolation:
             self.order if a in visible and not (exact and w) else 0 for a, w in enumerate(whole)
         ]
 
-    def source(self, v: Volume, orders: Sequence[int]) -> tuple[Volume, list[int]]:
-        """Return voxels or coefficients to interpolate, and the number of voxels added before each axis."""
+    @property
+    def edges(self) -> str:
+        """The mode beyond the edges of `source`; a periodic one has all voxels that positions need."""
+        return "nearest" if self.mode == "wrap" else self.mode
+
+    def source(
+        self, v: Volume, orders: Sequence[int], positions: Sequence[tuple[float, float]]
+    ) -> tuple[Volume, list[int]]:
+        """Return voxels or coefficients to interpolate, and the number of voxels added before each axis.
+
+        ``positions`` are the first and the last one along each axis.
+        """
         axes = [a for a, order in enumerate(orders) if order > 1]
+        if self.mode == "wrap":
+            if axes and self.prefilter:
+                v = coefficients(v, "spline_filter", self.order, axes, "wrap", np.float64)
+            return _repeated(v, orders, positions)
         if not (axes and self.prefilter):
             return v, [0, 0, 0]
         added = [0, 0, 0]
@@ -66,6 +80,25 @@ class Interpolation:
             how = ("edge", 0) if self.mode == "nearest" else ("constant", self.cval)
             v = pad(v, widths, *how)
         return coefficients(v, "spline_filter", self.order, axes, self.mode, np.float64), added
+
+
+def _repeated(
+    v: Volume, orders: Sequence[int], positions: Sequence[tuple[float, float]]
+) -> tuple[Volume, list[int]]:
+    """Return a periodic volume around all positions, and the position of its first voxel there."""
+    added, widths = [0, 0, 0], []
+    for a in v.space.visible:
+        n, (low, high) = v.grid_shape[a], positions[a]
+        periods = round(((low + high) / 2 - (n - 1) / 2) / n)
+        low, high = low - periods * n, high - periods * n
+        is_inside = orders[a] < 2 and low >= 0 and high <= n - 1
+        margin = 0 if is_inside else orders[a] // 2 + 1
+        before = max(0, math.ceil(-low) + margin)
+        added[a] = before - periods * n
+        widths.append((before, max(0, math.ceil(high) - n + 1 + margin)))
+    if any(b or a for b, a in widths):
+        v = pad(v, widths, "wrap")
+    return v, added
 
 
 @documented
@@ -215,12 +248,18 @@ def _by_axes(
     """Interpolate along each axis; ``positions`` has ``shift``, ``scale`` and ``half`` of `Between`."""
     whole = [scale == 1.0 and float(shift).is_integer() for shift, scale, _ in positions]
     orders = how.orders(v, whole)
-    source, added = how.source(v, orders)
+    ends = [
+        tuple((v + shift + half) * scale - half for v in (0, n - 1))
+        for n, (shift, scale, half) in zip(grid, positions, strict=True)
+    ]
+    source, added = how.source(v, orders, ends)
     along: list[Along] = []
     for a, (n, (shift, scale, half)) in enumerate(zip(source.grid_shape, positions, strict=True)):
         if a in v.space.visible:
+            if orders[a] < 2 and added[a]:  # only splines have a lead
+                shift, added[a] = shift + added[a] / scale, 0
             along.append(
-                Between(n, 0, how.mode, False, 1, 1, shift, scale, half, orders[a], added[a])
+                Between(n, 0, how.edges, False, 1, 1, shift, scale, half, orders[a], added[a])
             )
         else:
             along.append(Along(n))
@@ -445,11 +484,14 @@ def _mapped(
     orders = how.orders(v, whole)
     if how.order > 1:
         orders = [0 if f else order for f, order in zip(fixed, orders, strict=True)]
-    source, added = how.source(v, orders)
+    corners = matrix * (np.array(grid) - 1)
+    lowest, highest = np.minimum(corners, 0).sum(axis=1), np.maximum(corners, 0).sum(axis=1)
+    ends = list(zip((offset + lowest).tolist(), (offset + highest).tolist(), strict=True))
+    source, added = how.source(v, orders, ends)
     source = kernel_input(source)
     stage = Affine(
         how.name, kernel_dtype(v.dtype), source.grid_shape, triple(grid), matrix, offset + added,
-        np.array(orders) + 1, how.mode, how.cval,
+        np.array(orders) + 1, how.edges, how.cval,
     )  # fmt: skip
     return source.map_channels(lambda node: StageNode.of(stage, (node,)), v.space).astype(v.dtype)
 
@@ -483,7 +525,12 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 def _one_mode(mode: str, name: str) -> str:
     if not isinstance(mode, str):
         raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
-    return par.modes_of(mode, (0, 1, 2), name, wraps=False)[0]
+    if mode == "wrap":
+        raise ValueError(
+            f"{name}: mode='wrap' is not offered, because its period is a voxel shorter than the volume; use "
+            "mode='grid-wrap', which repeats the volume"
+        )
+    return par.modes_of(mode, (0, 1, 2), name)[0]
 
 
 def _signed(v: Volume, length: Any, axis: int) -> float:

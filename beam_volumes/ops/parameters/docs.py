@@ -28,9 +28,9 @@ _MODE = f"""\
 {_EDGES}"""
 _OUTSIDE = """\
     How to extend the volume beyond its edges: ``"constant"`` or ``"grid-constant"`` (with ``cval``),
-    ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d), or
-    ``"mirror"`` (d c b | a b c d). With ``"constant"``, there is no interpolation beyond the centres
-    of the outer voxels."""
+    ``"nearest"`` (with the outer voxels), ``"reflect"`` or ``"grid-mirror"`` (c b a | a b c d),
+    ``"mirror"`` (d c b | a b c d), or ``"grid-wrap"`` (b c d | a b c d, as `pad` with ``"wrap"``).
+    With ``"constant"``, there is no interpolation beyond the centres of the outer voxels."""
 
 _filled = filled(
     {
