@@ -249,7 +249,7 @@ def _by_axes(
     whole = [scale == 1.0 and float(shift).is_integer() for shift, scale, _ in positions]
     orders = how.orders(v, whole)
     ends = [
-        tuple((v + shift + half) * scale - half for v in (0, n - 1))
+        ((shift + half) * scale - half, (n - 1 + shift + half) * scale - half)
         for n, (shift, scale, half) in zip(grid, positions, strict=True)
     ]
     source, added = how.source(v, orders, ends)
