@@ -291,14 +291,14 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
 
 
 @thorough
-def test_a_recipe_is_made_with_the_keyboard(studio, monkeypatch):
+def test_a_recipe_is_made_with_the_keyboard(studio, tmp_path, monkeypatch):
     """Tab reaches everything: steps, numbers, sliders, the run, the rows of its table, and the file."""
     browser.require()
     _url, folder = studio
-    monkeypatch.chdir(folder)
-    text = "input: slices\nsteps:\noutput: keyboard.ome.zarr\n"
+    monkeypatch.chdir(tmp_path)
+    text = f"input: {folder / 'slices'}\nsteps:\noutput: keyboard.ome.zarr\n"
     Path("k.yaml").write_text(text)
-    with bv.studio(recipe="k.yaml") as opened, Tab((1280, 900)) as page:
+    with bv.studio("k.yaml", folders=[str(folder)]) as opened, Tab((1280, 900)) as page:
         page.open(opened.url)
         page.shows("as the run writes it")
 
@@ -342,7 +342,7 @@ def test_a_recipe_is_made_with_the_keyboard(studio, monkeypatch):
         page.shows("saved as k.yaml")
         assert page.failures == [] and page.messages == []
     level = load(Path("k.yaml").read_text(), "k").plain()["steps"]["greater"]["inputs"][1]
-    cells = bv.label(bv.gaussian_filter(bv.open("slices"), 2.5) > level)
+    cells = bv.label(bv.gaussian_filter(bv.open(folder / "slices"), 2.5) > level)
     assert np.array_equal(np.asarray(bv.open("keyboard.ome.zarr")), np.asarray(cells))
 
 
