@@ -14,12 +14,61 @@ from typing import Any
 
 import numpy as np
 import scipy.ndimage as ndi
-from skimage import exposure, feature, filters, morphology, restoration, transform
+from skimage import (
+    color,
+    exposure,
+    feature,
+    filters,
+    measure,
+    morphology,
+    restoration,
+    segmentation,
+    transform,
+)
 from sklearn.ensemble import RandomForestClassifier
 
 import beam_volumes as bv
 
 RUNS = 3
+#: Calls with the same names in both packages, and the other package.
+CALLS: dict[str, Any] = {
+    "shift(stack, (0.5, 1.25, -3.5), order=3)": ndi,
+    "zoom(stack, 1.5, order=3)": ndi,
+    "rotate(stack, 30, axes=(1, 2), reshape=False, order=3)": ndi,
+    "affine_transform(stack, np.eye(3) * 0.9 + 0.02, order=3)": ndi,
+    "spline_filter(stack, 3)": ndi,
+    "gaussian_filter(stack, 2, mode='wrap')": ndi,
+    "median_filter(noise, 3, mode='wrap')": ndi,
+    "argmax(stack, axis=0)": np,
+    "cumsum(stack, axis=0)": np,
+    "expand_labels(labels, 3)": segmentation,
+    "regionprops_table(labels, properties=('area_convex', 'solidity'))": measure,
+    "regionprops_table(labels, properties=('euler_number',))": measure,
+    "regionprops_table(labels, properties=('moments_central',))": measure,
+    "regionprops_table(labels, noise, properties=('moments_weighted_central',))": measure,
+    "regionprops_table(labels, noise, properties=('intensity_median',))": measure,
+    "mean(noise, labels, index)": ndi,
+    "median(noise, labels, index)": ndi,
+    "extrema(noise, labels, index[:20])": ndi,
+    "maximum_position(noise, labels, index[:20])": ndi,
+    "relabel_sequential(labels)": segmentation,
+    "find_boundaries(labels)": segmentation,
+    "label2rgb(labels)": color,
+    "join_segmentations(labels, labels // 3)": segmentation,
+    "watershed(-stack)": segmentation,
+    "flood(stack, (24, 80, 80), tolerance=0.3)": morphology,
+    "diameter_opening(noise[:24, :64, :64], 8)": morphology,
+    "rolling_ball(noise[24], radius=20)": restoration,
+    "morphological_gradient(noise, 5)": ndi,
+    "scharr(stack)": filters,
+    "farid(stack)": filters,
+    "roberts(wide)": filters,
+    "meijering(stack, [2])": filters,
+    "gabor(stack[24], 0.2)": filters,
+    "canny(wide, 2)": feature,
+    "local_maxima(noise)": morphology,
+    "peak_local_max(stack, min_distance=3, labels=labels, num_peaks_per_label=2)": feature,
+}
 
 
 def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
@@ -43,7 +92,14 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     blobs = {"min_sigma": 2, "max_sigma": 5, "threshold": 0.02}
     labels = ndi.label(stack > np.percentile(stack, 80))[0].astype("u4")
     mask = stack > np.median(stack)
+    names = {"np": np, "stack": stack, "noise": (stack * 255).astype("u1"), "wide": wide}
+    names |= {"labels": labels.astype("i4"), "index": np.arange(1, labels.max() + 1)}
+
+    def same(package: Any, call: str) -> Callable[[], Any]:
+        return lambda: computed(eval(f"package.{call}", {**names, "package": package}))
+
     return {
+        **{call: (same(bv, call), same(other, call)) for call, other in CALLS.items()},
         "denoise_bilateral 512 x 512": (
             lambda: np.asarray(bv.denoise_bilateral(image, sigma_color=0.1, sigma_spatial=2)),
             lambda: restoration.denoise_bilateral(image, sigma_color=0.1, sigma_spatial=2),
@@ -109,6 +165,12 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
             lambda: filters.rank.entropy(wide[:512, :512], morphology.disk(5)),
         ),
     }  # fmt: skip
+
+
+def computed(results: Any) -> list[Any]:
+    """The arrays of a call; tables are dicts of columns."""
+    several = results if isinstance(results, tuple) else (results,)
+    return [r if type(r) is dict else np.asarray(r) for r in several]
 
 
 def filled(labels: np.ndarray) -> np.ndarray:
