@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from scipy import ndimage
@@ -476,3 +478,17 @@ def test_small_basins_are_reckoned_with():
     assert voxels * 6 / 16 * wide.fold_bytes <= 64 << 20
     plain = bv.region_adjacency(np.asarray(basins), affinities=affinities).barrier.survey
     assert plain.likely_bytes(shape, 1) == survey.state_bytes(shape, 1)
+
+
+@pytest.mark.parametrize("linkage", ["max", "min"])
+def test_pairs_without_an_affinity_are_left_out_of_stored_tables(linkage, tmp_path):
+    column = f"affinity_{linkage}"
+    pairs = {"label_a": [1, 1, 2], "label_b": [2, 3, 3], column: [-2.0, 0.0, -3.0]}
+    whole = pairs | {"affinity_count": [4, 0, 2]}
+    some = {name: [values[0], values[2]] for name, values in whole.items()}
+    how = {"linkage": linkage, "threshold": -4}
+    expected = bv.compute(bv.agglomerate(some, **how), runner=None)
+    assert expected.num_rows and expected == bv.compute(bv.agglomerate(whole, **how), runner=None)
+    path = tmp_path / "edges.parquet"
+    pq.write_table(pa.table(whole), path)
+    assert expected == bv.compute(bv.agglomerate(str(path), **how), runner=None)

@@ -39,7 +39,7 @@ def agglomerate(
         A row for each pair of touching regions, as from `region_adjacency` with ``affinities``: a
         lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet files.
         ``label_a`` and ``label_b`` are the labels, integers from 0. Several rows of a pair are
-        combined.
+        combined. Rows with an ``affinity_count`` of 0 are left out.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
         The score of two regions, from all faces between them: the mean affinity (columns
         ``affinity_sum``, of integers, and ``affinity_count``), the maximum (``affinity_max``), the
@@ -113,7 +113,10 @@ def agglomerate(
         max_size = par.whole_number(max_size, "max_size", name)
     counts = NEEDED[linkage][linkage == "mean" :] if linkage in ("mean", "quantile") else ()
     needed = ("label_a", "label_b", *NEEDED[linkage])
-    table = as_table(edges, needed, name, "edges", ("label_a", "label_b", *counts))
+    whole = ("label_a", "label_b", *counts)
+    # Pairs without an affinity are left out.
+    also = () if counts else ("affinity_count",)
+    table = as_table(edges, needed, name, "edges", whole, also)
     if linkage == "mean" and table.columns["affinity_sum"].kind == "f":
         raise TypeError(
             f"{name}: affinity_sum of floats: sums are compared exactly, as integers; scale and round the "

@@ -86,14 +86,19 @@ class ParquetColumns(StoredTable):
 
 
 def as_table(
-    given: Any, needed: Sequence[str], name: str, what: str, whole: Sequence[str] = ()
+    given: Any,
+    needed: Sequence[str],
+    name: str,
+    what: str,
+    whole: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> Table:
     """Return a lazy table with the needed columns, from a table, columns or Parquet files.
 
     Columns in ``whole`` must have integers: labels and counts. ValueError or TypeError if it is something
-    else, or columns are missing or have other dtypes.
+    else, or columns are missing or have other dtypes. Columns in ``optional`` may be missing.
     """
-    table = _table(given, needed, name, what)
+    table = _table(given, needed, name, what, optional)
     stored = getattr(table.barrier.survey, "table", None)
     for column in whole:
         dtype = table.columns[column]
@@ -111,7 +116,9 @@ def as_table(
     return table
 
 
-def _table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
+def _table(
+    given: Any, needed: Sequence[str], name: str, what: str, optional: Sequence[str]
+) -> Table:
     if isinstance(given, Table):
         table = given
         _check(list(table.columns), needed, name, what)
@@ -120,7 +127,8 @@ def _table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
     if isinstance(given, str | os.PathLike):
         found = ParquetTable.of(given)
         _check(list(found.schema), needed, name, what)
-        dtypes = {column: found.schema[column] for column in needed}
+        also = [c for c in optional if c in found.schema]
+        dtypes = {column: found.schema[column] for column in (*needed, *also)}
         for column, dtype in dtypes.items():
             if dtype is None:
                 raise TypeError(f"{name}: column {column} of {found.name} is not of numbers")
@@ -128,7 +136,7 @@ def _table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
             tuple((c, d.str) for c, d in dtypes.items() if d is not None), found
         )
     else:
-        stored = _in_memory(given, needed, name, what)
+        stored = _in_memory(given, needed, name, what, optional)
     nothing = as_volume(np.zeros((1, 1, 1), np.uint8)).node
     return Table(Barrier.of(StoredSurvey(what, stored), (nothing,)))
 
@@ -145,7 +153,9 @@ def column_values(column: Any, what: str) -> np.ndarray:
     return exact_array(column, what) if len(column) else np.empty(0, np.uint64)
 
 
-def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> ArrayTable:
+def _in_memory(
+    given: Any, needed: Sequence[str], name: str, what: str, optional: Sequence[str]
+) -> ArrayTable:
     if isinstance(given, Mapping):
         have: list[Any] = list(given)
     elif hasattr(given, "column_names"):
@@ -158,6 +168,7 @@ def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> Array
             "Parquet files"
         )
     _check(have, needed, name, what)
+    needed = [*needed, *(c for c in optional if c in have)]
     columns = []
     for column in needed:
         values = column_values(given[column], f"{name}: column {column} of {what}")
