@@ -235,7 +235,7 @@ class _Moments(_Sizes):
 
     def moments_normalized(self, weighted=False):
         result = np.moveaxis(self.moments_central(weighted), 0, -1)
-        total = self._weights(weighted).total
+        total = result[(0,) * self.ndim].copy()
         with np.errstate(invalid="ignore", divide="ignore"):
             for powers in np.ndindex(*result.shape[:-1]):
                 order = sum(powers)

@@ -109,11 +109,10 @@ def expressions(
 def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Any:
     """Open an input, cropped as for `build`: a volume, or a tuple of tiles."""
     if is_of_tiles(item.what):
-        with mistakes(item.where, item.name):
-            tiles = tuple(bv.open_tiles(item.what, **item.options)[0])
         if crop is not None:
             raise RecipeError(item.where, f"{item.name!r} is tiles, which cannot be cropped")
-        return tiles
+        with mistakes(item.where, item.name):
+            return tuple(bv.open_tiles(item.what, **item.options)[0])
     with mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
     if callable(crop):

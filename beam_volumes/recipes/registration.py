@@ -41,12 +41,13 @@ def register_inputs(
             check_new(r.files.values(), overwrite)
     for r in wanted:
         item = recipe.inputs[r.input]
-        opened = open_input(item, crop)
-        with mistakes(r.where, r.operation.name):
-            if is_of_tiles(item.what):
+        if is_of_tiles(item.what) and crop is None:
+            with mistakes(r.where, r.operation.name):
                 of_tiles(item.what, item.options, r.parameters, r.files, overwrite)
-            else:
-                of_volume(r.operation, opened, r.parameters, r.files)
+        else:
+            volume = open_input(item, crop)  # refuses to crop tiles
+            with mistakes(r.where, r.operation.name):
+                of_volume(r.operation, volume, r.parameters, r.files)
         yield from r.files.values()
 
 

@@ -28,9 +28,8 @@ class RawChunks:
     dtype: np.dtype  #: As stored, with its byte order.
     chunk: Triple
     offset: Triple  #: The position of voxel (0, 0, 0) of the volume in the array.
-    rows: int | None = (
-        None  #: Rows of the array, if the last chunks end there; else they are whole.
-    )
+    #: Rows of the array, if the last chunks end there; else they are whole.
+    rows: int | None = None
     is_fill: bool = False  #: Whether missing files are the fill value, or an error.
 
     def touched(self, box: Box) -> Iterator[RawChunk]:
