@@ -136,7 +136,7 @@ SAID = {
     },
     "reference/recipes.md": {
         "Tags are refused": (tags, "tag"),
-        "Files that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
+        "Files and outputs that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
     },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "how-to/resume.md": {

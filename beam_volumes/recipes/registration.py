@@ -33,12 +33,16 @@ def register_inputs(
     Raises
     ------
     RecipeError
-        If a file exists, or the registration fails, with its line.
+        If a file or an output exists, or the registration fails, with its line.
     """
     wanted = [r for r in recipe.registrations if not (keep and os.path.exists(r.files["table"]))]
     for r in wanted:
         with mistakes(r.where, r.operation.name):
             check_new(r.files.values(), overwrite)
+    # The run checks its outputs, too, but after the registration.
+    for output in recipe.outputs if wanted and not keep else ():
+        with mistakes(output.where, "output"):
+            check_new([output.path], overwrite)
     for r in wanted:
         item = recipe.inputs[r.input]
         if is_of_tiles(item.what) and crop is None:
@@ -52,9 +56,11 @@ def register_inputs(
 
 
 def check_new(paths: Any, overwrite: bool) -> None:
-    """Refuse files that exist."""
+    """Refuse files, and folders with files, that exist."""
     for path in paths:
-        if path is not None and os.path.exists(path) and not overwrite:
+        if overwrite or path is None or not os.path.exists(path):
+            continue
+        if not os.path.isdir(path) or os.listdir(path):
             raise FileExistsError(f"{path} exists: give another path, or overwrite=True")
 
 

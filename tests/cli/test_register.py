@@ -98,6 +98,10 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
         "recipe.yaml:2: register_slices: t.csv exists: give another path, or --overwrite"
         in capsys.readouterr().err
     )
+    for name in ("t.csv", "t.html"):
+        Path(name).unlink()
+    assert main(["run", "recipe.yaml"]) == 2
+    assert "output: both.zarr exists" in capsys.readouterr().err and not Path("t.csv").exists()
     assert main(["run", "recipe.yaml", "--overwrite"]) == 0
     table = bv.register_slices(bv.open("stack.tif"), reference=0)
     bv.compute(bv.apply_transforms(bv.open("stack.tif"), table).to("python.zarr"))
