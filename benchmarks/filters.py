@@ -168,9 +168,10 @@ def rows() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
 
 
 def computed(results: Any) -> list[Any]:
-    """The arrays of a call; tables are dicts of columns."""
+    """The arrays of a call, computed together; tables are dicts of columns."""
     several = results if isinstance(results, tuple) else (results,)
-    return [r if type(r) is dict else np.asarray(r) for r in several]
+    lazy = all(hasattr(r, "compute") for r in several)
+    return bv.compute(list(several), runner=None) if lazy else list(several)
 
 
 def filled(labels: np.ndarray) -> np.ndarray:

@@ -306,6 +306,19 @@ class _Intensities(_Shapes):
     def intensity_max(self):
         return self._where_known(self.part.intensities.maximum)
 
+    def minimum_position(self):
+        return self._positions(0)
+
+    def maximum_position(self):
+        return self._positions(1)
+
+    def _positions(self, column):
+        """In voxels; 0 for labels without a value, as in scipy."""
+        inner = self.part.intensities
+        known = inner.count > 0
+        at = np.unravel_index(np.where(known, inner.places[:, column], 0), self.shape)
+        return np.stack(at, axis=1)[:, list(self.axes)]
+
     def _where_known(self, values):
         """NaN for labels without a value; integers always have one."""
         known = self.part.intensities.count > 0

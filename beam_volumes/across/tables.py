@@ -64,6 +64,8 @@ BY_REQUEST = (
     *MOMENTS,
     "moments_hu",
     "intensity_median",
+    "minimum_position",
+    "maximum_position",
     "centroid_weighted_local",
     *WEIGHTED_MOMENTS,
     "moments_weighted_hu",
@@ -97,7 +99,8 @@ INTENSITY = (
 #: The name of a quantile in a table, before the number.
 QUANTILE = "intensity_quantile"
 WITH_INTENSITY = (
-    *(*INTENSITY, "intensity_median", QUANTILE, "centroid_weighted_local"),
+    *(*INTENSITY, "intensity_median", QUANTILE, "minimum_position", "maximum_position"),
+    "centroid_weighted_local",
     *(*WEIGHTED_MOMENTS, "moments_weighted_hu"),
 )
 
@@ -127,6 +130,7 @@ _ARRAYS = {
     **dict.fromkeys(("intensity_median", QUANTILE), ("values",)),
     "surface_area_faces": ("faces",),
     **dict.fromkeys(("intensity_min", "intensity_max"), ()),
+    **dict.fromkeys(("minimum_position", "maximum_position"), ("places",)),
     **dict.fromkeys(("intensity_mean", "intensity_std", "intensity_sum"), ("intensity",)),
     **dict.fromkeys(("centroid_weighted", "centroid_weighted_local"), ("box", "sums", "intensity")),
     **dict.fromkeys((*WEIGHTED_MOMENTS, "moments_weighted_hu"), ("box", "weighted")),
@@ -143,6 +147,8 @@ def arrays_for(names: Iterable[str] | None) -> frozenset[str]:
     return frozenset(array for name in names for array in _ARRAYS.get(name.partition("-")[0], ()))
 
 
+#: The place of an extreme that a part does not have.
+_NOWHERE = np.int64((1 << 63) - 1)
 #: For ``nan=``: compute only extremes, including infinite values, and no sums. Not offered to
 #: users.
 EXTREMES = "extremes"
@@ -157,6 +163,9 @@ class Intensities:
     #: 0.
     minimum: np.ndarray
     maximum: np.ndarray
+    #: int64 (labels, 2). The first voxel with the minimum, and with the maximum: indices into the
+    #: flattened volume.
+    places: np.ndarray
     sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
     values: Ragged  #: int64. Each value, ascending, and its voxels.
     weighted: Wide  #: Of v times `beam_volumes.across.properties.MONOMIALS`.
@@ -196,6 +205,8 @@ class Regions:
         """Leave out all other arrays (see `arrays_for`)."""
         n, inner = len(self), self.intensities
         none, no_sums = np.empty((n, 0), np.int64), _no_sums(n)
+        if inner is not None and "places" not in arrays:
+            inner = replace(inner, places=none)
         if inner is not None and "intensity" not in arrays:
             inner = replace(inner, sums=no_sums)
         if inner is not None and "values" not in arrays:
@@ -222,8 +233,8 @@ class Regions:
         total += self.windows.nbytes + self.contour.nbytes + self.points.nbytes
         if self.intensities is not None:
             i = self.intensities
-            total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.sums.digits.nbytes
-            total += i.values.nbytes + i.weighted.digits.nbytes
+            total += i.count.nbytes + i.minimum.nbytes + i.maximum.nbytes + i.places.nbytes
+            total += i.sums.digits.nbytes + i.values.nbytes + i.weighted.digits.nbytes
         return total
 
 
@@ -358,6 +369,8 @@ def _of_block(block: _Block, intensity, nan, with_faces, arrays) -> Regions:
         if "values" in arrays:
             values = _values(block.inner, intensity, keys, place, n)
         inner = replace(inner, values=values)
+        if "places" in arrays:
+            inner = replace(inner, places=_places(block, intensity, inner, keys, place))
         if "weighted" in arrays:
             weighted = _weighted(block.inner, intensity, origin, keys, place, n, nan)
             inner = replace(inner, weighted=weighted)
@@ -375,6 +388,17 @@ def _points(block: _Block, box: np.ndarray, keys: np.ndarray, place: np.ndarray)
     rows, at = hulls.slice_corners(block.inner, box, keys, place)
     found = Ragged.of(rows, (at + np.array(block.origin)).astype(np.int32), len(box))
     return corners_of(found)
+
+
+def _places(
+    block: _Block, intensity: np.ndarray, found: Intensities, keys: np.ndarray, place: np.ndarray
+) -> np.ndarray:
+    """The first voxels with the minimum and the maximum of each label."""
+    values = kernel_array(intensity.view(np.uint8) if intensity.dtype.kind == "b" else intensity)
+    places = np.full((len(found.count), 2), _NOWHERE)
+    how = block.origin, block.shape, keys, place, found.minimum, found.maximum, places
+    kernels.places(block.inner, values, *how)
+    return places
 
 
 def _values(
@@ -475,8 +499,8 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
     sums = stacked(parts["sum"], parts["square"], *weighted)
-    no_values = Ragged.empty(n, 2, np.int64)
-    return Intensities(count.copy(), minimum, maximum, sums, no_values, _no_sums(n))
+    none = np.empty((n, 0), np.int64), Ragged.empty(n, 2, np.int64)
+    return Intensities(count.copy(), minimum, maximum, none[0], sums, none[1], _no_sums(n))
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
@@ -489,8 +513,8 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
     kernels.floats(labels, values, origin, keys, place, *how, count, minimum, maximum, cells)
     dtype = values.dtype
     ends = minimum.astype(dtype), maximum.astype(dtype)
-    no_values = Ragged.empty(n, 2, np.int64)
-    return Intensities(count, *ends, Wide.of(cells, first), no_values, _no_sums(n))
+    none = np.empty((n, 0), np.int64), Ragged.empty(n, 2, np.int64)
+    return Intensities(count, *ends, none[0], Wide.of(cells, first), none[1], _no_sums(n))
 
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
@@ -532,10 +556,20 @@ def merge(parts: Iterable[Regions]) -> Regions:
     inner = None
     if parts[0].intensities is not None:
         several = [p.intensities for p in parts if p.intensities is not None]
+        minimum = reduced(np.minimum, (i.minimum for i in several))
+        maximum = reduced(np.maximum, (i.maximum for i in several))
+        places = [i.places for i in several]
+        if places[0].size:
+            rows = (np.searchsorted(labels[starts], p.label) for p in parts)
+            places = [
+                np.where(_are_extreme(i, minimum[at], maximum[at]), i.places, _NOWHERE)
+                for i, at in zip(several, rows, strict=True)
+            ]
         inner = Intensities(
             reduced(np.add, (i.count for i in several)),
-            reduced(np.minimum, (i.minimum for i in several)),
-            reduced(np.maximum, (i.maximum for i in several)),
+            minimum,
+            maximum,
+            reduced(np.minimum, places),
             add_groups([i.sums for i in several], order, starts),
             counted(joined([i.values for i in several], order, starts)),
             add_groups([i.weighted for i in several], order, starts),
@@ -556,6 +590,11 @@ def merge(parts: Iterable[Regions]) -> Regions:
         corners_of(joined([p.points for p in parts], order, starts)),
         inner,
     )
+
+
+def _are_extreme(part: Intensities, minimum: np.ndarray, maximum: np.ndarray) -> np.ndarray:
+    """Whether the extremes of a part are the given ones, (labels, 2)."""
+    return np.stack([part.minimum == minimum, part.maximum == maximum], axis=1)
 
 
 def batches(part: Regions, maximum: int = 4_000_000) -> Iterator[Regions]:

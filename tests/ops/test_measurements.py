@@ -77,6 +77,25 @@ def test_extrema_and_their_places_as_scipy_calls_them(data):
             np.testing.assert_array_equal(got, expected)
 
 
+def test_first_extremes_of_several_in_any_partition():
+    random = np.random.default_rng(0)
+    for dtype in ("?", "u1", "i8", "f2", "f4", "f8"):
+        values = (random.random((6, 10, 12)) * 4 - 2).round().astype(dtype)
+        if values.dtype.kind == "f":
+            values[random.random(values.shape) < 0.1] = np.nan
+        labels = random.integers(0, 90, values.shape)
+        index = np.unique(labels[labels > 0])[::-1]
+        found = bv.extrema(values, labels, index, nan="omit")
+        assert [f.dtype for f in found] == [values.dtype, values.dtype, np.int64, np.int64]
+        low, high, low_at, high_at = bv.compute(*found, runner=None, slab=(2, 5, 12))
+        for k, label in enumerate(index):
+            inside = np.where((labels == label) & ~np.isnan(values), values, np.nan)
+            if not np.isnan(inside).all():
+                first = [np.argwhere(inside == f(inside))[0] for f in (np.nanmin, np.nanmax)]
+                np.testing.assert_array_equal([low_at[k], high_at[k]], first)
+                assert [low[k], high[k]] == [values[tuple(at)] for at in first]
+
+
 def test_labels_in_a_pipeline(tmp_path):
     values = np.arange(6 * 8 * 8, dtype="u2").reshape(6, 8, 8)
     labels = values // 40 + 1
@@ -113,10 +132,6 @@ def test_missing_labels_masks_and_what_is_refused():
             bv.mean(values, **how)
     with pytest.raises(TypeError, match="16 bits"):
         bv.median(values * 0.5, labels=labels, index=1)
-    for index in ([], range(1, 66)):
-        with pytest.raises(ValueError, match="give 1 to 64, or use labeled_comprehension"):
-            bv.extrema(values, labels, index)
-    with pytest.raises(ValueError, match="no voxels"):
-        bv.maximum_position(values, labels, 2).compute()
+    assert bv.maximum_position(values, labels, [2, 3]).compute().tolist() == [[0, 0], [0, 3]]
     with pytest.raises(ValueError, match="ddof=1"):
         bv.variance(values, labels=labels, index=1, ddof=1)

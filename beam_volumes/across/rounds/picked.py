@@ -1,4 +1,4 @@
-"""Rows of a table for given labels, as one array."""
+"""Rows of a table for given labels, as arrays."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from beam_volumes.across.rounds.tables import Columns, label_column
 
 @dataclass(frozen=True, eq=False)
 class Picked(TableStep):
-    """Columns of a table for given labels: the number ``"picked"``, with a row for each label.
+    """Columns of a table for given labels: numbers by name, with a row for each label.
 
     Missing labels are NaN, or 0 in columns of integers.
 
     >>> from beam_volumes.across.rounds.flow import run
-    >>> step = Picked("picked", np.array([7, 2, 7], "u8"), ("area",), np.dtype("f8"))
+    >>> area = "size", ("area",), np.dtype("f8")
+    >>> step = Picked("picked", np.array([7, 2, 7], "u8"), (area,))
     >>> rows = {"label": np.array([1, 7], "u8"), "area": np.array([4.0, 9.0])}
     >>> run(step.flow(), [((0,), rows)])["numbers"]
-    [((), {'picked': array([[ 9.],
+    [((), {'size': array([[ 9.],
            [nan],
            [ 9.]])})]
     """
 
     labels: np.ndarray  #: uint64.
-    columns: tuple[str, ...]
-    dtype: np.dtype  #: Of the columns.
+    #: The name of each number, its columns, and their dtype.
+    numbers: tuple[tuple[str, tuple[str, ...], np.dtype], ...]
 
     entries = ("rows",)
 
@@ -38,9 +39,11 @@ class Picked(TableStep):
         rounds = (_Some("rows", ("all",), self), _All("all", ("numbers",), self))
         return Flow(rounds, ("numbers",))
 
-    def missing(self) -> np.ndarray:
-        fill = np.nan if self.dtype.kind == "f" else 0
-        return np.full((len(self.labels), len(self.columns)), fill, self.dtype)
+    def empty_numbers(self) -> dict[str, Any]:
+        return {
+            name: np.full((len(self.labels), len(columns)), np.nan if d.kind == "f" else 0, d)
+            for name, columns, d in self.numbers
+        }
 
     def no_rows(self) -> Columns:
         return {}
@@ -49,10 +52,7 @@ class Picked(TableStep):
         return len(self.labels)
 
     def gathered_bytes(self, rows: Sequence[int]) -> int:
-        return 3 * len(self.labels) * (1 + len(self.columns)) * 8
-
-    def empty_numbers(self) -> dict[str, Any]:
-        return {"picked": self.missing()}
+        return 3 * len(self.labels) * (1 + sum(len(c) for _, c, _ in self.numbers)) * 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,10 @@ class _Some(Round):
         known = label_column(values[0], "label", self.of.name)
         at = np.minimum(np.searchsorted(known, self.of.labels), max(0, len(known) - 1))
         rows = np.flatnonzero(known[at] == self.of.labels) if len(known) else at[:0]
-        found = np.stack([np.asarray(values[0][c])[at[rows]] for c in self.of.columns], axis=1)
+        found = {
+            name: np.stack([np.asarray(values[0][c])[at[rows]] for c in columns], axis=1)
+            for name, columns, _ in self.of.numbers
+        }
         yield "all", (), (key, (rows, found))
 
 
@@ -76,7 +79,8 @@ class _All(Round):
     of: Picked
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        picked = self.of.missing()
+        picked = self.of.empty_numbers()
         for rows, found in dict(values).values():
-            picked[rows] = found
-        yield "numbers", (), {"picked": picked}
+            for name, array in found.items():
+                picked[name][rows] = array
+        yield "numbers", (), picked

@@ -313,6 +313,52 @@ def _integers(labels, values, shape, keys, place, minimum, maximum, cells, wide)
                     _add_run(v, start, end, z, y, i, minimum, maximum, cells, wide)
 
 
+def places(
+    labels: np.ndarray,
+    values: np.ndarray,
+    origin: tuple[int, int, int],
+    shape: tuple[int, int, int],
+    keys: np.ndarray,
+    place: np.ndarray,
+    minimum: np.ndarray,
+    maximum: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    """Write the first voxels with the minimum and the maximum of each label in the block.
+
+    ``shape`` is of the volume. ``found``, int64 (labels, 2), are indices into the flattened volume, and
+    larger at first.
+    """
+    how = labels.shape, origin, shape, keys, place, minimum, maximum, found
+    _places(strided(labels), strided(values), *how)
+
+
+@row_kernel
+def _places(labels, values, own, origin, shape, keys, place, minimum, maximum, found):
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    for z in range(own[0]):
+        for y in range(own[1]):
+            at, there = z * step_z + y * step_y, z * next_z + y * next_y
+            first = ((origin[0] + z) * shape[1] + origin[1] + y) * shape[2] + origin[2]
+            known = np.uint64(0)
+            i = np.int64(0)
+            low, high = minimum[:1], maximum[:1]
+            for x in range(own[2]):
+                label = np.uint64(flat[at + x])
+                if label == np.uint64(0):
+                    continue
+                if label != known:
+                    i = place[_slot(keys, label)]
+                    low, high = minimum[i : i + 1], maximum[i : i + 1]
+                    known = label
+                v = voxels[there + x]
+                if v == low[0]:
+                    found[i, 0] = min(found[i, 0], first + x)
+                if v == high[0]:
+                    found[i, 1] = min(found[i, 1], first + x)
+
+
 def labelled_values(
     labels: np.ndarray, values: np.ndarray, keys: np.ndarray, place: np.ndarray, found: np.ndarray
 ) -> int:

@@ -53,7 +53,8 @@ def regionprops_table(
         ``feret_diameter_max``, ``euler_number``, ``inertia_tensor``, ``moments``,
         ``moments_central`` and ``moments_normalized`` (exponents up to 3 in total); for two axes
         ``eccentricity``, ``perimeter``, ``perimeter_crofton`` and ``moments_hu`` (the last three for
-        voxels with equal sides); with ``intensity`` ``centroid_weighted_local``,
+        voxels with equal sides); with ``intensity`` ``minimum_position`` and ``maximum_position``
+        (in voxels, the first of several; scipy's names), ``centroid_weighted_local``,
         ``moments_weighted``, ``moments_weighted_central``, ``moments_weighted_normalized`` and (for
         two axes) ``moments_weighted_hu``, and with integers of up to 16 bits ``intensity_median``.
         ``area_filled`` counts the holes of a region, too, in the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from beam_volumes.across.rounds.picked import Picked
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import BarrierValue, Formula, FormulaValue
 from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
@@ -35,12 +36,6 @@ index : int or array_like of int, optional
     With ``labels``, the labels to measure, above 0, in any order: the result is an array of this
     shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
 """
-#: Most labels of functions that need a reduction for each.
-_EACH = 64
-_FEW = _PARAMETERS.replace(
-    "Missing labels are NaN, or 0 for integers.",
-    f"At most {_EACH} labels; a label without voxels is an\n    error on computation.",
-)
 _COUNTS = _PARAMETERS.replace(
     "is an array of this\n    shape. Missing labels are NaN, or 0 for integers.",
     "has a row of counts\n    for each.",
@@ -76,12 +71,11 @@ class _Spread(Protocol):
     ) -> Any: ...
 
 
-def _of_labels(ours: Callable[..., Any], column: str = "", text: str = _PARAMETERS) -> Any:
+def _of_labels(ours: Callable[..., Any], *properties: str, text: str = _PARAMETERS) -> Any:
     """Extend a reduction by ``labels=`` and ``index=``, which ``text`` documents.
 
-    ``column`` of `regionprops_table` has its numbers; without one, each label is reduced by itself, or
-    counted if the text is `_COUNTS`. Both parameters are positional, as in scipy, where only ``volume`` is
-    before them.
+    ``properties`` of `regionprops_table` have its numbers; without any, labels are counted. Both parameters
+    are positional, as in scipy, where only ``volume`` is before them.
     """
     name, plain = ours.__name__, inspect.signature(ours)
     parameters = list(plain.parameters.values())
@@ -107,8 +101,8 @@ def _of_labels(ours: Callable[..., Any], column: str = "", text: str = _PARAMETE
             )
         one_number = how.get("axis") is None and how.get("across") is None
         whole = functools.partial(ours, **how)
-        where = volume, labels, index, mask, how["nan"], column, one_number
-        found = _measured(whole, name, *where, counts=text is _COUNTS)
+        where = volume, labels, index, mask, how["nan"], properties, one_number
+        found = _measured(whole, name, *where)
         return found * found if name == "variance" and index is not None else found
 
     before, section, after = (inspect.getdoc(ours) or "").partition("mask : Volume, optional")
@@ -127,9 +121,11 @@ median: _Reduction = _of_labels(distributions.median, "intensity_median")
 std: _Spread = _of_labels(reductions.std, "intensity_std")
 variance: _Spread = _of_labels(reductions.variance, "intensity_std")
 center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
-minimum_position = _of_labels(statistics.minimum_position, text=_FEW)
-maximum_position = _of_labels(statistics.maximum_position, text=_FEW)
-extrema = _of_labels(statistics.extrema, text=_FEW)
+minimum_position = _of_labels(statistics.minimum_position, "minimum_position")
+maximum_position = _of_labels(statistics.maximum_position, "maximum_position")
+extrema = _of_labels(
+    statistics.extrema, "intensity_min", "intensity_max", "minimum_position", "maximum_position"
+)
 histogram = _of_labels(distributions.histogram, text=_COUNTS)
 
 
@@ -141,9 +137,8 @@ def _measured(
     index: Any,
     mask: Any,
     nan: str,
-    column: str,
+    properties: tuple[str, ...],
     one_number: bool,
-    counts: bool,
 ) -> Any:
     """Return the number of the whole volume, of all labels, or of each label of ``index``."""
     if labels is None:
@@ -168,23 +163,35 @@ def _measured(
         )
     if mask is not None:
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
-    if counts:
+    if not properties:
         return _counts(whole, volume, labels, wanted)
-    if not column:
-        return _each(lambda k: whole(volume, mask=labels == k), wanted, name)
-    table = regionprops_table(labels, one_channel(volume), column, nan=nan)
-    columns = tuple(c for c in table.columns if c != "label")
-    dtype = table.columns[columns[0]]
-    if (nbytes := wanted.size * len(columns) * dtype.itemsize) > LIMIT:
+    table = regionprops_table(labels, one_channel(volume), properties, nan=nan)
+    found = _picked(table, properties, wanted, as_volume(volume).dtype, name)
+    return found if len(found) > 1 else found[0]
+
+
+def _picked(
+    table: Table, properties: tuple[str, ...], wanted: np.ndarray, source: np.dtype, name: str
+) -> tuple[Scalar, ...]:
+    """Return properties of the labels of ``index``; ``source`` is the volume's dtype."""
+    numbers, nbytes = [], 0
+    for p in properties:
+        columns = tuple(c for c in table.columns if c.partition("-")[0] == p)
+        numbers.append((p, columns, table.columns[columns[0]]))
+        nbytes += wanted.size * len(columns) * numbers[-1][2].itemsize
+    if nbytes > LIMIT:
         raise ValueError(
             f"{name}: {wanted.size:,} labels take {format_bytes(nbytes)}, and the maximum is "
             f"{format_bytes(LIMIT)}: regionprops_table(labels, volume) has a row for each label"
         )
-    step = Picked(name, wanted.astype(np.uint64).ravel(), columns, dtype)
-    rows = (math.prod(wanted.shape), len(columns))
-    value = BarrierValue.of(then(step, [table], name), "picked", dtype, rows)
-    shape = wanted.shape + (rows[1:] if column == "centroid_weighted" else ())
-    return Scalar(FormulaValue.of(Reshaped("reshape", shape), (value,), dtype, shape))
+    chain = then(Picked(name, wanted.astype(np.uint64).ravel(), tuple(numbers)), [table], name)
+    found = []
+    for p, columns, dtype in numbers:
+        value = BarrierValue.of(chain, p, dtype, (math.prod(wanted.shape), len(columns)))
+        shape = wanted.shape + (value.shape[1:] if columns[0] != p else ())
+        to = source if p in ("intensity_min", "intensity_max") else dtype
+        found.append(Scalar(FormulaValue.of(Reshaped("reshape", shape, to), (value,), to, shape)))
+    return tuple(found)
 
 
 def _counts(
@@ -212,31 +219,6 @@ def _counts(
     return Scalar(FormulaValue.of(chosen, (found.value,), found.dtype, shape)), edges
 
 
-def _each(whole: Callable[[Any], Any], wanted: np.ndarray, name: str) -> Any:
-    """Stack the results of all labels: one array, or as many as a label has results."""
-    if not 0 < wanted.size <= _EACH:
-        raise ValueError(
-            f"{name}: index has {wanted.size:,} labels; give 1 to {_EACH}, or use "
-            "labeled_comprehension(volume, labels, index, ...)"
-        )
-    found = [whole(k) for k in wanted.ravel()]
-    if isinstance(found[0], tuple):
-        return tuple(_stacked(part, wanted.shape) for part in zip(*found, strict=True))
-    return _stacked(found, wanted.shape)
-
-
-def _stacked(parts: Sequence[Scalar], shape: tuple[int, ...]) -> Scalar:
-    first = parts[0]
-    flat = FormulaValue.of(
-        reductions.Stacked("stack", 0),
-        tuple(p.value for p in parts),
-        first.dtype,
-        (len(parts), *first.shape),
-    )
-    shape = shape + first.shape
-    return Scalar(FormulaValue.of(Reshaped("reshape", shape), (flat,), first.dtype, shape))
-
-
 @dataclass(frozen=True, eq=False)
 class Rows(Formula):
     """Rows of an array, in another shape."""
@@ -250,9 +232,10 @@ class Rows(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Reshaped(Formula):
-    """An array in another shape."""
+    """An array in another shape and dtype."""
 
     shape: tuple[int, ...]
+    dtype: np.dtype
 
     def evaluate(self, *arguments: Any) -> Any:
-        return np.reshape(arguments[0], self.shape)[()]
+        return np.reshape(arguments[0], self.shape).astype(self.dtype)[()]
