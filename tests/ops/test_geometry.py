@@ -242,6 +242,20 @@ def test_what_a_turn_needs_follows_the_tile(mode, tmp_path):
         assert p.chunks_read < 12 * len(p.grid)
 
 
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+def test_rows_of_many_columns_are_turned(dtype):
+    """In each plane and in all, also where a weight of 0 meets NaN and infinities."""
+    x = voxels((6, 40, 700), dtype, nan=0.001, inf=0.001)
+    tilt = np.array([[1, 0.02, 0.003], [0.05, 0.9, 0.01], [-0.2, 0.03, 0.95]])
+    for axes, order in itertools.product(((1, 2), (0, 2), (0, 1)), (0, 1)):
+        how = {"reshape": False, "order": order, "mode": "constant", "cval": 7}
+        expected = ndi.rotate(x, 0.4, axes, **how)
+        cat.assert_same(bv.rotate(x, 0.4, axes, **how).compute(runner=None), expected)
+    how = {"order": 1, "mode": "reflect"}
+    expected = ndi.affine_transform(x, tilt, (0, -2, 9), **how)
+    cat.assert_same(bv.affine_transform(x, tilt, (0, -2, 9), **how).compute(runner=None), expected)
+
+
 def test_each_channel_is_turned():
     colours = [voxels((20, 30), "u1"), 255 - voxels((20, 30), "u1")]
     turned = bv.rotate(bv.stack(colours), 30).compute(runner=None)

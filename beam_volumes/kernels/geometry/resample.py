@@ -22,6 +22,8 @@ MODES = {
 }
 #: Indices of missing voxels: one voxel of a weighted mean, or all of it.
 TAP, ALL = -1, -2
+#: The number of columns that `affine` computes at a time.
+BLOCK = 256
 
 
 def away(value, dtype):
@@ -171,103 +173,156 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
             one_nan(row)
 
 
-@kernel
-def inner_columns(begun, step, at, nx, shape, taps):
-    """The range of columns with all taps inside the volume.
+@row_kernel
+def first_beyond(begun, step, at, low, high, limit, sign, strict):
+    """The first column in ``low .. high`` with a coordinate ``sign * c >= limit``, or ``>`` if ``strict``.
 
-    Along a row, the coordinate along axis i is ``begun[i] + (at + x) * step[i]``. It is monotonic in x also
-    when it is rounded, so a binary search of this expression finds the exact ends.
+    The coordinate of column x is ``begun + (at + x) * step``. ``sign * c`` does not decrease with x, also
+    when it is rounded, so a binary search of this expression finds the exact column. It begins at both ends
+    and around the solution of the equation.
     """
+    near = np.int64(min(max((sign * limit - begun) / step - at, low), high))
+    probes = low, high - 1, near - 1, near + 2
+    n = 0
+    while low < high:
+        x = (low + high) // 2
+        if n < 4:
+            x = min(max(probes[n], low), high - 1)
+            n += 1
+        c = sign * (begun + (at + x) * step)
+        if c > limit or (c == limit and not strict):
+            high = x
+        else:
+            low = x + 1
+    return low
+
+
+@row_kernel
+def inner_columns(begun, step, at, nx, shape, taps):
+    """The range of columns with all taps inside the volume."""
     low, high = 0, nx
     for i in range(3):
         # A coordinate c needs c >= 0 and c <= shape - 1, or c < shape - 1 if another voxel follows.
-        last = shape[i] - 1
-        rising = step[i] >= 0
-        a, b = low, high
-        while a < b:  # the first column that is not before the volume
-            middle = (a + b) // 2
-            c = begun[i] + (at + middle) * step[i]
-            before = c < 0 if rising else (c >= last if taps[i] == 2 else c > last)
-            if before or c != c:
-                a = middle + 1
-            else:
-                b = middle
-        low = a
-        b = high
-        while a < b:  # the first column after the volume
-            middle = (a + b) // 2
-            c = begun[i] + (at + middle) * step[i]
-            inside = (c < last if taps[i] == 2 else c <= last) if rising else c >= 0
-            if inside:
-                a = middle + 1
-            else:
-                b = middle
-        high = a
+        last, single = np.float64(shape[i] - 1), taps[i] == 1
+        lower, upper, sign = (0.0, last, 1.0) if step[i] >= 0 else (-last, 0.0, -1.0)
+        rising = sign > 0
+        low = first_beyond(begun[i], step[i], at, low, high, lower, sign, not (rising or single))
+        high = first_beyond(begun[i], step[i], at, low, high, upper, sign, single or not rising)
     return low, high
 
 
 @row_kernel
-def nearest_inner(lines, firsts, row, x0, x1, begun, step, at, z0):
-    """The nearest voxels of columns with all taps inside.
+def floors_of(begun, step, column, half, floors):
+    """The floors of coordinates along an axis, from ``column`` on."""
+    for x in range(floors.size):
+        floors[x] = np.floor(begun + (column + np.float64(np.int32(x))) * step + half)
 
-    ``firsts``: for each slice from ``z0`` on, the position in the flat ``lines`` of row 0 and column 0.
+
+@row_kernel
+def weights_of(begun, step, column, first, second):
+    """The weights of the voxels before and after these coordinates."""
+    for x in range(first.size):
+        c = begun + (column + np.float64(np.int32(x))) * step
+        first[x] = 1.0 - (c - np.floor(c))
+        second[x] = 1.0 - first[x]
+
+
+@row_kernel
+def places_in_slice(rows, columns, y0, x0, width, places):
+    """Positions in a flat slice that begins at row ``y0`` and column ``x0``."""
+    for x in range(places.size):
+        places[x] = np.int64((rows[x] - y0) * width + (columns[x] - x0))
+
+
+@row_kernel
+def places_in_slices(slices, z0, firsts, in_slice, places):
+    """Positions in the flat ring, where slice ``z0 + k`` begins at ``firsts[k]``."""
+    for x in range(places.size):
+        places[x] = in_slice[x] + firsts[np.uint64(np.int64(slices[x] - z0))]
+
+
+@row_kernel
+def pick(voxels, places, offset, picked):
+    for x in range(picked.size):
+        picked[x] = voxels[np.uint64(places[x] + offset)]
+
+
+@row_kernel
+def pick_squares(voxels, places, offset, width, picked):
+    """Pick 2 x 2 voxels of a slice."""
+    a, b, c, d = picked[0], picked[1], picked[2], picked[3]
+    for x in range(places.size):
+        upper = np.uint64(places[x] + offset)
+        lower = upper + np.uint64(width)
+        a[x], b[x] = voxels[upper], voxels[upper + np.uint64(1)]
+        c[x], d[x] = voxels[lower], voxels[lower + np.uint64(1)]
+
+
+@row_kernel
+def add_weighted(picked, wz, wy, wx, total):
+    for x in range(total.size):
+        total[x] += np.float64(picked[x]) * wz[x] * wy[x] * wx[x]
+
+
+@row_kernel
+def add_squares(picked, wz, wy, wx, total):
+    """`add_weighted` for the voxels of `pick_squares`, in this order; ``wy`` and ``wx`` are for the first."""
+    a, b, c, d = picked[0], picked[1], picked[2], picked[3]
+    for x in range(total.size):
+        y1, x1 = 1.0 - wy[x], 1.0 - wx[x]
+        added = total[x] + np.float64(a[x]) * wz[x] * wy[x] * wx[x]
+        added += np.float64(b[x]) * wz[x] * wy[x] * x1
+        added += np.float64(c[x]) * wz[x] * y1 * wx[x]
+        total[x] = added + np.float64(d[x]) * wz[x] * y1 * x1
+
+
+@row_kernel
+def convert(total, row):
+    for x in range(row.size):
+        row[x] = away(total[x], row.dtype)
+
+
+@row_kernel
+def affine_inner(voxels, width, firsts, start, row, column, begun, step, taps, scratch):
+    """Columns of `affine` with all taps inside, at most `BLOCK` from ``column`` on.
+
+    Each loop does one thing for all columns, so LLVM vectorizes all of them except those that pick voxels.
     """
-    width = lines.shape[1]
-    voxels = lines.reshape(lines.size)
-    for x in range(x0, x1):
-        u = np.int64(np.floor(begun[0] + (at + x) * step[0] + 0.5))
-        v = np.int64(np.floor(begun[1] + (at + x) * step[1] + 0.5))
-        w = np.int64(np.floor(begun[2] + (at + x) * step[2] + 0.5))
-        row[x] = voxels[np.uint64(firsts[np.uint64(u - z0)] + v * width + w)]
-
-
-@row_kernel
-def bilinear_inner(lines, firsts, row, x0, x1, begun, step, at, z0):
-    """Means of 2 x 2 voxels of one slice, in the order of `affine`."""
-    width = lines.shape[1]
-    voxels = lines.reshape(lines.size)
-    for x in range(x0, x1):
-        u = np.int64(np.floor(begun[0] + (at + x) * step[0]))
-        cy, cx = begun[1] + (at + x) * step[1], begun[2] + (at + x) * step[2]
-        v, w = np.int64(np.floor(cy)), np.int64(np.floor(cx))
-        y0, w0 = 1.0 - (cy - v), 1.0 - (cx - w)
-        y1, w1 = 1.0 - y0, 1.0 - w0
-        first = np.uint64(firsts[np.uint64(u - z0)] + v * width + w)
-        second = first + np.uint64(width)
-        total = 0.0 + np.float64(voxels[first]) * y0 * w0
-        total += np.float64(voxels[first + np.uint64(1)]) * y0 * w1
-        total += np.float64(voxels[second]) * y1 * w0
-        total += np.float64(voxels[second + np.uint64(1)]) * y1 * w1
-        row[x] = away(total, row.dtype)
-
-
-@row_kernel
-def linear_inner(lines, firsts, row, x0, x1, begun, step, at, z0, taps):
-    """Means of 2 voxels along the axes with 2 ``taps``, in the order of `affine`."""
-    width = lines.shape[1]
-    voxels = lines.reshape(lines.size)
-    for x in range(x0, x1):
-        cz = begun[0] + (at + x) * step[0]
-        cy = begun[1] + (at + x) * step[1]
-        cx = begun[2] + (at + x) * step[2]
-        u, v, w = np.int64(np.floor(cz)), np.int64(np.floor(cy)), np.int64(np.floor(cx))
-        wz = 1.0 - (cz - u) if taps[0] == 2 else 1.0
-        y0 = 1.0 - (cy - v) if taps[1] == 2 else 1.0
-        w0 = 1.0 - (cx - w) if taps[2] == 2 else 1.0
-        y1, w1 = 1.0 - y0, 1.0 - w0
-        total = 0.0
-        for ta in range(taps[0]):
-            first = np.uint64(firsts[np.uint64(u + ta - z0)] + v * width + w)
-            total += np.float64(voxels[first]) * wz * y0 * w0
-            if taps[2] == 2:
-                total += np.float64(voxels[first + np.uint64(1)]) * wz * y0 * w1
-            if taps[1] == 2:
-                second = first + np.uint64(width)
-                total += np.float64(voxels[second]) * wz * y1 * w0
-                if taps[2] == 2:
-                    total += np.float64(voxels[second + np.uint64(1)]) * wz * y1 * w1
-            wz = 1.0 - wz
-        row[x] = away(total, row.dtype)
+    (floors, places, weights, picked, sums), nx = scratch, row.size
+    nearest = taps[0] + taps[1] + taps[2] == 3
+    half = 0.5 if nearest else 0.0
+    z0, y0, x0 = np.float64(start[0]), np.float64(start[1]), np.float64(start[2])
+    one_slice = step[0] == 0
+    for i in range(3):
+        count = 1 if one_slice and i == 0 else nx
+        floors_of(begun[i], step[i], column, half, floors[i, :count])
+        if taps[i] == 2:
+            weights_of(begun[i], step[i], column, weights[i, 0, :nx], weights[i, 1, :nx])
+        else:
+            weights[i, 0, :nx] = 1.0
+    in_slice, total = places[0, :nx], sums[:nx]
+    places_in_slice(floors[1], floors[2], y0, x0, np.float64(width), in_slice)
+    total[:] = 0.0
+    for a in range(taps[0]):
+        at, offset = in_slice, 0
+        if one_slice:
+            offset = firsts[np.int64(floors[0, 0] - z0) + a]
+        else:
+            at = places[1, :nx]
+            places_in_slices(floors[0], z0 - a, firsts, in_slice, at)
+        if nearest:
+            pick(voxels, at, offset, row)
+            return
+        wz = weights[0, a]
+        if taps[1] == 2 and taps[2] == 2:
+            pick_squares(voxels, at, offset, width, picked)
+            add_squares(picked, wz, weights[1, 0], weights[2, 0], total)
+            continue
+        for b in range(taps[1]):
+            for c in range(taps[2]):
+                pick(voxels, at, offset + b * width + c, picked[0, :nx])
+                add_weighted(picked[0], wz, weights[1, b], weights[2, c], total)
+    convert(total, row)
 
 
 @kernel
@@ -278,30 +333,39 @@ def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, c
     of the result's first voxel in its own. ``matrix`` and ``offset`` are float64 (3, 3) and (3,). ``taps``,
     int64 (3,), is 1 or 2 voxels along each axis; all 1 for the nearest. ``mode`` is one of `MODES`.
     """
-    nearest = taps.max() == 1
+    nearest = taps[0] + taps[1] + taps[2] == 3
     outside = away(cval, out.lines.dtype)
     first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
     begun, step = np.empty(3, np.float64), np.empty(3, np.float64)
     for i in range(3):
         step[i] = matrix[i, 2]
-    in_plane = taps[0] == 1 and taps[1] == 2 and taps[2] == 2
-    # Where the volume's row 0 and column 0 would be in the flat ring, for each slice.
-    firsts = np.empty(src.firsts.size, np.int64)
+    # Where each slice begins in the flat ring.
+    firsts, voxels = np.empty(src.firsts.size, np.int64), src.lines.reshape(src.lines.size)
     for u in range(src.firsts.size):
-        firsts[u] = (src.firsts[u] - start[1]) * src.lines.shape[1] + src.left - start[2]
+        firsts[u] = src.firsts[u] * src.lines.shape[1] + src.left
+    scratch = (
+        np.empty((3, BLOCK), np.float64), np.empty((2, BLOCK), np.int64),
+        np.empty((3, 2, BLOCK), np.float64), np.empty((4, BLOCK), src.lines.dtype),
+        np.empty(BLOCK, np.float64),
+    )  # fmt: skip
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             for i in range(3):
                 begun[i] = offset[i] + (at[0] + k) * matrix[i, 0] + (at[1] + y) * matrix[i, 1]
             x0, x1 = inner_columns(begun, step, at[2], nx, shape, taps)
-            if nearest:
-                nearest_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0])
-            elif in_plane:
-                bilinear_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0])
-            else:
-                linear_inner(src.lines, firsts, row, x0, x1, begun, step, at[2], start[0], taps)
-            for rest in range(nx - (x1 - x0)):
+            left, right = 0, nx
+            if mode == 3:
+                left, right = inner_columns(begun, step, at[2], nx, shape, (1, 1, 1))
+                x0, x1 = min(max(x0, left), right), min(max(x1, left), right)
+                row[:left] = outside
+                row[right:] = outside
+            for x in range(x0, x1, BLOCK):
+                affine_inner(
+                    voxels, src.lines.shape[1], firsts, start, row[x : min(x + BLOCK, x1)],
+                    np.float64(at[2] + x), begun, step, taps, scratch,
+                )  # fmt: skip
+            for rest in range(left, right - (x1 - x0)):
                 x = rest if rest < x0 else rest + x1 - x0
                 is_outside, is_inner = False, True
                 for i in range(3):

@@ -296,8 +296,11 @@ class Affine(KernelStage, Regrid):
 
     @property
     def cost(self) -> float:
-        each = 1.2 if self.taps.max() > 2 else 0.8
-        return 2.0 + each * math.prod(self.taps.tolist())
+        base, each = (2.0, 1.2) if self.taps.max() > 2 else (1.0, 0.3)
+        return base + each * math.prod(self.taps.tolist())
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (96 + 4 * self.dtype.itemsize) * kernels.BLOCK
 
     def token(self) -> str:
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)

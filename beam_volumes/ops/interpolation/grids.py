@@ -46,8 +46,12 @@ class Interpolation:
         return cls(name, int(order), where, outside, bool(prefilter))
 
     def orders(self, v: Volume, whole: Sequence[bool]) -> list[int]:
-        """Return the order along each axis; 0 where whole positions make no difference."""
-        exact = self.prefilter and self.order > 1
+        """Return the order along each axis; 0 where whole positions make no difference.
+
+        Linear interpolation of floats skips no axis, since a weight of 0 keeps NaN and infinities. It
+        rounds integers of 64 bits to float64.
+        """
+        exact = self.prefilter if self.order > 1 else v.dtype.kind in "iu" and v.dtype.itemsize < 8
         visible = v.space.visible
         return [
             self.order if a in visible and not (exact and w) else 0 for a, w in enumerate(whole)
@@ -481,9 +485,7 @@ def _mapped(
         float(at).is_integer() and sorted(map(abs, row)) == [0, 0, 1]
         for row, at in zip(matrix.tolist(), offset.tolist(), strict=True)
     ]
-    orders = how.orders(v, whole)
-    if how.order > 1:
-        orders = [0 if f else order for f, order in zip(fixed, orders, strict=True)]
+    orders = [0 if f else order for f, order in zip(fixed, how.orders(v, whole), strict=True)]
     corners = matrix * (np.array(grid) - 1)
     lowest, highest = np.minimum(corners, 0).sum(axis=1), np.maximum(corners, 0).sum(axis=1)
     ends = list(zip((offset + lowest).tolist(), (offset + highest).tolist(), strict=True))
