@@ -128,6 +128,21 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert "model=" in capsys.readouterr().err
 
 
+def test_keypoints_of_rotated_slices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    slices = np.stack([np.rot90(tissue(80, 80), k) for k in (0, 1, 2)])
+    bv.compute(bv.open(slices).to("stack.tif"))
+    words = ["register-slices", "stack.tif", "--model", "rigid", "--method", "keypoints"]
+    assert main([*words, "--reference", "0", "-o", "a.csv"]) == 0
+    by_recipe(
+        "input: stack.tif\nregister: {register_slices: {model: rigid, method: keypoints, "
+        "reference: 0, table: b.csv}}\nsteps: {apply_transforms: {transforms: b.csv}}\noutput: o.zarr"
+    )
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    aligned = np.asarray(bv.open("o.zarr")).astype(int)[:, 2:-2, 2:-2]
+    assert abs(aligned - aligned[0]).max() <= 2
+
+
 @pytest.mark.parametrize(
     ("register", "says"),
     [

@@ -1,6 +1,7 @@
 """Registration against known transforms, and transforms of slices against scipy."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -76,26 +77,39 @@ def test_a_bounding_box_contains_the_corners_of_all_slices():
         assert (abs(aligned.sum(axis=(1, 2), dtype=int) - total) <= 2).all()
 
 
-@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
-def test_slices_with_jitter_a_missing_and_a_torn_one(model):
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        ("translation", "intensity"),
+        ("rigid", "intensity"),
+        ("affine", "intensity"),
+        ("rigid", "keypoints"),
+        ("affine", "keypoints"),
+    ],
+)
+def test_slices_with_jitter_a_missing_and_a_torn_one(model, method):
     """The transforms of good slices are right within 0.3 voxels; bad ones do not disturb them."""
     rng = np.random.default_rng(5)
-    depth, side = 9, 128
+    depth, side, edge = 9, 128, 31 if method == "intensity" else 48
+    if (model, method) == ("affine", "keypoints"):
+        side, edge = 260, 80  # keypoints are found in 130 voxels a side
     centre = np.full(2, (side - 1) / 2)
-    world = tissue((depth, 190, 190), (6, 2.5, 2.5))
+    world = tissue((depth, side + 2 * edge, side + 2 * edge), (6, 2.5, 2.5))
     true, slices = [], []
     for z in range(depth):
         matrix = np.eye(2) if model == "translation" else turn(rng.normal(0, 0.06))
+        if method == "keypoints":
+            matrix = turn(np.radians((0, 180, 60, 0, -120, 45, 0, 135, -90)[z]))
         if model == "affine":
             matrix = matrix @ (np.eye(2) + rng.normal(0, 0.01, (2, 2)))
-        place = centre + 31 + rng.normal(0, 4, 2) - matrix @ centre
+        place = centre + edge + rng.normal(0, 4, 2) - matrix @ centre
         true.append((matrix, place))
         drawn = ndi.affine_transform(world[z], matrix, place, (side, side), order=3)
         slices.append(drawn + rng.normal(0, 4, (side, side)))
     stack = np.stack(slices).clip(0, 255).astype("u1")
     stack[3] = 0
     stack[6, side // 2 :] = np.roll(stack[6, side // 2 :], 30, axis=1)
-    table = bv.register_slices(stack, model=model)
+    table = bv.register_slices(stack, model=model, method=method)
     assert table["links"].to_pylist()[3] == 0
     matrices = columns(table, ["m_yy", "m_yx", "m_xy", "m_xx"]).reshape(-1, 2, 2)
     places = columns(table, "yx")
@@ -107,6 +121,9 @@ def test_slices_with_jitter_a_missing_and_a_torn_one(model):
         there = anchor @ (matrices[z] @ corners + places[z][:, None]) + start[:, None]
         wanted = true[z][0] @ corners + true[z][1][:, None]
         assert np.linalg.norm(there - wanted, axis=0).max() < 0.3
+    middles = matrices @ centre + places
+    np.testing.assert_array_equal(matrices[3], matrices[2])
+    np.testing.assert_allclose(middles[3], (middles[2] + middles[4]) / 2, atol=0.1)
     aligned = np.asarray(bv.apply_transforms(stack, table, mode="nearest"))
     inner = aligned[[1, 2, 4, 5], 30:-30, 30:-30].astype("f8")
     assert np.corrcoef(inner.reshape(4, -1))[0, 1:].min() > 0.7
@@ -348,6 +365,12 @@ def test_points_with_wrong_pairs():
             "mode='mirror' is not offered",
         ),
         (lambda v: bv.register_slices(v, model="elastic"), "model='elastic' is not offered"),
+        (lambda v: bv.register_slices(v, method="orb"), "method='orb' is not offered"),
+        (lambda v: bv.register_slices(v, method="keypoints"), 'use model="rigid" or "affine"'),
+        (
+            lambda v: bv.register_slices(v, model="rigid", method="keypoints"),
+            "no two images share enough keypoints",
+        ),
         (lambda v: bv.register_slices(v, reference=3), "reference=3 is not a number from 0 to 2"),
         (lambda v: bv.register_slices(v[0]), "axes y, x; z, y and x are needed"),
         (lambda v: bv.register_frames(v), "no axis of time; use register_slices"),
@@ -367,3 +390,9 @@ def test_refusals(call, problem):
     v = bv.open(np.arange(126, dtype="u1").reshape(3, 6, 7))
     with pytest.raises(ValueError, match=problem):
         call(v)
+
+
+def test_keypoints_need_scikit_image(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skimage", None)
+    with pytest.raises(ValueError, match=r"needs skimage: pip install 'beam-volumes\[align\]'"):
+        bv.register_slices(np.zeros((3, 6, 7)), model="rigid", method="keypoints")

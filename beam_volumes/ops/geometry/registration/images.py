@@ -81,16 +81,22 @@ def aligned(
     model: str,
     max_shift: Sequence[float],
     spacing: Sequence[float] | None = None,
+    start: tuple[Link, int] | None = None,
 ) -> Link:
     """Find the transform of two arrays: from coarse to fine, over levels of half the extent each.
 
-    ``spacing`` is the voxel size, which determines what a rotation is.
+    - ``spacing``: the voxel size, which determines what a rotation is.
+    - ``start``: an approximate link of the level without a longer side than the number.
     """
-    levels = [(_cleaned(fixed), _cleaned(moving))]
-    while max(levels[-1][0].shape) > _COARSEST and min(levels[-1][0].shape) > 1:
-        levels.append((_halved(levels[-1][0]), _halved(levels[-1][1])))
-    scale = 2.0 ** (1 - len(levels))
-    link = _start(*levels[-1], model, [m * scale + 1 for m in max_shift])
+    side = _COARSEST if start is None else start[1]
+    levels = [(cleaned(fixed), cleaned(moving))]
+    while is_longer(levels[-1][0], side):
+        levels.append((halved(levels[-1][0]), halved(levels[-1][1])))
+    if start is None:
+        scale = 2.0 ** (1 - len(levels))
+        link = _start(*levels[-1], model, [m * scale + 1 for m in max_shift])
+    else:
+        link = start[0]
     for level, (near, far) in enumerate(reversed(levels)):
         if level:
             # Index i of a level contains indices 2 i and 2 i + 1 of the next one.
@@ -100,7 +106,12 @@ def aligned(
     return link
 
 
-def _halved(array: np.ndarray) -> np.ndarray:
+def is_longer(array: np.ndarray, side: int) -> bool:
+    """Whether an array needs a coarser level, for a limit of its longest side."""
+    return max(array.shape) > side and min(array.shape) > 1
+
+
+def halved(array: np.ndarray) -> np.ndarray:
     """Return means of 2 voxels along each axis; an odd last voxel is dropped."""
     for axis, n in enumerate(array.shape):
         pairs = array.take(range(n // 2 * 2), axis)
@@ -137,7 +148,7 @@ def translation(
     - ``max_shift``: the maximum difference from the ``expected`` shift along each axis.
     - ``min_overlap``: the minimum fraction of the smaller array that must overlap.
     """
-    fixed, moving = _cleaned(fixed), _cleaned(moving)
+    fixed, moving = cleaned(fixed), cleaned(moving)
     shape = [
         scipy.fft.next_fast_len(max(n, m), real=True)
         for n, m in zip(fixed.shape, moving.shape, strict=True)
@@ -159,7 +170,7 @@ def translation(
     return best
 
 
-def _cleaned(array: np.ndarray) -> np.ndarray:
+def cleaned(array: np.ndarray) -> np.ndarray:
     """Return the array as float32; voxels that are not finite become 0."""
     return np.nan_to_num(np.asarray(array, np.float32), posinf=0.0, neginf=0.0)
 
@@ -229,9 +240,9 @@ def refined(
     The sum of squared differences of the smoothed arrays is minimized by Gauss-Newton steps. Each
     step also fits a gain and an offset of the intensities.
     """
-    near = ndimage.gaussian_filter(_cleaned(fixed), _SMOOTHING)
+    near = ndimage.gaussian_filter(cleaned(fixed), _SMOOTHING)
     far = ndimage.spline_filter(
-        ndimage.gaussian_filter(_cleaned(moving), _SMOOTHING), 3, np.float32, mode="mirror"
+        ndimage.gaussian_filter(cleaned(moving), _SMOOTHING), 3, np.float32, mode="mirror"
     )
     generators = _generators(model, np.ones(fixed.ndim) if spacing is None else np.array(spacing))
     centre = (np.array(fixed.shape) - 1) / 2

@@ -16,12 +16,16 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import MODELS, Link, aligned
+from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.places.errors import needed
 
+#: How the first approximation of a link is found.
+METHODS = ("intensity", "keypoints")
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 
@@ -31,6 +35,7 @@ def register_slices(
     stack: Volume,
     *,
     model: str = "translation",
+    method: str = "intensity",
     neighbours: int = 3,
     reference: int | None = None,
     skip: Iterable[int] = (),
@@ -48,8 +53,12 @@ def register_slices(
     stack : Volume or numpy.ndarray
         A lazy volume of one channel, or an array.
     model : {"translation", "rigid", "affine"}, default: "translation"
-        What moves a slice: a shift, also a rotation, or also scales and shears. Rotations of up to
-        30 degrees between compared slices are found.
+        What moves a slice: a shift, also a rotation, or also scales and shears.
+    method : {"intensity", "keypoints"}, default: "intensity"
+        How the first approximation for two slices is found. ``"intensity"`` compares their voxels,
+        and finds rotations of up to 30 degrees. ``"keypoints"`` matches SIFT keypoints of
+        scikit-image, and finds any rotation; not for ``model="translation"``. Slices need distinct
+        structures for this.
     neighbours : int, default: 3
         Each slice is compared with so many slices after it. More than 1 bridges bad slices, and
         keeps errors from adding up.
@@ -72,13 +81,15 @@ def register_slices(
         A row for each slice: ``z``; the position of its first voxel in the aligned volume ``y`` and
         ``x``; the matrix ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` that maps its indices; the number
         of ``links`` to other slices; their mean ``quality``; and ``residual``, the largest distance
-        in voxels by which a link disagrees. A slice without links is placed between its neighbours.
+        in voxels by which a link disagrees. A slice without links is placed between its
+        neighbours, with the matrix of the nearest slice with links.
 
     Raises
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, points in time, no
-        voxels, or no axes z, y and x.
+        voxels, or no axes z, y and x; with ``method="keypoints"`` also without scikit-image, or if
+        no two slices share keypoints.
     TypeError
         If ``stack`` is neither a volume nor an array.
 
@@ -91,13 +102,16 @@ def register_slices(
     Notes
     -----
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
-    ``options.max_inmemory``. Pairs are aligned by phase correlation and then by least squares of
-    intensities. All transforms are solved together; links that contradict the others are left out.
+    ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
+    squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
+    a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms are solved
+    together; links that contradict the others are left out.
 
     References
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
-    I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004.
+    I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision 56, 2004;
+    D. G. Lowe, "Distinctive image features from scale-invariant keypoints", ibid. 60, 2004.
 
     Examples
     --------
@@ -120,7 +134,7 @@ def register_slices(
     thin = v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
     planes = np.asarray(thin)
     images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor)
-    return images.registered(model, neighbours, reference, skip, max_shift, min_quality)
+    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
 
 
 @documented
@@ -128,6 +142,7 @@ def register_frames(
     movie: Volume,
     *,
     model: str = "translation",
+    method: str = "intensity",
     neighbours: int = 3,
     reference: int | None = None,
     skip: Iterable[int] = (),
@@ -145,6 +160,9 @@ def register_frames(
         A lazy volume of one channel with an axis of time.
     model : {"translation", "rigid", "affine"}, default: "translation"
         What moves a frame: a shift, also a rotation, or also scales and shears.
+    method : {"intensity", "keypoints"}, default: "intensity"
+        How the first approximation for two frames is found, as in `register_slices`;
+        ``"keypoints"`` only for two-dimensional frames.
     neighbours : int, default: 3
         Each frame is compared with so many frames after it.
     reference : int, optional
@@ -171,7 +189,7 @@ def register_frames(
     ------
     ValueError
         If a parameter is out of range, or the volume has several channels, no axis of time, or no
-        voxels.
+        voxels; with ``method="keypoints"`` also as in `register_slices`.
     TypeError
         If ``movie`` is neither a volume nor an array.
 
@@ -213,11 +231,32 @@ def register_frames(
         return np.asarray(downsample(v[t].astype("f4"), factor))
 
     images = _Images(name, "t", v.space.axes, v.shape[0], frame, factor)
-    return images.registered(model, neighbours, reference, skip, max_shift, min_quality)
+    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
 
 
 def _factor(shape: Sequence[int], max_side: int, name: str) -> int:
     return -(-max(shape) // par.whole_number(max_side, "max_side", name, 16))
+
+
+@dataclass(frozen=True)
+class _Image:
+    """A downsampled image, with its keypoints if they are used."""
+
+    voxels: np.ndarray
+    keypoints: Keypoints | None
+
+    def linked(
+        self, fixed: _Image, *, model: str, method: str, max_shift: Sequence[float]
+    ) -> Link | None:
+        """Return the link from another image; None if too few keypoints match."""
+        if method == "intensity":
+            return aligned(fixed.voxels, self.voxels, model, max_shift)
+        start = matched(fixed.keypoints, self.keypoints, model)
+        if start is None:
+            return None
+        link = aligned(fixed.voxels, self.voxels, model, max_shift, start=(start, SIDE))
+        middle = (np.array(fixed.voxels.shape) - 1) / 2
+        return link if (abs(link.shift_at(middle)) <= max_shift).all() else None
 
 
 @dataclass(frozen=True)
@@ -234,6 +273,7 @@ class _Images:
     def registered(
         self,
         model: str,
+        method: str,
         neighbours: int,
         reference: int | None,
         skip: Iterable[int],
@@ -244,11 +284,12 @@ class _Images:
             raise ValueError(
                 f"{self.name}: model={model!r} is not offered; use one of {', '.join(MODELS)}"
             )
+        self._check_method(method, model)
         reach = par.whole_number(neighbours, "neighbours", self.name)
         skipped = {self._one(k, "skip") for k in skip}
         fixed = None if reference is None else self._one(reference, "reference")
         limit = None if max_shift is None else par.positive(max_shift, "max_shift", self.name)
-        links = self._links(model, reach, skipped, limit, float(min_quality))
+        links = self._links(model, method, reach, skipped, limit, float(min_quality))
         solved = partial(
             placed,
             links,
@@ -261,9 +302,9 @@ class _Images:
         if fixed is None:
             # A torn slice may have as many links as others, but of lower quality.
             worth = [round(sum(links[p].quality for p in ps)) for ps in found.used_by_image]
-            best = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
-            found = solved(reference=best)
-        return self._table(found, links)
+            fixed = max(range(self.count), key=lambda k: (worth[k], -abs(k - self.count // 2)))
+            found = solved(reference=fixed)
+        return self._table(_with_nearest(found, links, fixed), links)
 
     def _one(self, k: Any, what: str) -> int:
         if not par.is_whole(k) or not 0 <= k < self.count:
@@ -272,33 +313,58 @@ class _Images:
             )
         return int(k)
 
+    def _check_method(self, method: str, model: str) -> None:
+        if method not in METHODS:
+            raise ValueError(
+                f"{self.name}: method={method!r} is not offered; use one of {', '.join(METHODS)}"
+            )
+        if method == "intensity":
+            return
+        if model == "translation" or len(self.axes) != 2:
+            raise ValueError(
+                f'{self.name}: method="keypoints" finds rotations of planes; use model="rigid" or "affine" '
+                'of two axes, or method="intensity"'
+            )
+        needed("skimage", "align", f'{self.name}: method="keypoints" finds keypoints')
+
     def _links(
         self,
         model: str,
+        method: str,
         reach: int,
         skipped: Collection[int],
         limit: float | None,
         min_quality: float,
     ) -> dict[tuple[int, int], Link]:
         """Return the links of images and the next ones."""
-        links, before = dict[tuple[int, int], Link](), dict[int, np.ndarray]()
+        links, before = dict[tuple[int, int], Link](), dict[int, _Image]()
+        pairs = matches = 0
         for j in range(self.count):
-            image = self.image(j)
+            voxels = self.image(j)
             before.pop(j - reach - 1, None)
-            if j in skipped or np.ptp(image) == 0:
+            if j in skipped or np.ptp(voxels) == 0:
                 continue
-            maximum = [n / 2 if limit is None else limit / self.factor for n in image.shape]
-            points = corners((0, n - 1) for n in image.shape)
+            image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
+            maximum = [n / 2 if limit is None else limit / self.factor for n in voxels.shape]
+            points = corners((0, n - 1) for n in voxels.shape)
+            linked = partial(image.linked, model=model, method=method, max_shift=maximum)
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                found = pool.map(
-                    partial(aligned, moving=image, model=model, max_shift=maximum), before.values()
-                )
-                links |= {
-                    (i, j): replace(link, points=points)
-                    for i, link in zip(before, found, strict=True)
-                    if link.quality >= min_quality
-                }
+                found = [*zip(before, pool.map(linked, before.values()), strict=True)]
+            pairs, matches = (
+                pairs + len(found),
+                matches + sum(link is not None for _, link in found),
+            )
+            links |= {
+                (i, j): replace(link, points=points)
+                for i, link in found
+                if link is not None and link.quality >= min_quality
+            }
             before[j] = image
+        if pairs and not matches:
+            raise ValueError(
+                f'{self.name}: no two images share enough keypoints; use method="intensity", or a larger '
+                "max_side= if details are lost"
+            )
         return links
 
     def _table(self, found: Placed, links: Mapping[tuple[int, int], Link]) -> ComputedTable:
@@ -321,3 +387,22 @@ class _Images:
             f * max(found.residuals[p] for p in pairs) if pairs else None for pairs in of_image
         ]
         return ComputedTable(pyarrow.table(columns))
+
+
+def _with_nearest(found: Placed, links: Mapping[tuple[int, int], Link], reference: int) -> Placed:
+    """Let images without links have the matrix of the nearest image with links.
+
+    Their middle is between its neighbours; a mean of opposite rotations is not a rotation.
+    """
+    is_linked = np.array([bool(pairs) for pairs in found.used_by_image])
+    linked = np.flatnonzero(is_linked)
+    if not len(linked):
+        return found
+    middle = links[found.used[0]].points.mean(axis=1)
+    middles = found.matrices @ middle + found.places
+    matrices, places = found.matrices.copy(), found.places.copy()
+    for k in set(np.flatnonzero(~is_linked).tolist()) - {reference}:
+        matrices[k] = matrices[linked[abs(linked - k).argmin()]]
+        between = [np.interp(k, linked, column) for column in middles[linked].T]
+        places[k] = between - matrices[k] @ middle
+    return replace(found, matrices=matrices, places=places)
