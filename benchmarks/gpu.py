@@ -136,7 +136,7 @@ def main(mib: int = 512) -> int:
         side = max(64, round((size / 3) ** 0.5 / 256) * 256)
         slide = _noise((side, side, 3), "u1")
         colours = _copied(folder, bv.open(slide, axes="yxc"), "slide.zarr")
-        columns = _columns(folder, colours, _edges, slab=(512, 512))
+        columns = _columns(folder, colours, _edges, slab=(1024, 1024))
         show(f"slide {side}^2, grey, gaussian, sobel in tiles", *columns)
         print("the slide with CuPy: needs CuPy" if find_spec("cupy") is None else _with_cupy(slide))
         if find_spec("torch") is None:

@@ -1,8 +1,8 @@
 """CUDA devices by numba, for `beam_volumes.sweep.device`.
 
-Voxels cross the bus in whole rows of a ring, which are one piece of memory on both sides. Margins of
-rows are filled afterwards. The host prepares a slice in pinned memory while the previous one is
-copied, and kernels of the same sweep wait for copies by events.
+Voxels cross the bus in whole rows of a ring, which are one piece of memory on both sides, several slices
+at a time. Margins of rows are filled afterwards. The host prepares slices in pinned memory while the
+previous ones are copied, and kernels of the same sweep wait for copies by events.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import twin
 from beam_volumes.kernels.cuda.launching import Scratch, free_unused, on_device, scratch_rows
 from beam_volumes.sweep.device import (
-    STAGED_SLICES,
     DeviceInfo,
     DeviceLost,
     NoDevice,
     OutOfDeviceMemory,
+    slices_of_piece,
 )
 from beam_volumes.sweep.stage import Block, with_blocks
 
@@ -70,13 +70,14 @@ class Cuda:
         cuda.current_context()  # for arrays that this thread frees after `close`
         self._current = ExitStack()
         self._current.enter_context(cuda.gpus[index])
+        free_unused()  # of the slab before
         self.name = f"CUDA device {index}"
         self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
         self._scratch = Scratch()
         self._staged: list[np.ndarray] = []
-        #: For each staged slice, the event after its last copy.
+        #: For each part of the staged memory, the event after its last copy.
         self._copied: list[Any] = []
-        self._turns = itertools.cycle(range(STAGED_SLICES))
+        self._turns = itertools.cycle(range(2))
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         with _translated(f"allocating {format_bytes(int(np.prod(shape)) * dtype.itemsize)}"):
@@ -142,10 +143,12 @@ class Cuda:
     def to_device(self, voxels: Block, out: Block) -> None:
         with _translated("copying to the device"):
             self._wait(self.computing, self.incoming)  # kernels may still read the slots
-            for k in range(out.depth):
-                staged, turn = self._stage(out)
-                staged[:, out.x : out.x + out.cols] = voxels.slice(k)
-                _flat(out, k).copy_to_device(staged.reshape(-1), stream=self.incoming)
+            for a, b in _pieces(out):
+                there = _flat(out, a, b)
+                staged, turn = self._stage(out, b - a)
+                for k in range(a, b):
+                    staged[k - a, : out.rows, out.x : out.x + out.cols] = voxels.slice(k)
+                there.copy_to_device(staged.reshape(-1)[: there.size], stream=self.incoming)
                 self._copied[turn].record(self.incoming)
             self._wait(self.incoming, self.computing)
 
@@ -153,32 +156,38 @@ class Cuda:
         with _translated("copying from the device"):
             self._wait(self.computing, self.outgoing)
             waiting: tuple[int, np.ndarray, int] | None = None
-            for k in range(voxels.depth):
-                staged, turn = self._stage(voxels)
-                _flat(voxels, k).copy_to_host(staged.reshape(-1), stream=self.outgoing)
+            for a, b in _pieces(voxels):
+                there = _flat(voxels, a, b)
+                staged, turn = self._stage(voxels, b - a)
+                there.copy_to_host(staged.reshape(-1)[: there.size], stream=self.outgoing)
                 self._copied[turn].record(self.outgoing)
                 self._take(waiting, voxels, out)
-                waiting = k, staged, turn
+                waiting = a, staged, turn
             self._take(waiting, voxels, out)
 
     def _take(self, waiting: tuple[int, np.ndarray, int] | None, voxels: Block, out: Block) -> None:
         if waiting is not None:
-            k, staged, turn = waiting
+            first, staged, turn = waiting
             self._copied[turn].synchronize()
-            out.slice(k)[...] = staged[:, voxels.x : voxels.x + voxels.cols]
+            for k, plane in enumerate(staged, first):
+                out.slice(k)[...] = plane[: voxels.rows, voxels.x : voxels.x + voxels.cols]
 
-    def _stage(self, block: Block) -> tuple[np.ndarray, int]:
-        """Pinned memory for the rows of a slice of a device ring, when its last copy has ended."""
-        wide = block.ring.shape[2]
-        size = block.rows * wide * block.ring.dtype.itemsize
-        if not self._staged or self._staged[0].size < size:
+    def _stage(self, block: Block, slices: int) -> tuple[np.ndarray, int]:
+        """Pinned memory for slices of a device ring, when its last copy has ended.
+
+        A slice begins with its first row that is copied.
+        """
+        height, wide = block.ring.shape[1:]
+        plane = _plane(block)
+        if not self._staged or self._staged[0].size < plane * slices:
             self._synchronize()
-            self._staged = [cuda.pinned_array(size, np.uint8) for _ in range(STAGED_SLICES)]
-            self._copied = [cuda.event() for _ in range(STAGED_SLICES)]
+            size = plane * min(slices_of_piece(plane), len(block.ring))
+            self._staged = [cuda.pinned_array(size, np.uint8) for _ in range(2)]
+            self._copied = [cuda.event() for _ in range(2)]
         turn = next(self._turns)
         self._copied[turn].synchronize()
-        staged = self._staged[turn][:size].view(block.ring.dtype)
-        return staged.reshape(block.rows, wide), turn
+        staged = self._staged[turn][: plane * slices].view(block.ring.dtype)
+        return staged.reshape(slices, height, wide), turn
 
     @staticmethod
     def _wait(first: Any, then: Any) -> None:
@@ -212,11 +221,27 @@ def _rows(block: Block) -> Any:
     return rows._replace(firsts=on_device(rows.firsts))
 
 
-def _flat(block: Block, k: int) -> Any:
-    """The rows of a slice of a device ring, with their margins along x, as a 1-D array."""
+def _plane(block: Block) -> int:
+    return int(np.prod(block.ring.shape[1:])) * block.ring.dtype.itemsize
+
+
+def _pieces(block: Block) -> list[tuple[int, int]]:
+    """Ranges of slices that are one piece of memory, as many as are copied at the same time."""
+    slots, most = block.slots, slices_of_piece(_plane(block))
+    cuts = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
+    return [
+        (k, min(k + most, stop))
+        for start, stop in itertools.pairwise(cuts)
+        for k in range(start, stop, most)
+    ]
+
+
+def _flat(block: Block, a: int, b: int) -> Any:
+    """Slices of a device ring, from the first row to the last, with all between, as a 1-D array."""
     _, height, wide = block.ring.shape
-    first = (int(block.slots[k]) * height + block.y) * wide
-    return block.ring.reshape(block.ring.size)[first : first + block.rows * wide]
+    first = (int(block.slots[a]) * height + block.y) * wide
+    size = ((b - a - 1) * height + block.rows) * wide
+    return block.ring.reshape(block.ring.size)[first : first + size]
 
 
 @contextmanager

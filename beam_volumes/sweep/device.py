@@ -30,13 +30,30 @@ HOST, DEVICE = "host", "device"
 #: Voxels that are folded before their state is collected, so that no cell of 64 bits overflows.
 _FOLDED_VOXELS = 1 << 28
 
-#: Slices of host memory that are copied at the same time as others are prepared.
-STAGED_SLICES = 2
+#: Slices are copied in pieces of at most these bytes, or one at a time.
+_PIECE = 8 << 20
+
+#: Larger arrays take a multiple of these bytes of a device; smaller ones share them.
+_PAGE = 2 << 20
 
 _NONE = "this machine has no CUDA device; device='cpu' runs everywhere"
 _lock = threading.Lock()
 #: The sweeps of this process on each device.
 _sweeps: Counter[int] = Counter()
+
+
+def allocated(size: int) -> int:
+    """Bytes of a device that an array takes.
+
+    >>> allocated(3 << 20) >> 20, allocated(1000)
+    (4, 1000)
+    """
+    return -(-size // _PAGE) * _PAGE if size > _PAGE // 2 else size
+
+
+def slices_of_piece(plane: int) -> int:
+    """Slices of ``plane`` bytes that are copied to or from a device in one piece."""
+    return max(1, _PIECE // max(1, plane))
 
 
 class DeviceInfo(NamedTuple):

@@ -60,7 +60,8 @@ class Noting:
 def check_the_order_of_copies():
     """The host prepares a slice while another is copied, and kernels wait for copies without it."""
     ordered = Ordered()
-    with mock.patch.multiple(cuda.cuda, stream=ordered.stream, event=ordered.event):
+    noted = mock.patch.multiple(cuda.cuda, stream=ordered.stream, event=ordered.event)
+    with noted, mock.patch.object(device, "_PIECE", 15):
         used = cuda.Cuda()
         incoming, computing, _ = ordered.streams
         ring = used.empty((4, 3, 5), np.dtype("u1"))
@@ -76,16 +77,33 @@ def check_the_order_of_copies():
         # Before slice 2 is prepared, the copy of slice 0 must have ended, but not that of slice 1.
         waited = [e for what, e, _ in log[copies[1] :] if what == "host waits"]
         assert waited == [first, second]
-        (what, last, stream), (_, noted, of) = log[-1], log[-2]
-        assert (what, stream, of, noted) == ("wait", computing, incoming, last)
+        (what, last, stream), (_, event, of) = log[-1], log[-2]
+        assert (what, stream, of, event) == ("wait", computing, incoming, last)
         back = np.zeros_like(given)
         used.to_host(blocks[1], Block(back, np.arange(4), 0, 0, 3, 5))
         assert (back == given).all() and log[-1][0] == "host waits"
 
 
+def check_pieces():
+    """Slices are copied in pieces of one, two and three, where the ring begins again, too."""
+    for piece in (1, 60, 1 << 20):
+        with mock.patch.object(device, "_PIECE", piece):
+            used = cuda.Cuda()
+            ring = used.empty((4, 3, 5), np.dtype("u2"))
+            given = np.arange(60, dtype="u2").reshape(4, 3, 5)
+            slots = np.array([3, 0, 1, 2])
+            there = Block(ring, slots, 1, 1, 2, 3)
+            used.to_device(Block(given, np.arange(4), 0, 2, 2, 3), there)
+            back = np.zeros((4, 2, 3), "u2")
+            used.to_host(there, Block(back, np.arange(4), 0, 0, 2, 3))
+            assert (back == given[:, :2, 2:]).all()
+            used.close()
+
+
 def main():
     take_what_was_planned()
     check_the_order_of_copies()
+    check_pieces()
     (found,) = device.listed()
     assert found.free > 0
     v = bv.open(cat.voxels((5, 6, 7), "f4", 1))

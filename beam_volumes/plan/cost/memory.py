@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
-from beam_volumes.sweep.device import DEVICE, HOST, STAGED_SLICES, is_transfer
+from beam_volumes.sweep.device import DEVICE, HOST, allocated, is_transfer, slices_of_piece
 from beam_volumes.sweep.direct import BUFFERS, KVIKIO_BYTES
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
@@ -154,7 +154,11 @@ def of_slab(
         slab.decoding(),
         slab.encoding(),
     )
-    return tuple(item for item in items if item.bytes)
+    return tuple(_as_allocated(item) for item in items if item.bytes)
+
+
+def _as_allocated(item: MemoryItem) -> MemoryItem:
+    return item if item.place == HOST else replace(item, bytes=allocated(item.bytes))
 
 
 def of_merge(
@@ -271,14 +275,15 @@ class _Slab:
             if is_transfer(step):
                 at = i if step.place == DEVICE else step.edges[0].step
                 slices.append(self.rings.rows[at] * self.rings.cols[at] * step.dtype.itemsize)
-        return MemoryItem("slices copied to and from the device", STAGED_SLICES * max(slices))
+        pieces = (plane * slices_of_piece(plane) for plane in slices)
+        return MemoryItem("slices copied to and from the device", 2 * max(pieces))
 
     def direct_reads(self) -> Iterator[MemoryItem]:
         """Chunks that are being read straight to the device, and kvikio's own buffers."""
         steps = (s for s in self.program.steps if s.place == DEVICE)
         direct = [(s.name, s.source.chunk_bytes) for s in steps if s.source is not None]
         for name, size in direct:
-            yield MemoryItem(f"{name} (chunks being read)", BUFFERS * size, place=DEVICE)
+            yield MemoryItem(f"{name} (chunks being read)", BUFFERS * allocated(size), place=DEVICE)
         if direct:
             yield self._of_process("buffers of kvikio", KVIKIO_BYTES)
 

@@ -20,6 +20,8 @@ _WINDOW_VOXELS = 8 << 20
 #: The same for programs of more stages, such as Hessian matrices: each has a ring, and together they work
 #: long enough on fewer voxels.
 _MANY_STAGES, _WINDOW_VOXELS_OF_MANY = 8, 1 << 20
+#: The same for programs with stages on a device, where a launch takes longer than a kernel of few slices.
+_WINDOW_VOXELS_OF_DEVICE, _WINDOW_SLICES_OF_DEVICE = 32 << 20, 64
 #: Slabs should read at most this share repeatedly at their borders.
 _AMPLIFICATION = 0.10
 #: Maximum number of windows of a slab, unless the user asks for narrower ones.
@@ -302,6 +304,9 @@ def _tiles_for(programs: Sequence[Program], concurrency: Concurrency) -> list[tu
 def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     depth = max((o.unit[0] * o.lattice.step[0] for o in _outputs(programs)), default=64)
     nz = max(1, programs[0].shape[0])
+    if any(s.place == DEVICE for p in programs for s in p.steps):
+        slices = round(_WINDOW_VOXELS_OF_DEVICE / (tile[0] * tile[1]))
+        return max(1, min(_WINDOW_SLICES_OF_DEVICE, nz, slices))
     stages = [[s.stage for s in p.steps if s.stage is not None] for p in programs]
     shared = max((s.preferred_slices for some in stages for s in some), default=1)
     is_many = max(map(len, stages)) > _MANY_STAGES
