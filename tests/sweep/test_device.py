@@ -335,10 +335,10 @@ def test_a_run_goes_on_when_the_device_works_again(tmp_path):
 
 
 def test_a_continued_run_keeps_the_memory_of_the_device_too():
-    plan = bv.plan(chain(), device="cuda", device_memory="1MiB", slab=(6, 40, 50), workers=1)
+    plan = bv.plan(chain(), device="cuda", device_memory="1GiB", slab=(6, 40, 50), workers=1)
     each = plan.predicted_device_memory
     assert for_this_machine(plan, RunOptions(workers=2)).predicted_device_memory == 2 * each
-    for more in ({"workers": 1 + (1 << 20) // each}, {"workers": 1, "device_memory": each - 1}):
+    for more in ({"workers": 1 + (1 << 30) // each}, {"workers": 1, "device_memory": each - 1}):
         with pytest.raises(
             ValueError, match=f"takes .* device_memory of {more['workers'] * each} bytes"
         ):

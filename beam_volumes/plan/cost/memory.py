@@ -18,7 +18,14 @@ from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
-from beam_volumes.sweep.device import DEVICE, HOST, allocated, is_transfer, slices_of_piece
+from beam_volumes.sweep.device import (
+    DEVICE,
+    DRIVER_BYTES,
+    HOST,
+    allocated,
+    is_transfer,
+    slices_of_piece,
+)
 from beam_volumes.sweep.direct import BUFFERS, KVIKIO_BYTES
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
@@ -149,6 +156,7 @@ def of_slab(
         *slab.device_states(),
         slab.scratch(),
         slab.device_scratch(),
+        slab.driver(),
         slab.staging(),
         *slab.direct_reads(),
         slab.decoding(),
@@ -267,6 +275,11 @@ class _Slab:
             found.append((size, survey.name))
         size, name = max(found, default=(0, "a stage"))
         return MemoryItem(f"scratch of {name} on the device", size, place=DEVICE)
+
+    def driver(self) -> MemoryItem:
+        """Memory of a device that no array takes."""
+        size = DRIVER_BYTES if self.program.uses_device else 0
+        return MemoryItem("code and stacks of kernels on the device", size, place=DEVICE)
 
     def staging(self) -> MemoryItem:
         """Pinned host memory for the slices that are copied to and from the device."""
