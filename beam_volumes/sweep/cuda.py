@@ -227,12 +227,12 @@ def _plane(block: Block) -> int:
 
 def _pieces(block: Block) -> list[tuple[int, int]]:
     """Ranges of slices that are one piece of memory, as many as are copied at the same time."""
-    slots, most = block.slots, slices_of_piece(_plane(block))
+    slots, limit = block.slots, slices_of_piece(_plane(block))
     cuts = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
     return [
-        (k, min(k + most, stop))
+        (k, min(k + limit, stop))
         for start, stop in itertools.pairwise(cuts)
-        for k in range(start, stop, most)
+        for k in range(start, stop, limit)
     ]
 
 

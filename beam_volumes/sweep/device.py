@@ -36,8 +36,8 @@ _PIECE = 8 << 20
 #: Larger arrays take a multiple of these bytes of a device; smaller ones share them.
 _PAGE = 2 << 20
 
-#: What a slab takes of a device besides its arrays: code and stacks of kernels, and memory that the driver
-#: frees late. At most 51 MiB a slab were measured on an H200.
+#: Bytes that a slab takes of a device in addition to its arrays: code and stacks of kernels, and
+#: memory that the driver frees late. At most 51 MiB a slab were measured on an H200.
 DRIVER_BYTES = 64 << 20
 
 _NONE = "this machine has no CUDA device; device='cpu' runs everywhere"

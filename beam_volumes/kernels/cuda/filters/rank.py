@@ -1,8 +1,8 @@
 """Device code of ranks and medians: bisection on the value.
 
 The result is built from its highest bit: a bit is set if at most ``rank`` voxels are below the number with
-this bit. Bits that all voxels share are skipped. For a box, a thread computes four voxels along z, which
-share most of what is read. Indices are unsigned, because numba tests signed ones at each load.
+this bit. Bits that all voxels share are skipped. For a box, a thread computes four voxels along z: they
+share loads. Indices are unsigned, because numba tests signed ones at each load.
 """
 
 from __future__ import annotations
