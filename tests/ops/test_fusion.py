@@ -257,3 +257,11 @@ REFUSED = {
 def test_refusals(remedy):
     with pytest.raises((ValueError, TypeError), match=remedy):
         REFUSED[remedy](bv.open(np.zeros((2, 3, 4), "u1")))
+
+
+def test_tiles_that_repeat():
+    """The objects do not matter: a list with one tile twice, or with a copy."""
+    a, b = np.random.default_rng(0).integers(0, 255, (2, 4, 5, 6), "u1")
+    places = np.array([(0, 0, 0), (2, 3, 1), (3, 0, 4)])
+    twice = np.asarray(bv.fuse([a, b, a], places))
+    np.testing.assert_array_equal(bv.fuse([a, b, a.copy()], places.tolist()), twice)

@@ -69,20 +69,26 @@ def tile_boxes(start, stop, bounds, inverse, shift, extent, order):
 
 
 @kernel
-def voxels_of_cells(shape, cell, bounds, inverse, shift, extent, order, chunk):
-    """The voxels in the chunks of tiles that a cell of the result needs: the maximum, and the sum.
+def voxels_of_cells(shape, cell, by_layer, bounds, inverse, shift, extent, order, chunk):
+    """The voxels of tiles that a cell of the result needs at most, and those in chunks of all cells.
 
-    ``chunk``, int64 (tiles, 3), is the shape of the chunks of each tile.
+    ``by_layer``: the tiles, sorted by their first position along z. ``chunk``, int64 (tiles, 3), is the
+    shape of the chunks of each tile.
     """
     low, high, box = np.empty(3, np.int64), np.empty(3, np.int64), np.empty((3, 2), np.int64)
     layers, rows, cols = -(-shape[0] // cell[0]), -(-shape[1] // cell[1]), -(-shape[2] // cell[2])
     needed = np.empty((rows, cols), np.int64)
-    maximum = total = 0
+    maximum = total = first = 0
     for z in range(layers):
         needed[:, :] = 0
-        for t in range(len(bounds)):
-            low[0] = max(z * cell[0], bounds[t, 0, 0])
-            high[0] = min(min((z + 1) * cell[0], shape[0]), bounds[t, 0, 1])
+        start, stop = z * cell[0], min((z + 1) * cell[0], shape[0])
+        while first < len(by_layer) and bounds[by_layer[first], 0, 1] <= start:
+            first += 1
+        for k in range(first, len(by_layer)):
+            t = by_layer[k]
+            if bounds[t, 0, 0] >= stop:
+                break
+            low[0], high[0] = max(start, bounds[t, 0, 0]), min(stop, bounds[t, 0, 1])
             if low[0] >= high[0]:
                 continue
             for y in range(bounds[t, 1, 0] // cell[1], -(-bounds[t, 1, 1] // cell[1])):
@@ -95,13 +101,14 @@ def voxels_of_cells(shape, cell, bounds, inverse, shift, extent, order, chunk):
                         continue
                     if not tile_box(low, high, inverse[t], shift[t], extent[t], order, box):
                         continue
-                    voxels = 1
+                    voxels = chunks = 1
                     for a in range(3):
                         c = chunk[t, a]
-                        voxels *= ((box[a, 1] - 1) // c - box[a, 0] // c + 1) * c
+                        voxels *= box[a, 1] - box[a, 0]
+                        chunks *= ((box[a, 1] - 1) // c - box[a, 0] // c + 1) * c
                     needed[y, x] += voxels
+                    total += chunks
         maximum = max(maximum, needed.max())
-        total += needed.sum()
     return maximum, total
 
 

@@ -20,7 +20,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, triple
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import DTYPES
-from beam_volumes.storage.sources.tiles import fused
+from beam_volumes.storage.sources.tiles import fused, inverted
 
 #: Positions that are this close to a whole voxel, in voxels, are rounded to it.
 _WHOLE = 1e-6
@@ -125,8 +125,8 @@ def fuse(
     >>> np.asarray(fused)[0]
     array([10, 10, 10, 20, 30, 40, 40, 40], dtype=uint8)
     """
-    opened = _alike([as_volume(v) for v in tiles])
-    first = opened[0]
+    opened, which = _alike(tiles)
+    first, count = opened[0], len(which)
     if blending not in BLENDINGS:
         raise ValueError(
             f"fuse: blending={blending!r} is not offered; use one of {', '.join(BLENDINGS)}"
@@ -143,7 +143,9 @@ def fuse(
             f"fuse: physical=True or transforms={transforms!r} needs the voxel size of the tiles; open "
             "them with voxel_size=, or give transforms in voxels"
         )
-    grid = _Grid.of(opened, space, _matrices(opened, space, transforms), physical, voxel_size)
+    grid = _Grid.of(
+        opened, which, space, _matrices(opened, which, space, transforms), physical, voxel_size
+    )
     start, whole = grid.bounding_box() if shape is None else ([0, 0, 0], _shape(first, shape))
     check_indexable(whole, "fuse: the extent of all tiles")
     made: dict[str, Any] = {
@@ -152,30 +154,43 @@ def fuse(
         "space": replace(grid.space(start), leading=(), channels=()),
         "matrices": grid.inverse(start),
         "corrections": tuple(
-            _of_tiles(value, len(opened), what)
-            for value, what in ((gain, "gain"), (offset, "offset"))
+            _of_tiles(value, count, what) for value, what in ((gain, "gain"), (offset, "offset"))
         ),
         "order": order,
         "blending": blending,
         "fill": constant_in(target, fill, "fill", "fuse"),
     }
     nodes = tuple(
-        SourceNode.of(fused([_source(v, c, k) for k, v in enumerate(opened)], **made))
+        SourceNode.of(
+            fused(
+                [_source(v, c, which, k) for k, v in enumerate(opened)],
+                which,
+                **made,
+            )
+        )
         for c in range(len(first.nodes))
     )
     return Volume(nodes, grid.space(start))
 
 
-def _alike(opened: list[Volume]) -> list[Volume]:
-    """Return tiles, if they have one dtype, axes and channels, and no axis of time."""
-    if not opened:
+def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
+    """Return the different objects among tiles, if they are alike, and the number of each tile.
+
+    They have one dtype, axes and channels, and no axis of time.
+    """
+    given = list(tiles)  # keeps objects of a lazy sequence, and so their ids
+    numbers = dict[int, int]()
+    which = np.fromiter((numbers.setdefault(id(v), len(numbers)) for v in given), np.int64)
+    if not len(which):
         raise ValueError("fuse: give at least one tile")
+    at = np.unique(which, return_index=True)[1].tolist()
+    opened = [as_volume(given[k]) for k in at]
     first = opened[0]
     if first.space.times:
         raise ValueError(
             "fuse: the tiles have an axis of time; fuse one point in time, as tile[0] of each"
         )
-    for k, v in enumerate(opened):
+    for k, v in zip(at, opened, strict=True):
         refuse_empty(v, "fuse")
         if v.dtype != first.dtype:
             raise TypeError(
@@ -188,7 +203,7 @@ def _alike(opened: list[Volume]) -> list[Volume]:
                 f"tile 0 {' '.join(first.axes)} and {len(first.nodes)}; choose the same channels "
                 "of each with sel(c=)"
             )
-    return opened
+    return opened, which
 
 
 def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
@@ -218,12 +233,12 @@ def _space_of_all(opened: Sequence[Volume]) -> Space:
     return shared_space("fuse", *at_one_place)
 
 
-def _source(tile: Volume, channel: int, k: int) -> Any:
+def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:
     node: Node = tile.nodes[channel]
     if not isinstance(node, SourceNode):
         raise ValueError(
-            f"fuse: tile {k} is computed ({node.name}), and tiles are read from storage; write it "
-            "first, or apply the operation to the fused volume"
+            f"fuse: tile {int(np.argmax(which == k))} is computed ({node.name}), and tiles are read "
+            "from storage; write it first, or apply the operation to the fused volume"
         )
     return node.source
 
@@ -251,16 +266,16 @@ def _shape(first: Volume, shape: Sequence[int]) -> list[int]:
 
 
 def _matrices(
-    opened: Sequence[Volume], space: Space, transforms: Any
+    opened: Sequence[Volume], which: np.ndarray, space: Space, transforms: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a matrix, (tiles, 3, 3), and a position, (tiles, 3), for each tile."""
-    visible, tiles = list(space.visible), len(opened)
+    visible, tiles = list(space.visible), len(which)
     matrices, places = np.tile(np.eye(3), (tiles, 1, 1)), np.zeros((tiles, 3))
     if transforms is None:
-        places[:] = [v.space.in_unit(space.unit).origin for v in opened]
+        places[:] = np.array([v.space.in_unit(space.unit).origin for v in opened])[which]
         return matrices, places
     found = matrices_of(transforms, space.axes, tiles, "fuse", "tiles")
-    matrices[np.ix_(range(tiles), visible, visible)], places[:, visible] = found
+    matrices[:, np.array(visible)[:, None], visible], places[:, visible] = found
     return matrices, places
 
 
@@ -281,6 +296,7 @@ class _Grid:
     def of(
         cls,
         opened: Sequence[Volume],
+        which: np.ndarray,
         space: Space,
         matrices: tuple[np.ndarray, np.ndarray],
         physical: bool,
@@ -302,7 +318,7 @@ class _Grid:
         place = matrices[1] / (size * step)
         rounded = np.rint(place)
         place = np.where(abs(place - rounded) < _WHOLE, rounded, place)
-        return cls(space, forward, place, np.array([v.grid_shape for v in opened]), step)
+        return cls(space, forward, place, np.array([v.grid_shape for v in opened])[which], step)
 
     def bounding_box(self) -> tuple[list[int], list[int]]:
         """Return the first voxel of the box of all tiles, and its shape."""
@@ -322,7 +338,7 @@ class _Grid:
         inverse = np.where(
             is_scaled[:, None, None],
             np.eye(3) / np.where(is_scaled[:, None], diagonal, 1.0)[:, :, None],
-            np.linalg.inv(self.forward),
+            inverted(self.forward),
         )
         return inverse, -np.einsum("tab,tb->ta", inverse, place)
 

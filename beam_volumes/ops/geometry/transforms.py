@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.storage.inputs.tile_projects import project_tiles
+from beam_volumes.storage.sources.tiles import different
 
 #: The functions that make the tables of others.
 _MAKERS = {"apply_transforms": "register_slices or register_frames", "fuse": "register_tiles"}
@@ -43,36 +44,49 @@ def matrices_of(
             f"{name}: {what} has {len(transforms)} entries for {count} {each}; give one for each"
         )
     matrices, places = np.tile(np.eye(n), (count, 1, 1)), np.zeros((count, n))
-    for t, one in enumerate(transforms):
-        try:
-            m = np.asarray(one, np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of numbers") from None
-        if m.shape in ((n, n + 1), (n + 1, n + 1)):
-            if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
+    for t, m in _equal_shapes(transforms, name, what):
+        if m.shape[1:] in ((n, n + 1), (n + 1, n + 1)):
+            is_wrong = (m[:, n:] != [0.0] * n + [1.0]).any(axis=(1, 2))
+            if is_wrong.any():
+                k = int(is_wrong.argmax())
                 raise ValueError(
-                    f"{name}: {what}[{t}]: the last row of a homogeneous matrix is zeros and a "
-                    f"one, not {m[n].tolist()}"
+                    f"{name}: {what}[{t + k}]: the last row of a homogeneous matrix is zeros and a "
+                    f"one, not {m[k, n].tolist()}"
                 )
-            places[t], m = m[:n, n], m[:n, :n]
-        elif m.shape == (n,):
-            places[t] = m
-            m = np.eye(n)
-        if m.shape != (n, n):
+            places[t : t + len(m)], m = m[:, :n, n], m[:, :n, :n]
+        elif m.shape[1:] == (n,):
+            places[t : t + len(m)] = m
+            continue
+        if m.shape[1:] != (n, n):
             raise ValueError(
-                f"{name}: {what}[{t}] has shape {m.shape}; for the axes {', '.join(axes)} it "
+                f"{name}: {what}[{t}] has shape {m.shape[1:]}; for the axes {', '.join(axes)} it "
                 f"is a position of {n} numbers, or a matrix of {n} x {n}, {n} x {n + 1} or {n + 1} x "
                 f"{n + 1}"
             )
-        matrices[t] = m
+        matrices[t : t + len(m)] = m
     if not (np.isfinite(matrices).all() and np.isfinite(places).all()):
         raise ValueError(f"{name}: {what} must be finite numbers")
-    if (abs(np.linalg.det(matrices)) < 1e-12).any():
-        t = int(np.argmin(abs(np.linalg.det(matrices))))
+    sizes = abs(np.linalg.det(different(matrices)))
+    if (sizes < 1e-12).any():
+        t = int(sizes.argmin())
         raise ValueError(
             f"{name}: {what}[{t}] has no inverse, so the extent along some axis would be zero"
         )
     return matrices, places
+
+
+def _equal_shapes(transforms: Any, name: str, what: str) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield entries of one shape, with the index of the first."""
+    try:
+        yield 0, np.asarray(transforms, np.float64)
+        return
+    except (TypeError, ValueError):  # several shapes, or no numbers
+        pass
+    for t, one in enumerate(transforms):
+        try:
+            yield t, np.asarray(one, np.float64)[None]
+        except (TypeError, ValueError):
+            raise TypeError(f"{name}: {what}[{t}]={one!r} is not made of numbers") from None
 
 
 def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:

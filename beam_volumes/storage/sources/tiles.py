@@ -30,7 +30,8 @@ _MARGIN = 1e-6
 class TilesReader(TokenOfFields):
     """Tiles of one dtype, blended into a volume: see `beam_volumes.kernels.geometry.fusion`."""
 
-    parts: tuple[Source, ...]
+    parts: tuple[Source, ...]  #: The different tiles
+    which: np.ndarray  #: (tiles,); the number of each tile in ``parts``
     shape: Triple
     dtype: np.dtype
     inverse: np.ndarray  #: (tiles, 3, 3); with ``shift``, maps the volume to a tile
@@ -64,13 +65,13 @@ class TilesReader(TokenOfFields):
     @cached_property
     def times_read(self) -> float:
         """How often the chunks of the tiles are read for the whole volume, on average."""
-        needed = np.ceil(self._extent / self._chunk) * self._chunk
+        needed = -(-self._extent // self._chunk) * self._chunk
         return float(self._voxels_of_cells[1] / needed.prod(axis=1).sum())
 
     @property
     def remark(self) -> str:
         return (
-            f"{len(self.parts)} tiles; their chunks are read {self.times_read:.2g} times on average"
+            f"{len(self.which)} tiles; their chunks are read {self.times_read:.2g} times on average"
         )
 
     def token(self) -> str:
@@ -83,7 +84,7 @@ class TilesReader(TokenOfFields):
     @cached_property
     def bounds(self) -> np.ndarray:
         """The range of the volume that each tile covers, int64 (tiles, 3, 2)."""
-        forward = np.linalg.inv(self.inverse)
+        forward = inverted(self.inverse)
         centre = (self._extent - 1) / 2 - self.shift
         middle = np.einsum("tab,tb->ta", forward, centre)
         reach = np.einsum("tab,tb->ta", abs(forward), self._extent / 2)
@@ -105,7 +106,11 @@ class TilesReader(TokenOfFields):
         start = np.array(domain.inclusive_min, np.int64)
         stop = np.array(domain.exclusive_max, np.int64)
         where = self.inverse, self.shift, self._extent
-        tiles, boxes = tile_boxes(start, stop, self.bounds, *where, self.order)
+        near = self._near(start, stop)
+        found, boxes = tile_boxes(
+            start, stop, *(each[near] for each in (self.bounds, *where)), self.order
+        )
+        tiles = near[found]
         sizes = (boxes[:, :, 1] - boxes[:, :, 0]).prod(axis=1)
         ends = np.cumsum(sizes)
         dtype = kernel_dtype(self.parts[0].dtype)
@@ -130,22 +135,37 @@ class TilesReader(TokenOfFields):
         out[...] = result
 
     def _voxels(self, t: int, box: tuple[slice, ...]) -> np.ndarray:
-        part = self.parts[t]
+        part = self.parts[self.which[t]]
         array = part.array
         if array is not None:
             return array[box]
         return part.open()[box].read().result()  # type: ignore[no-any-return]
+
+    def _near(self, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """Return the tiles that may overlap a box, in order, by their range along one axis."""
+        axis, longest, order, low = self._index
+        first, end = np.searchsorted(low, [start[axis] - longest + 1, stop[axis]])
+        return np.sort(order[first:end])
+
+    @cached_property
+    def _index(self) -> tuple[int, int, np.ndarray, np.ndarray]:
+        """The axis with most tiles in a row, the longest range, and the tiles by their first voxel."""
+        low = self.bounds[:, :, 0]
+        longest = (self.bounds[:, :, 1] - low).max(axis=0).clip(1)
+        axis = int(np.argmax(np.ptp(low, axis=0) / longest))
+        order = np.argsort(low[:, axis], kind="stable")
+        return axis, int(longest[axis]), order, low[order, axis]
 
     def moved(self, move: Callable[[Spec], Spec]) -> TilesReader:
         return replace(self, parts=tuple(part.moved(part.name, move) for part in self.parts))
 
     @cached_property
     def _extent(self) -> np.ndarray:
-        return np.array([part.shape for part in self.parts], np.int64)
+        return np.array([part.shape for part in self.parts], np.int64)[self.which]
 
     @cached_property
     def _chunk(self) -> np.ndarray:
-        return np.array([part.read_unit for part in self.parts], np.int64)
+        return np.array([part.read_unit for part in self.parts], np.int64)[self.which]
 
     @property
     def _itemsize(self) -> int:
@@ -154,15 +174,24 @@ class TilesReader(TokenOfFields):
     @cached_property
     def _voxels_of_cells(self) -> tuple[int, int]:
         """The voxels of tiles that a cell needs at most, and those in chunks of all cells."""
-        where = self.bounds, self.inverse, self.shift, self._extent, self.order
-        grid = np.array(self.shape), np.array(self.cell)
-        maximum, _ = voxels_of_cells(*grid, *where, np.ones_like(self._chunk))
-        _, total = voxels_of_cells(*grid, *where, self._chunk)
-        return int(maximum), int(total)
+        order = np.argsort(self.bounds[:, 0, 0], kind="stable")
+        where = self.bounds, self.inverse, self.shift, self._extent, self.order, self._chunk
+        return voxels_of_cells(np.array(self.shape), np.array(self.cell), order, *where)
+
+
+def different(matrices: np.ndarray) -> np.ndarray:
+    """Return the first of equal matrices, or all if they differ; most tiles are only moved."""
+    return matrices[:1] if (matrices == matrices[:1]).all() else matrices
+
+
+def inverted(matrices: np.ndarray) -> np.ndarray:
+    """Return the inverse of each matrix."""
+    return np.broadcast_to(np.linalg.inv(different(matrices)), matrices.shape)
 
 
 def fused(
     parts: Sequence[Source],
+    which: np.ndarray,
     *,
     shape: Triple,
     dtype: np.dtype,
@@ -175,15 +204,16 @@ def fused(
 ) -> Source:
     """Return the volume of some tiles of one dtype.
 
+    - ``parts``, ``which``: the different tiles, and the number of each tile among them.
     - ``matrices``: ``inverse`` and ``shift`` of `TilesReader`.
     - ``corrections``: ``gain`` and ``offset``, likewise.
     """
     cell = _cell(parts, shape, dtype.itemsize)
     reader = TilesReader(
-        tuple(parts), shape, dtype, *matrices, *corrections, order, blending, fill, cell
+        tuple(parts), which, shape, dtype, *matrices, *corrections, order, blending, fill, cell
     )
     return Source(
-        name=f"fusion of {len(parts)} tiles ({parts[0].name}, ...)",
+        name=f"fusion of {len(which)} tiles ({parts[0].name}, ...)",
         shape=shape,
         dtype=dtype,
         chunk=cell,
