@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: The state of a voxel: it has a higher neighbour; it has none; it has none, but an equally high neighbour
 #: has.
@@ -27,6 +27,27 @@ def _is_highest(rows, k, i, j, at, shape, steps, lowest):
     return True
 
 
+@row_kernel
+def _highest_of_row(rows, result, k, i, left, at, shape, steps, lowest):
+    """Write `HIGHEST` for voxels of a row without a higher neighbour, and `BELOW` for others."""
+    own = rows.lines[rows.firsts[k] + i, left:]
+    for x in range(result.size):
+        result[x] = own[x] == own[x]
+    for n in range(steps.shape[0]):
+        z, y, step = at[0] + steps[n, 0], at[1] + steps[n, 1], steps[n, 2]
+        if not (0 <= z < shape[0] and 0 <= y < shape[1]):
+            continue
+        first, last = max(0, -at[2] - step), min(result.size, shape[2] - at[2] - step)
+        others = rows.lines[rows.firsts[k + steps[n, 0]] + i + steps[n, 1], left + step + first :]
+        some, these = result[first:], own[first:]
+        if lowest:
+            for x in range(last - first):
+                some[x] &= not others[x] < these[x]
+        else:
+            for x in range(last - first):
+                some[x] &= not others[x] > these[x]
+
+
 @kernel
 def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
     """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel.
@@ -37,13 +58,14 @@ def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
     """
     for k in range(out.firsts.size):
         for i in range(y0, y1):
-            row = out.lines[out.firsts[k] + i]
+            row = out.lines[out.firsts[k] + i, out.left : out.left + nx]
+            z, y, kk, ii = start[0] + k, start[1] + i, k + margin[0], i + margin[1]
+            left = rows.left + margin[2]
+            _highest_of_row(rows, row, kk, ii, left, (z, y, start[2]), shape, steps, lowest)
             for j in range(nx):
-                z, y, x = start[0] + k, start[1] + i, start[2] + j
-                kk, ii, jj = k + margin[0], i + margin[1], j + margin[2]
-                if not _is_highest(rows, kk, ii, jj, (z, y, x), shape, steps, lowest):
-                    row[out.left + j] = BELOW
+                if row[j] == BELOW:
                     continue
+                x, jj = start[2] + j, j + margin[2]
                 spoilt = (
                     (inside[0] and (z == 0 or z == shape[0] - 1))
                     or (inside[1] and (y == 0 or y == shape[1] - 1))
@@ -59,4 +81,4 @@ def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
                     p, q, r = kk + steps[n, 0], ii + steps[n, 1], jj + steps[n, 2]
                     if rows.lines[rows.firsts[p] + q, rows.left + r] == own:
                         spoilt = not _is_highest(rows, p, q, r, (a, b, c), shape, steps, lowest)
-                row[out.left + j] = SPOILT if spoilt else HIGHEST
+                row[j] = SPOILT if spoilt else HIGHEST
