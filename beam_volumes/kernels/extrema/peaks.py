@@ -6,15 +6,34 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 @kernel
-def label_peaks(image, labels, out, y0, y1, nx, steps, margin):
+def label_peaks(image, labels, out, y0, y1, nx, steps, near, margin):
     """Whether a voxel has a label, and no neighbour with this label is higher or NaN.
 
     ``steps``, int64 (steps, 3), lead to the neighbours, and ``margin`` voxels are before the first one of
-    ``image`` and ``labels`` along z, y and x.
+    ``image`` and ``labels`` along z, y and x. The first ``near`` steps exclude most voxels.
     """
     for k in range(out.firsts.size):
         for y in range(y0, y1):
-            _row(image, labels, out, k, y, nx, steps, margin)
+            _row(image, labels, out, k, y, nx, steps[:near], margin)
+            result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            for x in range(nx):
+                if result[x]:
+                    result[x] = _is_peak(image, labels, k, y, x, steps[near:], margin)
+
+
+@row_kernel
+def _is_peak(image, labels, k, y, x, steps, margin):
+    z, row, at = k + margin[0], y + margin[1], x + margin[2]
+    own = image.lines[image.firsts[z] + row, image.left + at]
+    name = labels.lines[labels.firsts[z] + row, labels.left + at]
+    for n in range(steps.shape[0]):
+        i, j, shift = z + steps[n, 0], row + steps[n, 1], at + steps[n, 2]
+        if (
+            labels.lines[labels.firsts[i] + j, labels.left + shift] == name
+            and not image.lines[image.firsts[i] + j, image.left + shift] <= own
+        ):
+            return False
+    return True
 
 
 @row_kernel

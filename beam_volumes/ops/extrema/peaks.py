@@ -203,7 +203,10 @@ class LabelPeaks(KernelStage):
     ) -> tuple[Any, ...]:
         margin = tuple(n // 2 for n in self.element.shape)
         steps = np.ascontiguousarray(np.argwhere(self.element) - margin, np.int64).reshape(-1, 3)
-        return *inputs, out, y0, y1, out.cols, steps, margin
+        distances = np.abs(steps).max(axis=1, initial=0)
+        steps = steps[np.argsort(distances, kind="stable")]
+        near = int(np.count_nonzero(distances <= 1))
+        return *inputs, out, y0, y1, out.cols, steps, near, margin
 
 
 def _inner(labels: Any, image: Volume, border: Sequence[int], name: str) -> Volume:
