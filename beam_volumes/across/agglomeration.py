@@ -12,6 +12,7 @@ later. Merges that depend on open regions are left for later.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.kernels.labels import agglomeration as kernels
 
 #: Sums and counts below this limit are added and compared exactly.
@@ -88,6 +90,81 @@ class Merges:
 
     def __len__(self) -> int:
         return len(self.a)
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The boundaries of a part of a volume that can change merges.
+
+    Only boundaries with a score of at least ``threshold`` merge, and a joint score is between the
+    scores of its parts. With a maximum, parts below the threshold therefore never count. With
+    others, they do not count between two regions that merges with higher scores cannot reach.
+    """
+
+    linkage: Linkage
+    threshold: float
+    #: Whether a boundary never merges if others with better scores connect its two regions: if
+    #: scores never change, and if two regions that are too large remain so with any third one.
+    by_forest: bool = False
+
+    def token(self) -> str:
+        return repr(self)
+
+    def of_part(self, part: Adjacency) -> Adjacency:
+        """Select from any part, regardless of the boundaries elsewhere."""
+        if self.linkage.how != kernels.LARGEST or not len(part):
+            return part
+        ends = part.extremes
+        scores = -ends[:, 0] if self.linkage.name == "lowest" else ends[:, 1]
+        rows = np.flatnonzero(scores >= self.threshold)
+        if self.by_forest:
+            rows = rows[np.argsort(-scores[rows])]
+            bypassed, _, _ = _joined(part.pairs[rows], scores[rows])
+            rows = np.sort(rows[~bypassed])
+        return part if len(rows) == len(part) else part[rows]
+
+    def of_slab(self, part: Adjacency, open_labels: np.ndarray) -> Adjacency:
+        """Select from all boundaries of a slab that labels other than ``open_labels`` have.
+
+        >>> from beam_volumes.across.adjacency import adjacency
+        >>> labels = np.array([[[1, 2, 3, 4]]])
+        >>> part = adjacency(labels, (np.array([[[0, 9, 1, 9]]]),) * 3, "upper")
+        >>> needed = Needed(Linkage("mean"), 5.0)
+        >>> needed.of_slab(part, np.array([4], "u8")).pairs.tolist()
+        [[1, 2], [3, 4]]
+        """
+        if self.linkage.how == kernels.LARGEST or not len(part):
+            return part
+        rows = np.flatnonzero(self._may_reach(part))
+        _, names, ends = _joined(part.pairs[rows], np.zeros(len(rows)), part.pairs)
+        is_open = np.zeros(len(names), bool)
+        is_open[ends[np.isin(names, open_labels)]] = True
+        i, j = (ends[_places(names, part.pairs[:, k])] for k in (0, 1))
+        return part[(i == j) | (is_open[i] & is_open[j])]
+
+    def _may_reach(self, part: Adjacency) -> np.ndarray:
+        """Whether scores are at least the threshold, or too near to it to compare floats."""
+        near = 1e-9 * abs(self.threshold)
+        if self.linkage.how == kernels.MEAN:
+            return part.sums.floats() >= (self.threshold - near) * part.used
+        if self.linkage.how == kernels.SMALLEST:
+            return part.extremes[:, 0] >= self.threshold
+        bins = part.bins.shape[1]
+        below = part.bins[:, : min(max(0, math.ceil(self.threshold)), bins)].sum(axis=1)
+        return (below == 0) | (below < self.linkage.quantile * (1 + 1e-9) * part.used)
+
+
+def _joined(
+    pairs: np.ndarray, scores: np.ndarray, every: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The bypassed pairs, the names of ``every`` pair, and a name's place in each connected part."""
+    every = pairs if every is None else every
+    names = distinct(every[:, 0], every[:, 1]) if len(every) else np.empty(0, np.uint64)
+    links = np.empty((len(pairs), 2), np.int32)
+    links[:, 0], links[:, 1] = (_places(names, pairs[:, k]) for k in (0, 1))
+    ends, bypassed = np.arange(len(names), dtype=np.int32), np.zeros(len(pairs), bool)
+    kernels.join_in_order(links, scores, ends, bypassed)
+    return bypassed, names, ends
 
 
 def settle(
@@ -317,6 +394,18 @@ def _comparable(
         return places.reshape(-1).astype(np.float64), float(minimum), kinds
     values = known.astype(np.float64)
     return (-values if lowest else values), threshold, None
+
+
+def distinct(*labels: np.ndarray) -> np.ndarray:
+    """The distinct labels, increasing."""
+    minimum = min(int(x.min()) for x in labels)
+    span = max(int(x.max()) for x in labels) - minimum + 1
+    if span < 8 * sum(map(len, labels)) + 1024:
+        exists = np.zeros(span, bool)
+        for x in labels:
+            exists[(x - np.uint64(minimum)).astype(np.int64)] = True
+        return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
+    return np.unique(np.concatenate(labels))
 
 
 def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:

@@ -130,7 +130,7 @@ def add_groups(parts: list[Wide], order: np.ndarray, starts: np.ndarray) -> Wide
     """The sums of groups of the rows of all parts, after sorting them by ``order``."""
     first, width = window(parts)
     if not width:
-        return parts[0][: len(starts)]
+        return Wide(first, np.zeros((len(starts), *parts[0].digits.shape[1:]), np.int64))
     is_same = all(p.digits.shape[-1] == width for p in parts)
     rows = [p.digits if is_same else p.spread(first, width) for p in parts]
     return Wide.of(np.add.reduceat(np.concatenate(rows)[order], starts, axis=0), first)

@@ -16,7 +16,15 @@ from hypothesis import given, settings
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
+from beam_volumes.across.adjacency import adjacency
+from beam_volumes.across.agglomeration import (
+    Boundaries,
+    Linkage,
+    Needed,
+    Regions,
+    roots,
+    settle,
+)
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds.agglomeration import HISTOGRAM, MERGE_BYTES, Agglomeration
 from beam_volumes.across.rounds.chains import Within, chained
@@ -403,10 +411,34 @@ def test_from_affinities_to_segments_in_one_plan(slab, runner, tmp_path):
     np.testing.assert_array_equal(out, segmented(labels, expected, 125))
 
 
+@pytest.mark.parametrize("linkage", ["mean", "max", "min", "lowest", "quantile"])
+def test_boundaries_that_no_merge_needs_are_left_out(linkage):
+    """A forest remains if scores never change, and otherwise no pair between closed parts."""
+    labels, affinities = case(seed=2)
+    bins = np.linspace(0, 256, 257) if linkage == "quantile" else None
+    part = adjacency(labels, tuple(affinities), "upper", bins)
+    threshold = {"mean": 140, "max": 0, "min": 60, "lowest": -255, "quantile": 145}[linkage]
+    needed = Needed(Linkage(linkage), threshold, by_forest=True)
+    if linkage in ("max", "lowest"):
+        kept = needed.of_part(part)
+        scores = kept.extremes[:, 1] if linkage == "max" else -kept.extremes[:, 0]
+        ties = len(scores) - len(np.unique(scores))
+        assert len(np.unique(kept.pairs)) - 1 <= len(kept) <= len(np.unique(kept.pairs)) + ties
+        assert len(kept) < len(part) // 2
+        return
+    closed = needed.of_slab(part, np.empty(0, np.uint64))
+    some = needed.of_slab(part, np.unique(part.pairs)[::3])
+    every = needed.of_slab(part, np.unique(part.pairs))
+    assert len(closed) < len(some) < len(every) == len(part)
+
+
 @pytest.mark.parametrize("linkage", ["mean", "max", "min", "quantile"])
 @settings(max_examples=4, deadline=None, derandomize=True)
-@given(slab=st.tuples(st.integers(2, 9), st.integers(3, 12), st.integers(4, 14)))
-def test_slabs_keep_only_columns_and_pairs_that_merges_need(linkage, slab):
+@given(
+    slab=st.tuples(st.integers(2, 9), st.integers(3, 12), st.integers(4, 14)),
+    max_size=st.sampled_from([9, None]),
+)
+def test_slabs_keep_only_columns_and_pairs_that_merges_need(linkage, slab, max_size):
     """The merges of a lazy graph are the merges of its whole table."""
     labels, affinities = case()
     if linkage in ("max", "min"):
@@ -415,7 +447,7 @@ def test_slabs_keep_only_columns_and_pairs_that_merges_need(linkage, slab):
     bins = {"bins": 256, "range": (0, 256)} if linkage == "quantile" else {}
     graph = bv.region_adjacency(labels, affinities=affinities, nan="omit", **bins)
     threshold = {"mean": 130, "max": 250, "min": 20, "quantile": 140}[linkage]
-    how = {"linkage": linkage, "threshold": threshold, "max_size": 9}
+    how = {"linkage": linkage, "threshold": threshold, "max_size": max_size}
     merges, table = bv.compute(bv.agglomerate(graph, **how), graph, slab=slab, runner=None)
     assert merges.num_rows > 3
     assert merges.equals(bv.agglomerate(table, **how).to_pyarrow())

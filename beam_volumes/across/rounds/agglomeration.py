@@ -18,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, settle
+from beam_volumes.across.agglomeration import (
+    Boundaries,
+    Linkage,
+    Merges,
+    Regions,
+    distinct,
+    settle,
+)
 from beam_volumes.across.rounds.chains import TableStep
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
@@ -415,15 +422,3 @@ def check_room(count: int, each: int, limit_bytes: int | None) -> None:
 def _rows_of(merges: Merges) -> Any:
     columns = {"label_a": merges.a, "label_b": merges.b}
     return MERGES.merge([MERGES.of(**columns, score=merges.scores, size=merges.sizes)])
-
-
-def distinct(*labels: np.ndarray) -> np.ndarray:
-    """The distinct labels, increasing."""
-    minimum = min(int(x.min()) for x in labels)
-    span = max(int(x.max()) for x in labels) - minimum + 1
-    if span < 8 * sum(map(len, labels)) + 1024:
-        exists = np.zeros(span, bool)
-        for x in labels:
-            exists[(x - np.uint64(minimum)).astype(np.int64)] = True
-        return np.flatnonzero(exists).astype(np.uint64) + np.uint64(minimum)
-    return np.unique(np.concatenate(labels))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.across.agglomeration import roots
+from beam_volumes.across.agglomeration import distinct, roots
 from beam_volumes.across.rounds.agglomeration import (
     LEAF,
     LEVELS,
@@ -29,7 +29,6 @@ from beam_volumes.across.rounds.agglomeration import (
     SEGMENTS,
     Census,
     common_node,
-    distinct,
     groups,
     highest,
     leaf_of,

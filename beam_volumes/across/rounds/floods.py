@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_volumes.across.agglomeration import distinct
 from beam_volumes.across.rounds.agglomeration import (
     LEAF,
     LEVELS,
@@ -23,7 +24,6 @@ from beam_volumes.across.rounds.agglomeration import (
     SAMPLE,
     Census,
     common_node,
-    distinct,
     groups,
     highest,
     leaf_of,

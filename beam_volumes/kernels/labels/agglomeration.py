@@ -416,3 +416,28 @@ def merge_in_order(limits, links, scores, left, regions, heap, found):
             links[e, 1] = max(i, j)
             left[e] = i != j and not _refused(max_size, min_size, sizes[i], sizes[j])
     return merges
+
+
+@kernel
+def join_in_order(links, scores, parent, bypassed):
+    """Join all regions with boundaries, and find boundaries with a way around them that scores better.
+
+    Boundaries are in descending order of ``scores``, float64; ``links`` is int32 (n, 2), the regions of each.
+    ``parent``, int32 (0, 1, ...), receives a region of each connected part. ``bypassed``, bool (n,), receives
+    whether other boundaries connect the two regions, each with a better score.
+    """
+    start = 0
+    while start < scores.size:
+        stop = start + 1
+        while stop < scores.size and scores[stop] == scores[start]:
+            stop += 1
+        for e in range(start, stop):
+            i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+            bypassed[e] = i == j
+        for e in range(start, stop):
+            if not bypassed[e]:
+                i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+                parent[min(i, j)] = max(i, j)
+        start = stop
+    for i in range(parent.size):
+        parent[i] = _root(parent, i)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from beam_volumes.across.agglomeration import Linkage, Needed
 from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.graph.nodes import Barrier
@@ -122,7 +122,8 @@ def agglomerate(
             f"{name}: affinity_sum of floats: sums are compared exactly, as integers; scale and round the "
             "affinities first, e.g. to uint8"
         )
-    inputs = [with_needed(table, linkage, float(threshold))]
+    how = Linkage(linkage, float(quantile))
+    inputs = [with_needed(table, Needed(how, float(threshold), by_forest=max_size is None))]
     if sizes is not None:
         columns = ("label", "num_pixels")
         inputs.append(as_table(sizes, columns, name, "sizes", columns))
@@ -132,17 +133,15 @@ def agglomerate(
     return Table(then(step, inputs, name))
 
 
-def with_needed(edges: Table, linkage: str, threshold: float) -> Table:
+def with_needed(edges: Table, needed: Needed) -> Table:
     """Return the boundaries that `Agglomeration` needs, with only the columns that it reads."""
     barrier = edges.barrier
     if type(barrier.survey) is not AdjacencySurvey:
         return edges
-    used = ("label_a", "label_b", *NEEDED[linkage], "affinity_count")
-    # A pair scores its maximum, so parts below the threshold never change a merge.
-    minimum = threshold if linkage == "max" else -math.inf
+    used = ("label_a", "label_b", *NEEDED[needed.linkage.name], "affinity_count")
     columns = tuple(name for name in edges.columns if name in used)
     return Table(
-        Barrier.of(replace(barrier.survey, columns=columns, min_value=minimum), barrier.operands)
+        Barrier.of(replace(barrier.survey, columns=columns, needed=needed), barrier.operands)
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.across.agglomeration import Linkage, Needed
 from beam_volumes.across.rounds.agglomeration import Agglomeration
 from beam_volumes.across.rounds.cutting import Marking
 from beam_volumes.across.tables import EXTREMES
@@ -174,7 +175,8 @@ def _divided(height: Any, markers: Any, mask: Any, connectivity: Any) -> Volume:
     basins = divided.node
     each = voxels_per_label(basins)
     passes = AdjacencySurvey(name, heights.dtype, "max", 0, None, EXTREMES, voxels_per_label=each)
-    edges = with_needed(Table(Barrier.of(passes, (basins, heights.node))), "lowest", -math.inf)
+    needed = Needed(Linkage("lowest"), -math.inf, by_forest=True)
+    edges = with_needed(Table(Barrier.of(passes, (basins, heights.node))), needed)
     ends = "intensity_min", "intensity_max"
     marks = extremes_of_labels(divided, _as_integers(marked), *ends)
     step = Agglomeration(name, "lowest", 0.5, -math.inf, 1, True, ("label", *ends), marks=True)
@@ -270,7 +272,7 @@ def watershed_affinities(
     if min_size is None:
         return basins
     graph = region_adjacency(basins, affinities=edges, nan="omit")
-    graph = with_needed(graph, "max", float(low))
+    graph = with_needed(graph, Needed(Linkage("max"), float(low), by_forest=True))
     sizes = regionprops_table(basins, properties=["num_pixels"])
     step = Agglomeration(name, "max", 0.5, float(low), None, True, min_size=min_size)
     merges = Table(then(step, [graph, sizes], name))

@@ -13,6 +13,7 @@ import numpy as np
 from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.agglomeration import Needed
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
     MERGE_COPIES,
@@ -25,7 +26,7 @@ from beam_volumes.across.rounds.tables import (
     merge_columns,
     table_flow,
 )
-from beam_volumes.across.tables import Regions
+from beam_volumes.across.tables import Regions, as_labels
 from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.ops.labels.surveys.merge_estimate import times
@@ -455,8 +456,8 @@ class AdjacencySurvey(TableSurvey):
     axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
     #: The columns of the table, if a step needs only some.
     columns: tuple[str, ...] | None = field(default=None, kw_only=True)
-    #: Leave out pairs with a smaller maximum in each part of the volume.
-    min_value: float = field(default=-math.inf, kw_only=True)
+    #: Leave out pairs that cannot change merges.
+    needed: Needed | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -557,10 +558,12 @@ class AdjacencySurveyor(RowSurveyor):
     """The touching pairs of one slab."""
 
     def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, limit_bytes: int) -> None:
-        self.survey = survey
+        self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
-        self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
+        self.rows = Rows(self._merged, survey.row_bytes, limit_bytes, grid)
+        #: Labels at faces to other slabs, which may have more pairs there.
+        self.open = np.empty(0, np.uint64)
         self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
@@ -584,15 +587,35 @@ class AdjacencySurveyor(RowSurveyor):
                 under,
                 kept,
             )
-            if how.min_value == -math.inf:
-                return part
-            return part[part.extremes[:, 1] >= how.min_value]
+            return part if how.needed is None else how.needed.of_part(part)
 
         for part in self.folds.of(labels, core[1], threads, strip):
             self.rows.add(part)
+        if how.needed is not None:
+            self.open = np.unique(np.concatenate([self.open, *self._at_faces(labels, z)]))
         if core[0]:
             plain = others and how.value != "upper"
             self.below = _last(labels, core), _last(others[0], core) if plain else None
+
+    def _merged(self, parts: list[Adjacency]) -> Adjacency:
+        needed, whole = self.survey.needed, pairs.merge(parts)
+        return whole if needed is None else needed.of_part(whole)
+
+    def _at_faces(self, labels: np.ndarray, z: tuple[int, int]) -> Iterator[np.ndarray]:
+        """The labels of a window at each face to another slab, on both sides of upper ones."""
+        box = self.windows.core
+        for axis, (start, stop, n) in enumerate(zip(box.start, box.stop, self.shape, strict=True)):
+            first = z[0] if axis == 0 else 0
+            planes = np.moveaxis(labels, axis, 0)
+            lower = planes[:1] if start > 0 and first == 0 else planes[:0]
+            upper = planes[max(0, stop - start - 1 - first) :] if stop < n else planes[:0]
+            for plane in (*lower, *upper):
+                yield as_labels(np.unique(plane)).astype(np.uint64)
+
+    def finish(self) -> Adjacency:
+        part = super().finish()
+        needed = self.survey.needed
+        return part if needed is None else needed.of_slab(part, self.open)
 
 
 def labels_in(voxels: int, voxels_per_label: int) -> int:
