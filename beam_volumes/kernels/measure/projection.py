@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary.exp_log import flat_rows
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bits, unsigned
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -380,29 +380,68 @@ def first_extreme(
     return int(best), int(row), int(col), int(bad)
 
 
-@kernel
+@row_kernel
 def _firsts(
     bits, pitch, rows, cols, mask, mask_pitch, at, down, along, place, place_down, place_along, key_of,
-    minus_zero, flip, best, first,
+    minus_zero, flip, every, best, first,
 ):  # fmt: skip
-    sign, magnitude, negative, positive, infinite = key_of
     bad = 0
     for y in range(rows):
-        for x in range(cols):
-            if mask is not None and mask[y * mask_pitch + x] == 0:
-                continue
-            b = bits[y * pitch + x]
-            if (b & magnitude) >= infinite:
-                bad += 1
-                continue
-            if b == minus_zero:
-                b ^= b
-            c = at + y * down + x * along
-            key = b ^ (negative if b & sign else positive) ^ flip
-            p = place + y * place_down + x * place_along
-            if key < best[c] or (key == best[c] and p < first[c]):
+        row, c, p = bits[y * pitch : y * pitch + cols], at + y * down, place + y * place_down
+        use = None if mask is None else mask[y * mask_pitch : y * mask_pitch + cols]
+        if along:
+            cells, places = best[c : c + cols], first[c : c + cols]
+            more = _first_of_each(
+                row, use, key_of, minus_zero, flip, every, cells, places, p, place_along
+            )
+        else:
+            more, key, x = _first_of_row(row, use, key_of, minus_zero, flip, every)
+            p += x * place_along
+            if x >= 0 and (key < best[c] or (key == best[c] and p < first[c])):
                 best[c], first[c] = key, p
+        bad += np.int64(more)
     return bad
+
+
+@row_kernel
+def _key(b, key_of, minus_zero, flip, every):
+    """The key of a voxel, ``every`` if it is not finite, and whether it is."""
+    sign, magnitude, negative, positive, infinite = key_of
+    finite = (b & magnitude) < infinite
+    b = b ^ b if b == minus_zero else b
+    key = b ^ (negative if b & sign else positive) ^ flip
+    return (key if finite else every), finite
+
+
+@row_kernel
+def _first_of_each(row, use, key_of, minus_zero, flip, every, best, first, place, step):
+    """Compare each voxel of a row with its own cell. Unconditional stores are vectorized."""
+    bad = np.uint32(0)
+    for x in range(row.size):
+        key, finite = _key(row[x], key_of, minus_zero, flip, every)
+        used = True if use is None else use[x] != 0
+        bad = np.uint32(bad + np.uint32(used & (not finite)))
+        old, before, p = best[x], first[x], place + x * step
+        is_first = used & finite & ((key < old) | ((key == old) & (p < before)))
+        best[x] = key if is_first else old
+        first[x] = p if is_first else before
+    return bad
+
+
+@row_kernel
+def _first_of_row(row, use, key_of, minus_zero, flip, every):
+    """The number of voxels that are not finite, the smallest key, and its first place or -1."""
+    best, bad = every, np.uint32(0)
+    for x in range(row.size):
+        key, finite = _key(row[x], key_of, minus_zero, flip, every)
+        used = True if use is None else use[x] != 0
+        bad = np.uint32(bad + np.uint32(used & (not finite)))
+        best = min(best, key if used else every)
+    for x in range(row.size):
+        key, finite = _key(row[x], key_of, minus_zero, flip, every)
+        if key == best and finite and (use is None or use[x] != 0):
+            return bad, best, x
+    return bad, best, -1
 
 
 def first_extremes(
@@ -434,6 +473,7 @@ def first_extremes(
         bad += _firsts(
             bits, pitch, *view.shape, mask, mask_pitch, k * over, down, along,
             start + (k if axis == 0 else 0), int(axis == 1), int(axis == 2),
-            key_of, minus_zero, u(every if largest else 0), best.reshape(-1), first.reshape(-1),
+            key_of, minus_zero, u(every if largest else 0), u(every),
+            best.reshape(-1), first.reshape(-1),
         )  # fmt: skip
     return best, first, int(bad)
