@@ -8,7 +8,7 @@ CuPy, and a network, if CuPy and PyTorch are installed. No row begins after 9 mi
 The exit code is 1 if bits differ, or if a run takes more memory of the device than planned.
 
 A machine without a network, which has numba-cuda, numpy before 2.5, scipy, tensorstore and tifffile, needs
-a few small wheels, and those of kvikio-cu13, libkvikio-cu13 and rapids-logger for direct reads.
+a few small wheels. Direct reads need the wheels of kvikio-cu13, libkvikio-cu13 and rapids-logger, too.
 Make them on another machine with the same version of Python, and install them::
 
     pip wheel --no-deps --wheel-dir wheels . argcomplete cloudpickle platformdirs psutil PyYAML tqdm
