@@ -69,10 +69,14 @@ def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
     """Raise an exception at SIGTERM, unless the program handles it, so that the run is cleaned up.
 
     ``in_time`` runs in another thread meanwhile: the exception is lost in finalizers, and delayed
-    by threads that compile. A second SIGTERM ends the process immediately.
+    by threads that compile. Where a callback of the compiler loses it, another error follows. A
+    second SIGTERM ends the process immediately.
     """
+    received = False
 
     def stop(*_: Any) -> None:
+        nonlocal received
+        received = True
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         threading.Thread(target=in_time, daemon=True).start()
         raise _Terminated
@@ -84,6 +88,10 @@ def _raise_when_terminated(in_time: Callable[[], None]) -> Iterator[None]:
     signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except Exception as error:
+        if received:
+            raise _Terminated from error
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

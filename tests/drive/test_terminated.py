@@ -34,3 +34,22 @@ def test_a_run_that_does_not_hear_sigterm_ends_with_it():
     assert done.returncode == -signal.SIGTERM
     assert done.stdout == "scratch is removed\n"
     assert re.fullmatch("beam-volumes: terminated: nothing of it is stored.*\n", done.stderr)
+
+
+#: A callback of the compiler loses the exception, and another error follows at once.
+LOST = (
+    PROGRAM.split("    begun =")[0].replace("GRACE = 0.1", "GRACE = 60")
+    + """
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except BaseException:
+        raise RuntimeError("no compiled object yet") from None
+"""
+)
+
+
+def test_an_error_that_follows_a_lost_sigterm_is_not_reported():
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=50)
+    assert done.returncode == -signal.SIGTERM
+    assert re.fullmatch("beam-volumes: terminated: nothing of it is stored.*\n", done.stderr)
