@@ -107,12 +107,17 @@ class Needed:
     #: scores never change, and if two regions that are too large remain so with any third one.
     by_forest: bool = False
 
+    @property
+    def by_slab(self) -> bool:
+        """Whether `of_slab` leaves out boundaries."""
+        return self.linkage.how != kernels.LARGEST
+
     def token(self) -> str:
         return repr(self)
 
     def of_part(self, part: Adjacency) -> Adjacency:
         """Select from any part, regardless of the boundaries elsewhere."""
-        if self.linkage.how != kernels.LARGEST or not len(part):
+        if self.by_slab or not len(part):
             return part
         ends = part.extremes
         scores = -ends[:, 0] if self.linkage.name == "lowest" else ends[:, 1]
@@ -133,7 +138,7 @@ class Needed:
         >>> needed.of_slab(part, np.array([4], "u8")).pairs.tolist()
         [[1, 2], [3, 4]]
         """
-        if self.linkage.how == kernels.LARGEST or not len(part):
+        if not self.by_slab or not len(part):
             return part
         rows = np.flatnonzero(self._may_reach(part))
         _, names, ends = _joined(part.pairs[rows], np.zeros(len(rows)), part.pairs)

@@ -566,6 +566,10 @@ class AdjacencySurveyor(RowSurveyor):
         self.open = np.empty(0, np.uint64)
         self.folds = survey.folds()
 
+    @property
+    def held_bytes(self) -> int:
+        return super().held_bytes + self.open.nbytes
+
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *others = arrays
         _, core = self.windows.of(z)
@@ -591,7 +595,7 @@ class AdjacencySurveyor(RowSurveyor):
 
         for part in self.folds.of(labels, core[1], threads, strip):
             self.rows.add(part)
-        if how.needed is not None:
+        if how.needed is not None and how.needed.by_slab:
             self.open = np.unique(np.concatenate([self.open, *self._at_faces(labels, z)]))
         if core[0]:
             plain = others and how.value != "upper"
