@@ -5,7 +5,7 @@ import numpy as np
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.geometry.resample import away, place, tap
 from beam_volumes.kernels.geometry.splines import MAX_TAPS, affine_row
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 @kernel
@@ -21,7 +21,7 @@ def at_field(
     voxels around it are not computed. If a distance is not within ``reach``, ``wrong``, float64 (5,), becomes
     1, the position of this voxel in the volume, and its distance along the first such axis.
     """
-    order = taps.max() - 1
+    order, linear = taps.max() - 1, taps[0] == 2 and taps[1] == 2 and taps[2] == 2
     outside = away(cval, out.lines.dtype)
     weight, index = np.ones((3, MAX_TAPS), np.float64), np.empty((3, MAX_TAPS), np.int64)
     c, still, own = np.empty(3, np.float64), np.zeros(3, np.float64), np.empty(3, np.int64)
@@ -65,6 +65,11 @@ def at_field(
                     continue
                 for i in range(3):
                     c[i] += lead[i]
+                if linear and (
+                    0 <= c[0] < size[0] - 1 and 0 <= c[1] < size[1] - 1 and 0 <= c[2] < size[2] - 1
+                ):
+                    row[x] = away(_trilinear(voxels, firsts, width, start[0], c), row.dtype)
+                    continue
                 if order > 1:
                     affine_row(
                         voxels, firsts, width, start[0], row[x : x + 1], c, still, 0, size, taps, mode,
@@ -100,3 +105,21 @@ def at_field(
                     row[x] = away(total, row.dtype)
             if order:
                 one_nan(row)
+
+
+@row_kernel
+def _trilinear(voxels, firsts, width, z0, c):
+    """The mean of the eight voxels around a position inside, in the order of `at_field`."""
+    z, y, x = np.floor(c[0]), np.floor(c[1]), np.floor(c[2])
+    wz, wy, w0 = 1.0 - (c[0] - z), 1.0 - (c[1] - y), 1.0 - (c[2] - x)
+    w1, total = 1.0 - w0, 0.0
+    in_slice = np.int64(y) * width + np.int64(x)
+    for a in range(2):
+        at = np.uint64(firsts[np.uint64(np.int64(z) + a - z0)] + in_slice)
+        below, wb = at + np.uint64(width), 1.0 - wy
+        total += np.float64(voxels[at]) * wz * wy * w0
+        total += np.float64(voxels[at + np.uint64(1)]) * wz * wy * w1
+        total += np.float64(voxels[below]) * wz * wb * w0
+        total += np.float64(voxels[below + np.uint64(1)]) * wz * wb * w1
+        wz = 1.0 - wz
+    return total
