@@ -13,6 +13,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_volumes as bv
+from beam_volumes.storage.places.ownership import UNFINISHED
 from tests.engines.conftest import prism
 from tests.transforms.trees import chunk_files, membranes
 
@@ -123,6 +124,9 @@ def all_there(folder):
     """Wait for all results; the job would be cancelled before it has written them otherwise."""
     for name in ("labels", "smooth"):
         until(lambda name=name: len(written(folder, name)) == 5)
+        # The note goes last: a volume that is read before is refused as changed.
+        document = folder / f"{name}.zarr" / "zarr.json"
+        until(lambda document=document: UNFINISHED not in document.read_text())
     rows = int(np.asarray(bv.open(folder / "labels.zarr")).max())
     until(lambda: len(list((folder / "table").iterdir())) == rows)
     for name in MEASURED:
