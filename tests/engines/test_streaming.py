@@ -66,7 +66,8 @@ def measure(watch):
 
 def keep(value, path):
     """Keep the elements, which are the same if they come again."""
-    other = Path(f"{path}.{os.getpid()}")
+    path = Path(path)
+    other = path.parents[1] / f"{path.name}.{os.getpid()}"  # not where files are counted
     other.write_text(repr(value))
     os.replace(other, path)
 
@@ -131,6 +132,7 @@ def all_there(folder):
     until(lambda: len(list((folder / "table").iterdir())) == rows)
     for name in MEASURED:
         until((folder / name).exists)
+    until(lambda: any((folder / "told").iterdir()))
 
 
 def check(folder):
