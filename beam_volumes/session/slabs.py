@@ -32,7 +32,7 @@ from beam_volumes.storage.places.context import configure
 from beam_volumes.sweep.activity import Meter, error_context
 from beam_volumes.sweep.device import Device, DeviceLost, OutOfDeviceMemory, opened
 from beam_volumes.sweep.executor import sweep
-from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.resources import Arena, gate
 from beam_volumes.sweep.writing import SlabResult
 
 _LOG = logging.getLogger(__name__)
@@ -224,7 +224,7 @@ def _sweep_of(
     # A runner may start more sweeps in a process than the memory of host and device allows.
     with (
         gate.admitted(session.sweeps or session.plan.sweeps_per_process) as arena,
-        _device(session.plan, p) as device,
+        _device(session.plan, p, arena) as device,
     ):
         return sweep(
             p.program,
@@ -245,13 +245,13 @@ def _sweep_of(
 
 
 @contextmanager
-def _device(plan: Plan, p: Pass) -> Iterator[Device | None]:
+def _device(plan: Plan, p: Pass, arena: Arena) -> Iterator[Device | None]:
     """The device for a slab, if its pass runs stages on one."""
     if not p.program.uses_device:
         yield None
         return
     try:
-        with opened() as device:
+        with opened(arena, p.program, plan.threads) as device:
             yield device
     except OutOfDeviceMemory as error:
         (smallest,) = smallest_partitions([p.program], plan.concurrency)

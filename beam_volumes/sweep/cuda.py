@@ -2,14 +2,19 @@
 
 Voxels cross the bus in whole rows of a ring, which are one piece of memory on both sides, several slices
 at a time. Margins of rows are filled afterwards. The host prepares slices in pinned memory while the
-previous ones are copied, and kernels of the same sweep wait for copies by events.
+previous ones are copied.
+
+Kernels and copies each way have a stream, and wait for each other by events: kernels for all copies to the
+device so far, and a copy for the last kernel that uses its slots. So a copy of a window runs at the same
+time as the kernels of another one.
 """
 
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +33,7 @@ from beam_volumes.sweep.device import (
     OutOfDeviceMemory,
     slices_of_piece,
 )
+from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, with_blocks
 
 #: The package that must be installed: numba's own `numba.cuda` is older, except for the simulator.
@@ -61,42 +67,70 @@ def _described(index: int) -> DeviceInfo:
 
 
 class Cuda:
-    """The use of a CUDA device by one sweep: a stream for kernels, and one for copies each way.
+    """The use of a CUDA device by the sweeps of one arena, one after the other.
 
-    The device is the one of the calling thread until `close`.
+    It has a stream for kernels, and one for copies each way. Memory is kept for sweeps of the same program.
     """
 
     def __init__(self, index: int = 0) -> None:
-        cuda.current_context()  # for arrays that this thread frees after `close`
-        self._current = ExitStack()
-        self._current.enter_context(cuda.gpus[index])
-        free_unused()  # of the slab before
-        self.name = f"CUDA device {index}"
-        self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
+        self.index, self.name = index, f"CUDA device {index}"
+        with cuda.gpus[index]:
+            self.incoming, self.computing, self.outgoing = (cuda.stream() for _ in range(3))
+        self._threads = 1
+        self._program: Callable[[], Any] = lambda: None
+        self._forget()
+
+    def _forget(self) -> None:
+        #: The memory of arrays, in the order of calls of `empty`.
+        self._memory: list[Any] = []
+        self._taken = 0
         self._scratch = Scratch()
-        self._staged: list[np.ndarray] = []
-        #: For each part of the staged memory, the event after its last copy.
-        self._copied: list[Any] = []
-        self._turns = itertools.cycle(range(2))
+        self._staged_in, self._staged_out = _Staging(), _Staging()
+        #: Arrays that are copied to or from the host, by `id`, and for each slot the event after the
+        #: last kernel that uses it.
+        self._used: dict[int, tuple[Any, np.ndarray]] = {}
+
+    @contextmanager
+    def used(self, program: Any = None, threads: int = 1) -> Iterator[None]:
+        cuda.current_context()  # for arrays that this thread frees afterwards
+        with cuda.gpus[self.index]:
+            if self._program() is not program:
+                self._forget()
+                self._program = weakref.ref(program)
+            free_unused()  # of the slab before
+            self._threads, self._taken = threads, 0
+            yield
+            with _translated("waiting for device code"):
+                self._synchronize()
+            self._used.clear()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        with _translated(f"allocating {format_bytes(int(np.prod(shape)) * dtype.itemsize)}"):
-            return cuda.device_array(shape, dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        with _translated(f"allocating {format_bytes(size)}"):
+            if not size:
+                return cuda.device_array(shape, dtype)
+            if self._taken == len(self._memory):
+                self._memory.append(None)
+            k, self._taken = self._taken, self._taken + 1
+            if self._memory[k] is None or self._memory[k].size < size:
+                self._memory[k] = None  # free the old piece first
+                free_unused()
+                self._memory[k] = cuda.device_array(size, np.uint8)
+            return self._memory[k][:size].view(dtype).reshape(shape)
 
     def fill(self, ring: Any, slot: int, value: Any) -> None:
         with _translated("filling a slice"):
             plane = np.full(ring.shape[1:], value, ring.dtype)
-            ring[slot].copy_to_device(plane)
+            ring[slot].copy_to_device(plane, stream=self.computing)
 
     def zeros(self, size: int) -> Any:
         with _translated(f"allocating {format_bytes(8 * size)}"):
-            return cuda.to_device(np.zeros(size, np.int64))
+            return cuda.to_device(np.zeros(size, np.int64), stream=self.computing)
 
     def taken(self, cells: Any) -> np.ndarray:
         with _translated("copying counts from the device"):
-            self.computing.synchronize()
-            found: np.ndarray = cells.copy_to_host()
-            cells.copy_to_device(np.zeros_like(found))
+            found = self._read(cells)
+            cells.copy_to_device(np.zeros_like(found), stream=self.computing)
             return found
 
     def reserve(self, size: int) -> None:
@@ -105,12 +139,44 @@ class Cuda:
 
     def launch(self, kernel: str, *arguments: Any) -> None:
         with _translated(kernel), self._scratch.used():
-            twin(kernel)(*with_blocks(arguments, _rows), stream=self.computing)
+            twin(kernel)(*with_blocks(arguments, self._rows), stream=self.computing)
+            self._note_used(arguments)
+
+    def _rows(self, block: Block) -> Any:
+        """The rows of a block for device code."""
+        rows = block.as_rows
+        return rows._replace(firsts=on_device(rows.firsts, self.computing))
+
+    def _note_used(self, arguments: tuple[Any, ...]) -> None:
+        """Note that a kernel has been started that uses blocks, or all slots of arrays."""
+        blocks: list[Block] = []
+        with_blocks(arguments, blocks.append)
+        slots = [(b.ring, b.slots) for b in blocks] + [(a, slice(None)) for a in arguments]
+        noted = [(self._used[id(ring)][1], at) for ring, at in slots if id(ring) in self._used]
+        if noted:
+            event = self._recorded(self.computing)
+            for events, at in noted:
+                events[at] = event
+
+    def _wait_for_kernels(self, block: Block, stream: Any) -> None:
+        """Let a stream wait for the kernels so far that use a block of an array."""
+        ring = block.ring
+        if id(ring) not in self._used:
+            events = np.full(len(ring), self._recorded(self.computing), object)
+            self._used[id(ring)] = ring, events
+        for event in set(self._used[id(ring)][1][block.slots]):
+            event.wait(stream)
+
+    @staticmethod
+    def _recorded(stream: Any) -> Any:
+        """An event after the present work of a stream."""
+        event = cuda.event()
+        event.record(stream)
+        return event
 
     def launched(self) -> Callable[[], None]:
         with _translated("waiting for device code"):
-            event = cuda.event()
-            event.record(self.computing)
+            event = self._recorded(self.computing)
 
         def wait() -> None:
             with _translated("waiting for device code"):
@@ -120,7 +186,7 @@ class Cuda:
 
     def runs(self, mask: Block, links: np.ndarray, is_joined: bool) -> tuple[np.ndarray, ...]:
         with _translated("finding components"), self._scratch.used():
-            rows, size, stream = _rows(mask), (mask.rows, mask.cols), self.computing
+            rows, size, stream = self._rows(mask), (mask.rows, mask.cols), self.computing
             counts = scratch_rows(1, 1, mask.depth * mask.rows + 1, np.int64, stream).lines[0]
             twin("labels.components.count_runs")(rows, *size, is_joined, counts, stream=stream)
             offsets = self._read(counts)
@@ -142,59 +208,47 @@ class Cuda:
 
     def to_device(self, voxels: Block, out: Block) -> None:
         with _translated("copying to the device"):
-            self._wait(self.computing, self.incoming)  # kernels may still read the slots
+            self._wait_for_kernels(out, self.incoming)
             for a, b in _pieces(out):
+                staged, copied = self._staged_in.taken(out, b - a)
+                self._copy(_inside(staged, out), [voxels.slice(k) for k in range(a, b)])
                 there = _flat(out, a, b)
-                staged, turn = self._stage(out, b - a)
-                for k in range(a, b):
-                    staged[k - a, : out.rows, out.x : out.x + out.cols] = voxels.slice(k)
                 there.copy_to_device(staged.reshape(-1)[: there.size], stream=self.incoming)
-                self._copied[turn].record(self.incoming)
-            self._wait(self.incoming, self.computing)
+                copied.record(self.incoming)
+            self._recorded(self.incoming).wait(self.computing)
 
     def to_host(self, voxels: Block, out: Block) -> None:
         with _translated("copying from the device"):
-            self._wait(self.computing, self.outgoing)
-            waiting: tuple[int, np.ndarray, int] | None = None
+            self._wait_for_kernels(voxels, self.outgoing)
+            finish: list[Callable[[], None]] = []
             for a, b in _pieces(voxels):
-                there = _flat(voxels, a, b)
-                staged, turn = self._stage(voxels, b - a)
-                there.copy_to_host(staged.reshape(-1)[: there.size], stream=self.outgoing)
-                self._copied[turn].record(self.outgoing)
-                self._take(waiting, voxels, out)
-                waiting = a, staged, turn
-            self._take(waiting, voxels, out)
+                finish.append(self._start_to_host(voxels, out, a, b))
+                if len(finish) == 2:  # the host copies one part while the other is copied
+                    finish.pop(0)()
+            for last in finish:
+                last()
 
-    def _take(self, waiting: tuple[int, np.ndarray, int] | None, voxels: Block, out: Block) -> None:
-        if waiting is not None:
-            first, staged, turn = waiting
-            self._copied[turn].synchronize()
-            for k, plane in enumerate(staged, first):
-                out.slice(k)[...] = plane[: voxels.rows, voxels.x : voxels.x + voxels.cols]
+    def _start_to_host(self, voxels: Block, out: Block, a: int, b: int) -> Callable[[], None]:
+        """Start to copy a piece, and return a function that waits and copies it from pinned memory."""
+        staged, copied = self._staged_out.taken(voxels, b - a)
+        there = _flat(voxels, a, b)
+        there.copy_to_host(staged.reshape(-1)[: there.size], stream=self.outgoing)
+        copied.record(self.outgoing)
 
-    def _stage(self, block: Block, slices: int) -> tuple[np.ndarray, int]:
-        """Pinned memory for slices of a device ring, when its last copy has ended.
+        def finish() -> None:
+            copied.synchronize()
+            self._copy([out.slice(k) for k in range(a, b)], _inside(staged, voxels))
 
-        A slice begins with its first row that is copied.
-        """
-        height, wide = block.ring.shape[1:]
-        plane = _plane(block)
-        if not self._staged or self._staged[0].size < plane * slices:
-            self._synchronize()
-            size = plane * min(slices_of_piece(plane), len(block.ring))
-            self._staged = [cuda.pinned_array(size, np.uint8) for _ in range(2)]
-            self._copied = [cuda.event() for _ in range(2)]
-        turn = next(self._turns)
-        self._copied[turn].synchronize()
-        staged = self._staged[turn][: plane * slices].view(block.ring.dtype)
-        return staged.reshape(slices, height, wide), turn
+        return finish
 
-    @staticmethod
-    def _wait(first: Any, then: Any) -> None:
-        """Let a stream wait for the present work of another."""
-        event = cuda.event()
-        event.record(first)
-        event.wait(then)
+    def _copy(self, to: Any, voxels: Any) -> None:
+        """Copy slices between rings of the host and pinned memory, in threads."""
+
+        def strip(a: int, b: int) -> None:
+            for plane, source in zip(to[a:b], voxels[a:b], strict=True):
+                plane[...] = source
+
+        in_strips(len(to), len(to) * to[0].size, self._threads, strip)
 
     def _synchronize(self) -> None:
         for stream in (self.incoming, self.computing, self.outgoing):
@@ -202,12 +256,40 @@ class Cuda:
 
     def close(self) -> None:
         try:
-            self._synchronize()
-            self._scratch = Scratch()
-            free_unused()
-            self._current.close()
+            with cuda.gpus[self.index]:
+                self._synchronize()
+                self._forget()
+                free_unused()
         except Exception:  # the device is lost, and the sweep's own error is raised
             return
+
+
+class _Staging:
+    """Pinned memory for copies one way, in two parts: the host uses one while the other is copied."""
+
+    def __init__(self) -> None:
+        self._parts: list[np.ndarray] = []
+        #: For each part, the event after its last copy.
+        self._copied: list[Any] = []
+        self._turns = itertools.cycle(range(2))
+
+    def taken(self, block: Block, slices: int) -> tuple[np.ndarray, Any]:
+        """A part for slices of a device ring, when its last copy has ended, and its event.
+
+        A slice begins with its first row that is copied.
+        """
+        height, wide = block.ring.shape[1:]
+        plane = _plane(block)
+        if not self._parts or self._parts[0].size < plane * slices:
+            for event in self._copied:
+                event.synchronize()
+            size = plane * min(slices_of_piece(plane), len(block.ring))
+            self._parts = [cuda.pinned_array(size, np.uint8) for _ in range(2)]
+            self._copied = [cuda.event() for _ in range(2)]
+        turn = next(self._turns)
+        self._copied[turn].synchronize()
+        staged = self._parts[turn][: plane * slices].view(block.ring.dtype)
+        return staged.reshape(slices, height, wide), self._copied[turn]
 
 
 def open_device(index: int) -> Cuda:
@@ -215,14 +297,13 @@ def open_device(index: int) -> Cuda:
         return Cuda(index)
 
 
-def _rows(block: Block) -> Any:
-    """The rows of a block for device code."""
-    rows = block.as_rows
-    return rows._replace(firsts=on_device(rows.firsts))
-
-
 def _plane(block: Block) -> int:
     return int(np.prod(block.ring.shape[1:])) * block.ring.dtype.itemsize
+
+
+def _inside(staged: np.ndarray, block: Block) -> np.ndarray:
+    """The voxels of a block in pinned memory."""
+    return staged[:, : block.rows, block.x : block.x + block.cols]
 
 
 def _pieces(block: Block) -> list[tuple[int, int]]:

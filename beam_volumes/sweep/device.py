@@ -13,7 +13,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +22,7 @@ import numpy as np
 
 from beam_volumes.kernels.cuda import run_bytes
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.resources import Arena
 from beam_volumes.sweep.stage import Block, Stage
 
 #: The places of rings.
@@ -83,9 +84,19 @@ class DeviceLost(OSError):
 
 
 class Device(Protocol):
-    """The use of a device by one sweep. Copies and kernels run in the order of calls."""
+    """The use of a device by the sweeps of one arena, one after the other.
 
+    Calls have the effect of their order, while copies and kernels run at the same time where they can.
+    """
+
+    index: int
     name: str
+
+    def used(self, program: Any, threads: int) -> AbstractContextManager[None]:
+        """Begin a sweep of a program in this thread, and wait for its end.
+
+        Arrays of the sweep before are invalid. Their memory is used again for the same program.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """Allocate an array, uninitialized. Raises OutOfDeviceMemory."""
@@ -121,7 +132,10 @@ class Device(Protocol):
         """Copy a block of a host ring to a device ring; the host ring may change afterwards."""
 
     def to_host(self, voxels: Block, out: Block) -> None:
-        """Copy a block of a device ring to a host ring, and wait for the end."""
+        """Copy a block of a device ring to a host ring, and wait for the end of the copy.
+
+        Kernels that do not use the block may still run.
+        """
 
     def close(self) -> None:
         """Wait for all work and free the memory. Raises nothing."""
@@ -229,8 +243,11 @@ def listed() -> list[DeviceInfo]:
 
 
 @contextmanager
-def opened() -> Iterator[Device]:
-    """Use a device of this machine for a sweep. Raises DeviceLost if there is none."""
+def opened(arena: Arena | None = None, program: Any = None, threads: int = 1) -> Iterator[Device]:
+    """Use a device of this machine for a sweep. Raises DeviceLost if there is none.
+
+    The arena keeps streams and memory for its next sweep of the same program.
+    """
     try:
         cuda = _cuda()
         number = cuda.number()
@@ -238,19 +255,32 @@ def opened() -> Iterator[Device]:
         raise DeviceLost(f"the plan runs stages on a device: {error}") from None
     if not number:
         raise DeviceLost(f"the plan runs stages on a device: {_NONE}")
-    with _least_used(number) as index:
-        device: Device = cuda.open_device(index)
+    own = arena or Arena()
+    with _least_used(number, own.device) as index:
+        if own.device is None or own.device.index != index:
+            own.release()
+            own.device = cuda.open_device(index)
+        is_kept = False
         try:
-            yield device
+            with own.device.used(program, threads):
+                yield own.device
+            is_kept = arena is not None
         finally:
-            device.close()
+            if not is_kept:
+                own.release()
 
 
 @contextmanager
-def _least_used(number: int) -> Iterator[int]:
-    """The device with the fewest sweeps of this process; processes begin with different ones."""
+def _least_used(number: int, kept: Device | None) -> Iterator[int]:
+    """The device with the fewest sweeps of this process, preferably the one of the sweep before.
+
+    Processes begin with different ones.
+    """
     with _lock:
-        index = min(range(number), key=lambda i: (_sweeps[i], (i - os.getpid()) % number))
+        before = kept.index if kept is not None else -1
+        index = min(
+            range(number), key=lambda i: (_sweeps[i], i != before, (i - os.getpid()) % number)
+        )
         _sweeps[index] += 1
     try:
         yield index

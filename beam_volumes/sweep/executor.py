@@ -229,11 +229,11 @@ class _Sweep:
                 self._read(window)
                 if not self.unoverlapped:
                     self._read_ahead(k)
-                for i in range(len(self.program.steps)):
+                for i in self.plan.order:
                     self._advance(i, window)
                 for f in range(len(self.program.folds)):
                     self._fold(f, window.ends[len(self.program.outputs) + f])
-                if window.domain[0] < self.box.stop[0]:
+                if window.domain[0] < min(window.domain[1], self.box.stop[0]):
                     self._survey(window.domain)
                 self.writes.write(window)
                 if self.on_progress is not None:
@@ -488,6 +488,7 @@ class _Sweep:
     def _drain(self) -> None:
         """Wait until no thread uses the rings."""
         transfers = [t for reads in self.reads for _, t in reads]
-        for transfer in transfers + [w[-1] for w in self.writes.under_way]:
+        for transfer in transfers:
             with contextlib.suppress(Exception):
                 transfer.result()
+        self.writes.drain()

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -36,6 +37,14 @@ class Arena:
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
+        #: A `beam_volumes.sweep.device.Device`, if one of its sweeps has used one.
+        self.device: Any = None
+
+    def release(self) -> None:
+        """Free the memory of its device."""
+        device, self.device = self.device, None
+        if device is not None:
+            device.close()
 
     def cut(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
         """Arrays of the given shapes and dtypes, uninitialised, valid until the next call."""
@@ -91,9 +100,10 @@ class Gate:
     def release(self) -> bool:
         """Free the memory of unused arenas; return whether there were any."""
         with self._changed:
-            found = bool(self._idle)
-            self._idle.clear()
-        return found
+            idle, self._idle = self._idle, []
+        for arena in idle:
+            arena.release()
+        return bool(idle)
 
 
 #: One for the process, for all threads and runs.
@@ -121,19 +131,39 @@ def in_strips(
 
     Small work runs in the calling thread.
     """
-    strips = max(1, min(threads, rows, voxels // _WORTHWHILE))
-    if strips == 1:
-        return [work(0, rows)]
-    strip = [(rows * i // strips, rows * (i + 1) // strips) for i in range(strips)]
+    return start_strips(rows, voxels, threads, work)()
+
+
+def start_strips(
+    rows: int, voxels: int, threads: int, work: Callable[[int, int], Result]
+) -> Callable[[], list[Result]]:
+    """As `in_strips`, but return a function that waits for the results.
+
+    The waiting thread does strips that no other thread has begun, the first one first.
+    """
+    number = max(1, min(threads, rows, voxels // _WORTHWHILE))
+    strips = [(rows * i // number, rows * (i + 1) // number) for i in range(number)]
+    if number == 1:
+        found = work(*strips[0])
+        return lambda: [found]
     pool = _threads(threads)
-    futures = [pool.submit(work, a, b) for a, b in strip[1:]]
-    try:
-        first = work(*strip[0])
-    finally:
-        # No thread may still write into the rings when an error is raised.
-        for f in futures:
-            f.exception()
-    return [first, *(f.result() for f in futures)]
+    # Threads begin with the last strip, so they rarely meet the waiting thread.
+    futures = [pool.submit(work, *strip) for strip in strips[::-1]][::-1]
+
+    @cache
+    def wait() -> list[Result]:
+        try:
+            return [
+                work(*strip) if future.cancel() else future.result()
+                for strip, future in zip(strips, futures, strict=True)
+            ]
+        finally:
+            # No thread may still write into the rings when an error is raised.
+            for future in futures:
+                if not future.cancel():
+                    future.exception()
+
+    return wait
 
 
 def _threads(threads: int) -> ThreadPoolExecutor:

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from beam_volumes.base.geometry import Range, Ranges
+from beam_volumes.sweep.device import DEVICE, ToDevice, ToHost, is_transfer
 from beam_volumes.sweep.program import Edge, Program
 
 #: The ranges along y and x of a box, where they do not matter.
@@ -23,7 +24,9 @@ class Overlap(NamedTuple):
     #: For the next slices of each source, to read while a window is computed. Otherwise only slots
     #: of unneeded slices are used.
     read_ahead: bool = True
-    write_behind: bool = True  #: For another unit of each output, to be computed during a write.
+    #: For another unit of each output, to be computed during a write, and for another window of
+    #: arrays that are copied to or from a device, to be computed during a copy.
+    write_behind: bool = True
 
 
 #: In order of decreasing memory.
@@ -34,7 +37,7 @@ OVERLAPS = (Overlap(), Overlap(read_ahead=False), Overlap(read_ahead=False, writ
 class Window:
     """One window of the sweep."""
 
-    domain: Range  #: Slices of the domain that it finishes.
+    domain: Range  #: Slices of the domain that it feeds to surveys; may be empty.
     ends: list[Range]  #: Slices that it finishes of each end.
     tops: list[int]  #: For each step, the slice up to which it is filled after the window.
     #: For each step, the first slice that must be kept during the window.
@@ -51,6 +54,25 @@ class Schedule:
     capacity: list[int]  #: For each step, the slices in its ring.
     #: For each step, a slice in slot 0: slice z is in slot ``(z - base) % capacity``.
     base: list[int]
+    order: list[int]  #: The steps in the order of their execution in each window.
+
+
+def delays(program: Program) -> list[int]:
+    """For each step, the number of windows by which it is late.
+
+    Device code uses a window's slices after the window in which they are copied to the device, and they
+    are copied from it in the next one. So copies, device code and the host run at the same time.
+    """
+    found: list[int] = []
+    for step in program.steps:
+        inputs = [_delay(program, found, edge) for edge in step.edges]
+        found.append(max(inputs, default=0) + isinstance(step.stage, ToHost))
+    return found
+
+
+def _delay(program: Program, found: list[int], edge: Edge) -> int:
+    """The delay of a user of a step."""
+    return found[edge.step] + isinstance(program.steps[edge.step].stage, ToDevice)
 
 
 def layer_of(program: Program, step: int) -> tuple[int, int]:
@@ -68,7 +90,8 @@ def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> S
     The slab's ranges along y and x are only used if z is one of the program's coupled axes.
     """
     course = _Course(program, slab, window)
-    tops = course.tops()
+    late = delays(program) if overlap.write_behind else [0] * len(program.steps)
+    tops = course.delay(course.tops(), late)
     keeps = course.keeps(tops)
     rings = [
         _ring(program, i, course.regions[i], tops[i], keeps[i], course.layers[i], overlap)
@@ -79,7 +102,11 @@ def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> S
         for k, domain in enumerate(course.domains)
     ]
     capacity, base = ([ring[k] for ring in rings] for k in (0, 1))
-    return Schedule(course.z, course.regions, windows, capacity, base)
+    # Device code is started first if it needs nothing of this window, and runs during all others.
+    order = list(range(len(rings)))
+    if any(late):
+        order.sort(key=lambda i: program.steps[i].place != DEVICE or is_transfer(program.steps[i]))
+    return Schedule(course.z, course.regions, windows, capacity, base, order)
 
 
 class _Course:
@@ -147,6 +174,26 @@ class _Course:
             for edge in step.edges:
                 raise_(edge, [((low, top), *self.planes[i]) for top in tops[i]])
         return self._together(tops, max)
+
+    def delay(self, tops: list[list[int]], late: list[int]) -> list[list[int]]:
+        """Let steps be late by numbers of windows, with ends and surveys, and return their tops."""
+        ends = [max(_delay(self.program, late, e) for e in end.edges) for end in self.program.ends]
+        edges = [e for surveyed in self.program.surveys for e in surveyed.edges]
+        surveys = max((_delay(self.program, late, e) for e in edges), default=0)
+        total = max([*ends, surveys], default=0)
+        if not total or not self.domains:
+            return tops
+
+        def later(windows: list[Range], by: int) -> list[Range]:
+            first, last = windows[0][0], windows[-1][1]
+            return [(first, first)] * by + windows + [(last, last)] * (total - by)
+
+        self.ends = [later(windows, by) for windows, by in zip(self.ends, ends, strict=True)]
+        self.domains = later(self.domains, surveys)
+        return [
+            [low] * by + top + top[-1:] * (total - by)
+            for (low, _), top, by in zip(self.regions, tops, late, strict=True)
+        ]
 
     def keeps(self, tops: list[list[int]]) -> list[list[int]]:
         """Per step, the first slice that must still be there while each window is computed."""

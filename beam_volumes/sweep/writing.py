@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.transfer import Transfer, checksum, write_units
 from beam_volumes.sweep.activity import ActivityContext
 from beam_volumes.sweep.program import Program
-from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.resources import start_strips
 from beam_volumes.sweep.rings import Ring, copy
 from beam_volumes.sweep.schedule import Window
 
 #: Bytes of voxels that are compared with the fill value at a time.
 _COMPARED = 1 << 16
+#: Checksums of units; None for units that are not stored.
+_Sums: TypeAlias = list[int | None]
 
 
 @dataclass
@@ -66,6 +69,8 @@ class Writes:
 
     def __post_init__(self) -> None:
         self.under_way: deque[tuple[int, int, int, Transfer]] = deque()
+        #: For each of them, its units, and a function that waits for their checksums.
+        self.checks: deque[tuple[list[int], Callable[[], list[_Sums]]]] = deque()
         self.written = [share.start[0] for share in self.shares]
 
     def write(self, window: Window) -> None:
@@ -92,11 +97,14 @@ class Writes:
                     continue
                 if view.dtype.names:  # interleaved channels
                     view = view.view(output.sink.dtype).reshape(*view.shape, -1)
-                with self.activity("check", k, z, doing):
-                    self._note_units(output.sink, box, view)
                 with self.activity("write", k, z, doing):
                     if self.check_ownership is not None:
                         self.check_ownership()
+                with self.activity("check", k, z, doing):
+                    self.checks.append(self._start_checks(output.sink, box, view))
+                    if self.unoverlapped:
+                        self.checks[-1][1]()
+                with self.activity("write", k, z, doing):
                     transfer = write_units(self.sinks[k], box, view)
                 self.under_way.append((*z, k, transfer))
                 if self.unoverlapped:
@@ -117,12 +125,31 @@ class Writes:
     def finish_one(self) -> None:
         """Wait for the oldest write."""
         z0, z1, k, transfer = self.under_way[0]
-        with self.activity("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
+        units, wait = self.checks[0]
+        name = self.program.outputs[k].sink.name
+        with self.activity("check", k, (z0, z1), f"writing {name}"):
+            sums = itertools.chain(*wait())
+        with self.activity("write", k, (z0, z1), f"writing {name}"):
             transfer.result()
+        for index, found in zip(units, sums, strict=True):
+            if found is None:
+                self.result.empty[name].append(index)
+            else:
+                self.result.written[name].append(index)
+                self.result.sums[name].append(found)
+        self.checks.popleft()
         self.under_way.popleft()
 
-    def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
-        """List the write units of a layer with their checksums; units of zeros are not stored."""
+    def drain(self) -> None:
+        """Wait until no thread uses the rings, also after errors."""
+        for wait in [wait for _, wait in self.checks] + [w[-1].result for w in self.under_way]:
+            with contextlib.suppress(Exception):
+                wait()
+
+    def _start_checks(
+        self, sink: Sink, box: Box, view: np.ndarray
+    ) -> tuple[list[int], Callable[[], list[_Sums]]]:
+        """Start to compute the checksums of a layer's write units; units of zeros are not stored."""
         grid, stores_empty = sink.grid, sink.stores_empty
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
@@ -132,22 +159,15 @@ class Writes:
             for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2]))
         ]
 
-        def sums(a: int, b: int) -> list[int | None]:
-            """The checksums of some units; None for units that are not stored."""
-            found: list[int | None] = []
+        def sums(a: int, b: int) -> _Sums:
+            found: _Sums = []
             for index in units[a:b]:
                 voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
                 is_stored = stores_empty or any(map(_is_stored, _some_rows(voxels)))
                 found.append(checksum(voxels) if is_stored else None)
             return found
 
-        checked = itertools.chain(*in_strips(len(units), view.size, self.threads, sums))
-        for index, found in zip(units, checked, strict=True):
-            if found is None:
-                self.result.empty[sink.name].append(index)
-            else:
-                self.result.written[sink.name].append(index)
-                self.result.sums[sink.name].append(found)
+        return units, start_strips(len(units), view.size, self.threads, sums)
 
 
 def _some_rows(voxels: np.ndarray) -> Iterator[np.ndarray]:

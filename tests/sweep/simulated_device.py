@@ -28,67 +28,11 @@ def take_what_was_planned():
     launching.Scratch.take = taken
 
 
-class Ordered:
-    """Streams and events of numba that note the order of work."""
-
-    def __init__(self):
-        self.log, self.streams, self.events = [], [], []
-
-    def stream(self):
-        self.streams.append(Noting(self, f"stream {len(self.streams)}"))
-        return self.streams[-1]
-
-    def event(self):
-        self.events.append(Noting(self, f"event {len(self.events)}"))
-        return self.events[-1]
-
-
-class Noting:
-    def __init__(self, ordered, name):
-        self.ordered, self.name = ordered, name
-
-    def record(self, stream):
-        self.ordered.log.append(("record", self, stream))
-
-    def wait(self, stream):
-        self.ordered.log.append(("wait", self, stream))
-
-    def synchronize(self):
-        self.ordered.log.append(("host waits", self, None))
-
-
-def check_the_order_of_copies():
-    """The host prepares a slice while another is copied, and kernels wait for copies without it."""
-    ordered = Ordered()
-    noted = mock.patch.multiple(cuda.cuda, stream=ordered.stream, event=ordered.event)
-    with noted, mock.patch.object(device, "_PIECE", 15):
-        used = cuda.Cuda()
-        incoming, computing, _ = ordered.streams
-        ring = used.empty((4, 3, 5), np.dtype("u1"))
-        given = np.arange(60, dtype="u1").reshape(4, 3, 5)
-        blocks = [Block(r, np.arange(4), 0, 0, 3, 5) for r in (given, ring)]
-        used.to_device(*blocks)
-        first, second = used._copied
-        log = ordered.log
-        copies = [
-            i for i, (what, e, _) in enumerate(log) if what == "record" and e in (first, second)
-        ]
-        assert [log[i][1:] for i in copies] == 2 * [(first, incoming), (second, incoming)]
-        # Before slice 2 is prepared, the copy of slice 0 must have ended, but not that of slice 1.
-        waited = [e for what, e, _ in log[copies[1] :] if what == "host waits"]
-        assert waited == [first, second]
-        (what, last, stream), (_, event, of) = log[-1], log[-2]
-        assert (what, stream, of, event) == ("wait", computing, incoming, last)
-        back = np.zeros_like(given)
-        used.to_host(blocks[1], Block(back, np.arange(4), 0, 0, 3, 5))
-        assert (back == given).all() and log[-1][0] == "host waits"
-
-
 def check_pieces():
     """Slices are copied in pieces of one, two and three, where the ring begins again, too."""
     for piece in (1, 60, 1 << 20):
-        with mock.patch.object(device, "_PIECE", piece):
-            used = cuda.Cuda()
+        used = cuda.Cuda()
+        with mock.patch.object(device, "_PIECE", piece), used.used():
             ring = used.empty((4, 3, 5), np.dtype("u2"))
             given = np.arange(60, dtype="u2").reshape(4, 3, 5)
             slots = np.array([3, 0, 1, 2])
@@ -97,12 +41,11 @@ def check_pieces():
             back = np.zeros((4, 2, 3), "u2")
             used.to_host(there, Block(back, np.arange(4), 0, 0, 2, 3))
             assert (back == given[:, :2, 2:]).all()
-            used.close()
+        used.close()
 
 
 def main():
     take_what_was_planned()
-    check_the_order_of_copies()
     check_pieces()
     (found,) = device.listed()
     assert found.free > 0

@@ -17,7 +17,7 @@ from beam_volumes.storage.sources.raw import raw_chunks
 from beam_volumes.sweep.device import DRIVER_BYTES
 from beam_volumes.sweep.direct import reason_against
 from tests import catalogue as cat
-from tests.sweep.fake_device import FakeKvikio, pretended
+from tests.sweep.fake_device import FakeCuda, FakeKvikio, pretended
 from tests.tiers import examples
 
 HOW = {"device": "cuda", "device_memory": "1GiB", "runner": None, "progress": False}
@@ -62,7 +62,8 @@ def test_raw_chunks_are_read_straight_to_the_device_with_the_same_bits(folder, d
     v = bv.maximum_filter(v[z:, y:], (3, 1, draw(st.integers(1, 4))), mode=mode, cval=3)
     slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
     how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
-    with pretended() as cuda, FakeKvikio().installed() as kvikio:
+    cuda = FakeCuda(seed=draw(st.integers(0, 99)))
+    with pretended(cuda), FakeKvikio().installed() as kvikio:
         plan = bv.plan(v, device="cuda", in_memory_results=True, **how)
         found = bv.compute(v, **HOW, **how)
     assert np.asarray(found).tobytes() == np.asarray(bv.compute(v, runner=None, **how)).tobytes()

@@ -9,6 +9,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.across.rounds.flow import Round
 from beam_volumes.session import local
+from beam_volumes.sweep import resources
 from beam_volumes.sweep.resources import Gate, gate
 from beam_volumes.transforms.rounds import _Step, pieces
 
@@ -156,3 +157,27 @@ def test_computations_at_once_run_as_many_sweeps_as_the_widest_may(tmp_path):
         for result in pool.map(computed, range(4)):
             assert np.array_equal(np.asarray(result), np.asarray(v) + 1)
     assert most[0] <= 2
+
+
+def test_strips_do_not_wait_for_other_work_of_the_threads():
+    ended, done = threading.Event(), []
+    busy = [resources.start_strips(64, 1 << 20, 64, lambda a, b: ended.wait(60)) for _ in range(2)]
+    try:
+        assert len(resources.in_strips(8, 1 << 20, 8, lambda a, b: done.append((a, b)))) == 8
+        assert sorted(done) == [(k, k + 1) for k in range(8)]
+    finally:
+        ended.set()
+        assert all(all(wait()) for wait in busy)
+
+
+def test_an_error_in_a_strip_is_raised_when_no_strip_runs():
+    running = threading.Semaphore(0)
+
+    def work(a, b):
+        running.release()
+        if a == 1:
+            raise ValueError("strip 1")
+        running.acquire()
+
+    with pytest.raises(ValueError, match="strip 1"):
+        resources.in_strips(4, 1 << 20, 4, work)

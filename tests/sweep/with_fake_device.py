@@ -3,10 +3,14 @@
 python -m pytest -p tests.sweep.with_fake_device tests/sweep
 """
 
+import itertools
+
 import pytest
 
 from beam_volumes.plan.run_options import RunOptions
-from tests.sweep.fake_device import FakeKvikio, pretended
+from tests.sweep.fake_device import FakeCuda, FakeKvikio, pretended
+
+seeds = itertools.count()
 
 
 @pytest.fixture(autouse=True)
@@ -19,5 +23,5 @@ def device(monkeypatch):
         checked(self)
 
     monkeypatch.setattr(RunOptions, "__post_init__", on_device)
-    with pretended() as cuda, FakeKvikio().installed():
+    with pretended(FakeCuda(seed=next(seeds))) as cuda, FakeKvikio().installed():
         yield cuda

@@ -65,21 +65,25 @@ def launch(kernel: Any, box: tuple[int, int, int], stream: Any, *arguments: Any)
 
 
 def on_device(array: Any, stream: Any = None) -> Any:
-    """A parameter, such as weights, as a device array; equal parameters are copied only once."""
+    """A parameter, such as weights, as a device array for a stream.
+
+    Equal parameters are copied only once.
+    """
     if not isinstance(array, np.ndarray):
         return array
     array = np.ascontiguousarray(array)
-    return _copied(_device(), array.tobytes(), array.dtype.str, array.shape)
+    return _copied(stream or _device(), array.tobytes(), array.dtype.str, array.shape)
 
 
-@lru_cache(maxsize=256)
-def _copied(device: Any, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-    # Copied without a stream, so the copy has ended before any stream uses it.
-    return cuda.to_device(np.frombuffer(content, dtype).reshape(shape))
+@lru_cache(maxsize=1024)
+def _copied(where: Any, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+    # Copied in the order of the stream: without one, a copy would wait for all streams.
+    stream = 0 if isinstance(where, int) else where
+    return cuda.to_device(np.frombuffer(content, dtype).reshape(shape), stream=stream)
 
 
-def _device() -> Any:
-    return 0 if SIMULATED else cuda.get_current_device().id
+def _device() -> int:
+    return 0 if SIMULATED else int(cuda.get_current_device().id)
 
 
 class Scratch:
@@ -133,7 +137,7 @@ def scratch_rows(slices: int, rows: int, cols: int, dtype: Any, stream: Any) -> 
     lines = own.take(shape, kind) if own is not None else None
     if lines is None:
         lines = cuda.device_array(shape, kind, stream=stream or 0)
-    return Rows(lines, on_device(np.arange(slices) * rows), 0)
+    return Rows(lines, on_device(np.arange(slices) * rows, stream), 0)
 
 
 def unsigned(rows: Rows) -> Rows:

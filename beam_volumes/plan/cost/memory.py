@@ -283,13 +283,15 @@ class _Slab:
 
     def staging(self) -> MemoryItem:
         """Pinned host memory for the slices that are copied to and from the device."""
-        slices = [0, *(plane for _, plane, _ in self._planes_there())]
+        planes = [plane for _, plane, _ in self._planes_there()]
+        each_way = {DEVICE: [0, *planes], HOST: [0, *planes]}
         for i, step in enumerate(self.program.steps):
             if is_transfer(step):
                 at = i if step.place == DEVICE else step.edges[0].step
-                slices.append(self.rings.rows[at] * self.rings.cols[at] * step.dtype.itemsize)
-        pieces = (plane * slices_of_piece(plane) for plane in slices)
-        return MemoryItem("slices copied to and from the device", 2 * max(pieces))
+                plane = self.rings.rows[at] * self.rings.cols[at] * step.dtype.itemsize
+                each_way[step.place].append(plane)
+        pieces = (max(p * slices_of_piece(p) for p in planes) for planes in each_way.values())
+        return MemoryItem("slices copied to and from the device", 2 * sum(pieces))
 
     def direct_reads(self) -> Iterator[MemoryItem]:
         """Chunks that are being read straight to the device, and kvikio's own buffers."""

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from beam_volumes.base.geometry import Grid, Range, Ranges
 from beam_volumes.sweep.program import Program
-from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
+from beam_volumes.sweep.schedule import Overlap, delays, gathered, layer_of, schedule
 
 #: If slabs have more phases than this, only those near so many borders of chunks are scheduled.
 MAX_PHASES, MAX_BORDERS = 512, 8
@@ -122,6 +122,7 @@ def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
     z, y, x = slab
     middle, whole = program.shape[0] // 2, program.shape[0]
     halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), y, x)))
+    halo += window * max(delays(program))
     # Padding is not scheduled, and a layer of a coarser input lasts longer.
     halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
     layers = [
@@ -179,7 +180,8 @@ def _geometry(program: Program) -> Hashable | None:
     )
     ends = tuple((e.lattice, e.unit, e.edges) for e in program.ends)
     surveys = tuple((s.survey.upper, s.edges) for s in program.surveys)
-    return program.shape, steps, program.stacks, ends, len(program.outputs), surveys
+    late = tuple(delays(program))
+    return program.shape, steps, program.stacks, ends, len(program.outputs), surveys, late
 
 
 def _along_z(
