@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from beam_volumes.kernels.labels import agglomeration as kernels
 
 #: Sums and counts below this limit are added and compared exactly.
 MAXIMUM = 1 << 62
+#: Neighbours of a region that is searched for its best neighbour again after each merge.
+MAX_NEIGHBOURS = 256
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,12 @@ class Boundaries:
         return len(self.a)
 
     @classmethod
-    def together(cls, parts: Iterable[Boundaries]) -> Boundaries:
-        parts = list(parts)
-        if len(parts) == 1:
-            return parts[0]
-        return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("a", "b", "known")))
+    def together(cls, parts: list[Boundaries]) -> Boundaries:
+        """All rows of some parts, as new arrays; empties the list to release the parts."""
+        names = "a", "b", "known"
+        columns = [np.concatenate([getattr(p, name) for p in parts]) for name in names]
+        parts.clear()
+        return cls(*columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +83,7 @@ class Regions:
 
 @dataclass(frozen=True, eq=False)
 class Merges:
-    """Pairs of regions that were merged, in this order."""
+    """Pairs of regions that were merged, in any order."""
 
     #: uint64. The merged region has the name ``b``, the larger one.
     a: np.ndarray
@@ -182,7 +185,7 @@ def settle(
 ) -> tuple[Merges, Boundaries, Regions]:
     """Merge all regions that can be merged now.
 
-    ``edges``: all boundaries of regions that are not open.
+    ``edges``: all boundaries of regions that are not open; their values are overwritten.
     ``regions``: all regions of ``edges``.
     ``threshold``: minimum score of merges.
     ``max_size``: maximum size of merged regions.
@@ -200,52 +203,85 @@ def settle(
     >>> left.a, left.b, left.known
     (array([2], dtype=uint64), array([3], dtype=uint64), array([[10,  2]]))
     """
-    n = len(edges)
+    n, count, dtype = len(edges), len(regions.names), edges.known.dtype
     if n > np.iinfo(np.int32).max // 2:
         raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")
+    limits = _limits((max_size, min_size))
     if linkage.how == kernels.LARGEST:
-        return _settle_in_order(edges, regions, linkage, threshold, (max_size, min_size))
+        return _settle_in_order(edges, regions, linkage, threshold, limits)
     scored = _Scored.of(edges, linkage, threshold)
     links = np.empty((n, 4), np.int32)
     links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
-    count = len(regions.names)
+    del edges  # its labels
     sizes, stuck = regions.sizes.copy(), regions.is_open.copy()
     numbers = np.arange(count, dtype=np.int32)
-    # At most three quarters full.
-    room = 1 << max(4, (4 * n // 3).bit_length())
+    room = min(n, count)  # each merge needs a boundary, and removes a region
+    with_scores = 0 if linkage.how == kernels.MEAN else room
     found = (
-        np.empty((count, 2), np.int32),
-        np.empty((count if len(scored.fractions) else 0, 2), np.int64),
-        np.empty(count),
-        np.empty(count, np.int64),
+        np.empty((room, 2), np.int32),
+        np.empty((room - with_scores, 2), np.int64),
+        np.empty(with_scores),
+        np.empty(room, np.int64),
     )
-    merges = kernels.merge_greedily(
-        np.int64(linkage.how),
-        tuple(map(np.int64, scored.share)),
-        tuple(map(np.int64, scored.minimum)),
-        np.float64(scored.threshold),
-        _limits((max_size, min_size)),
-        (links, scored.fractions, scored.values, np.empty(n, np.uint64), scored.bins),
-        (sizes, stuck, numbers, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
-        (np.zeros(room, np.uint64), np.empty(room, np.int32)),
-        np.empty(n, np.int32),
+    how = scored.parameters(limits)
+    lists = *np.full((3, count), -1, np.int32), np.empty(count + 1, np.int32)
+    merges, has_hubs = kernels.merge_nearest(
+        *how,
+        np.int64(MAX_NEIGHBOURS),
+        (links, *scored.arrays),
+        (sizes, stuck, numbers),
+        lists,
         found,
     )
+    del lists
+    if has_hubs:
+        rest = np.flatnonzero(links[:, 0] >= 0)
+        links, stuck = links[rest], regions.is_open.copy()
+        scored = scored.of_rows(rest)
+        own = sizes, stuck, numbers
+        later = tuple(x[merges:] if len(x) else x for x in found)
+        merges += _merge_greedily(how, links, scored, own, later)
     pairs, parts, scores, totals = (x[:merges] for x in found)
     names = regions.names[pairs]
     made = Merges(names[:, 0], names[:, 1], scored.rounded(parts, scores), totals.copy())
     # Regions with a best boundary below the threshold never change.
-    i, j = links[:, 0], links[:, 1]
-    left = np.flatnonzero(i >= 0)
-    left = left[stuck[i[left]] & stuck[j[left]]]
-    i, j = i[left], j[left]
+    left = np.flatnonzero(links[:, 0] >= 0)
+    left = left[stuck[links[left, 0]] & stuck[links[left, 1]]]
+    i, j = links[left, 0], links[left, 1]
+    del links
+    known = scored.known(left).astype(dtype, copy=False)
+    del scored, left
     places = _either(i, j, count)
     order = places[np.argsort(numbers[places])]
     still = Regions(regions.names[numbers[order]], sizes[order], regions.is_open[order])
-    name = regions.names[numbers]
-    a, b = name[i], name[j]
-    known = scored.known(left).astype(edges.known.dtype)
-    return made, Boundaries(np.minimum(a, b), np.maximum(a, b), known), still
+    i, j = numbers[i], numbers[j]
+    a, b = regions.names[np.minimum(i, j)], regions.names[np.maximum(i, j)]
+    return made, Boundaries(a, b, known), still
+
+
+def _merge_greedily(
+    how: tuple[Any, ...],
+    links: np.ndarray,
+    scored: _Scored,
+    regions: tuple[np.ndarray, ...],
+    found: tuple[np.ndarray, ...],
+) -> int:
+    """Run `merge_greedily` with its scratch; return the number of merges."""
+    n, count = len(links), len(regions[0])
+    # At most three quarters full.
+    room = 1 << max(4, (4 * n // 3).bit_length())
+    fractions, values, bins = scored.arrays
+    scored.fractions = np.empty((len(fractions), 4), np.int64)
+    scored.fractions[:, :2] = fractions
+    del fractions
+    return kernels.merge_greedily(
+        *how,
+        (links, scored.fractions, values, bins, np.empty(n), np.empty(n, np.uint64)),
+        (*regions, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
+        (np.zeros(room, np.uint64), np.empty(room, np.int32)),
+        np.empty(n, np.int32),
+        found,
+    )
 
 
 def _limits(sizes: tuple[int | None, int | None]) -> tuple[np.int64, ...]:
@@ -258,11 +294,11 @@ def _settle_in_order(
     regions: Regions,
     linkage: Linkage,
     threshold: float,
-    sizes: tuple[int | None, int | None],
+    limits: tuple[np.int64, ...],
 ) -> tuple[Merges, Boundaries, Regions]:
     """As `settle`, for scores that never change: sorted once, without a table of pairs."""
     scored = _Scored.of(edges, linkage, threshold)
-    values = scored.values[:, 0]
+    values = scored.values
     reach = np.flatnonzero(values >= scored.threshold).astype(np.int32)
     values = -values[reach]
     order = np.argsort(values)
@@ -276,7 +312,7 @@ def _settle_in_order(
     is_left, own, stuck = np.zeros(len(rows), bool), regions.sizes.copy(), regions.is_open.copy()
     found = np.empty((count, 2), np.int32), np.empty(count), np.empty(count, np.int64)
     merges = kernels.merge_in_order(
-        _limits(sizes),
+        limits,
         links,
         values,
         is_left,
@@ -304,8 +340,8 @@ class _Scored:
 
     linkage: Linkage
     threshold: float
-    values: np.ndarray
-    fractions: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    values: np.ndarray = field(default_factory=lambda: np.empty(0))
+    fractions: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int64))
     bins: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
     minimum: tuple[int, int] = (0, 1)  #: The threshold, as a fraction of possible counts.
     share: tuple[int, int] = (0, 1)  #: The quantile, likewise.
@@ -313,24 +349,45 @@ class _Scored:
 
     @classmethod
     def of(cls, edges: Boundaries, linkage: Linkage, threshold: float) -> _Scored:
-        n, how = len(edges), linkage.how
-        made = cls(linkage, threshold, np.empty((n, 2)))
+        how = linkage.how
+        made = cls(linkage, threshold)
         if how == kernels.MEAN:
             count = _total(edges.known[:, 1], "counts")
             maximum = _total(edges.known[:, 0], "sums")
-            made.fractions = np.empty((n, 4), np.int64)
-            made.fractions[:, :2] = edges.known
+            made.fractions = edges.known
             # A larger count would have a score below the threshold.
             fitting = maximum // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
             made.minimum = _smallest_fraction(threshold, min(count, fitting))
         elif how == kernels.QUANTILE:
-            made.share = _smallest_fraction(linkage.quantile, _total(edges.known, "counts"))
-            made.bins = edges.known.copy()
+            counts = edges.known.sum(axis=1, dtype=np.float64)
+            made.share = _smallest_fraction(linkage.quantile, _total(counts, "counts"))
+            made.values, made.bins = np.empty(len(edges)), edges.known
         else:
             is_lowest = linkage.name == "lowest"
-            own, made.threshold, made.kinds = _comparable(edges.known, threshold, is_lowest)
-            made.values[:, 0] = own
+            own = _comparable(edges.known, threshold, is_lowest)
+            made.values, made.threshold, made.kinds = own
         return made
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """Fractions, scores and bins for kernels; those that the linkage does not need have no rows."""
+        return self.fractions, self.values, self.bins
+
+    def of_rows(self, rows: np.ndarray) -> _Scored:
+        """A copy with some boundaries."""
+        names = "fractions", "values", "bins"
+        arrays = zip(names, self.arrays, strict=True)
+        return replace(self, **{n: x[rows] for n, x in arrays if len(x)})
+
+    def parameters(self, limits: tuple[np.int64, ...]) -> tuple[Any, ...]:
+        """The first parameters of kernels."""
+        return (
+            np.int64(self.linkage.how),
+            tuple(map(np.int64, self.share)),
+            tuple(map(np.int64, self.minimum)),
+            np.float64(self.threshold),
+            limits,
+        )
 
     def rounded(self, parts: np.ndarray, scores: np.ndarray) -> np.ndarray:
         """Scores of merges as float64, rounded once."""
@@ -346,7 +403,7 @@ class _Scored:
             return self.fractions[rows, :2]
         if self.linkage.how == kernels.QUANTILE:
             return self.bins[rows]
-        own = self.values[rows, 0]
+        own = self.values[rows]
         known = self.kinds[own.astype(np.int64)] if self.kinds is not None else own
         return -known if self.linkage.name == "lowest" else known
 

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from beam_volumes.across.agglomeration import Boundaries
 from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.floods import Floods
@@ -73,3 +74,59 @@ def test_steps_stay_within_the_memory(step, tables, mebibytes):
         finally:
             tracemalloc.stop()
     assert peak < limit
+
+
+def grid(count):
+    """Regions in a cube with their neighbours along each axis."""
+    side = round((count / 3) ** (1 / 3))
+    index = np.arange(side**3)
+    steps = [side**2, side, 1]
+    own = [index[index // step % side > 0] for step in steps]
+    far = [some - step for some, step in zip(own, steps, strict=True)]
+    return np.concatenate(far), np.concatenate(own)
+
+
+def star(count):
+    return np.zeros(count, np.int64), np.arange(1, count + 1)
+
+
+def couples(count):
+    return np.arange(0, 2 * count, 2), np.arange(1, 2 * count, 2)
+
+
+@pytest.mark.parametrize("linkage", ["mean", "min", "quantile"])
+@pytest.mark.parametrize("graph", [grid, star, couples])
+@pytest.mark.parametrize("threshold", [0.0, 180.0])
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_step_takes_the_bytes_of_its_boundaries(linkage, graph, threshold, closed):
+    """Whether it merges most of its regions or few, and whether all of them are closed or every other one."""
+    random = np.random.default_rng(0)
+    a, b = (
+        x.astype(np.uint64) + np.uint64(1)
+        for x in graph(1 << (11 if linkage == "quantile" else 17))
+    )
+    known = random.integers(0, 256, len(a))
+    if linkage == "mean":
+        faces = random.integers(1, 200, len(a))
+        known = np.stack([known * faces, faces], axis=1)
+    if linkage == "quantile":
+        known = random.integers(0, 9, (len(a), 256))
+    step = Agglomeration("agglomerate", linkage, 0.5, threshold, None, False)
+    names = np.unique(np.concatenate([a, b]))[::closed]
+
+    def values():
+        parts = [Boundaries(a[k::3].copy(), b[k::3].copy(), known[k::3].copy()) for k in range(3)]
+        close = "close", (0,), (names.copy(), np.ones(len(names), np.int64))
+        return [close, *(("edges", (k,), part) for k, part in enumerate(parts))]
+
+    node = next(r for r in step.flow().rounds if r.name == "node-0")
+    for _ in node.step((0,), values()):  # compiles
+        pass
+    tracemalloc.start()
+    try:
+        for _ in node.step((0,), values()):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < step.edge_bytes * len(a)

@@ -40,7 +40,7 @@ LEAF = 1 << 20
 #: combined in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
 PER_LEAF, SAMPLE = 128, 1 << 14
 #: Maximum bytes of a node for a boundary; the histogram of a quantile is additional.
-EDGE_BYTES, HISTOGRAM_BYTES = 350, 8_300
+EDGE_BYTES, HISTOGRAM_BYTES = 230, 6_300
 #: Bytes of `cut` for a merge.
 MERGE_BYTES = 100
 
@@ -366,6 +366,7 @@ class _Node(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         how, given = self.step_, {v[:2]: v[2] for v in values if v is not None}
         self.check(given)
+        values.clear()  # the caller needs them no longer, and parts are released when they are copied
         parts = [part for (what, _), part in given.items() if what == "edges"]
         below = [part for (what, _), part in given.items() if what == "left"]
         closing = [part for (what, _), part in given.items() if what == "close"]
@@ -374,8 +375,8 @@ class _Node(Round):
             if self.level == how.levels:  # though there be nothing
                 yield from self.table.step((number,), [MERGES.empty()])
             return
-        edges = Boundaries.together([*parts, *(left for left, _ in below)])
-        names = distinct(edges.a, edges.b)
+        parts += [left for left, _ in below]
+        names = distinct(*(labels for part in parts for labels in (part.a, part.b)))
         sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
         for _, regions in below:
             at = np.searchsorted(names, regions.names)
@@ -383,8 +384,9 @@ class _Node(Round):
         for labels, own in closing:
             at = np.searchsorted(names, labels)
             sizes[at], is_open[at] = own, False
+        del given, below, closing
         merges, left, regions = settle(
-            edges,
+            Boundaries.together(parts),
             Regions(names, sizes, is_open),
             how.how,
             how.threshold,

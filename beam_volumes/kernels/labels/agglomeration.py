@@ -1,9 +1,10 @@
 """Greedy merging of regions in the order of their boundaries' scores, on arrays.
 
-Boundaries are rows of arrays, and regions are numbered in the order of their names. When two regions merge,
-their boundaries move to the list of the merged region. If two boundaries then have the same pair, the one
-with the better score absorbs the other. A queue orders boundaries by their last known scores. Scores never
-improve, so it suffices to update the score of a boundary at the head of the queue.
+Boundaries are rows of arrays, and regions are numbered in the order of their names. Scores never improve, so
+two regions that are each other's best neighbours are merged in the greedy order, too, regardless of other
+merges. `merge_nearest` looks for such pairs from region to region, which are near each other in memory. A
+region with very many neighbours would be searched again after each of its merges. `merge_greedily` merges
+those with a queue of all boundaries.
 """
 
 from __future__ import annotations
@@ -109,69 +110,231 @@ def _remove(keys, rows, key):
 
 
 @row_kernel
-def _add(how, e, f, fractions, values, bins, share):
+def _add(how, e, f, fractions, scores, bins, share):
     """Add the values of boundary ``f`` to boundary ``e``."""
     if how == MEAN:
         fractions[e, 0] += fractions[f, 0]
         fractions[e, 1] += fractions[f, 1]
-        values[e, 0] = fractions[e, 0] / fractions[e, 1]
-    elif how == LARGEST:
-        values[e, 0] = max(values[e, 0], values[f, 0])
     elif how == SMALLEST:
-        values[e, 0] = min(values[e, 0], values[f, 0])
+        scores[e] = min(scores[e], scores[f])
     else:
         for k in range(bins.shape[1]):
             bins[e, k] += bins[f, k]
-        values[e, 0] = _rank(bins[e], share[0], share[1])
+        scores[e] = _rank(bins[e], share[0], share[1])
 
 
 @row_kernel
-def _before(how, e, f, fractions, values, names):
+def _score(how, e, fractions, scores):
+    """The score of a boundary, approximate for means."""
+    return fractions[e, 0] / fractions[e, 1] if how == MEAN else scores[e]
+
+
+@row_kernel
+def _compared(how, e, p, f, q, fractions, column):
+    """-1, 0 or 1 if the score of boundary ``e`` is less than, equal to or greater than the score of ``f``.
+
+    ``p`` and ``q`` are `_score` of both. Means are fractions of ``column`` and the following one.
+    """
+    if how == MEAN and abs(p - q) <= _CLOSE * max(abs(p), abs(q)):
+        a, b = column, column + 1
+        return _order(fractions[e, a], fractions[e, b], fractions[f, a], fractions[f, b])
+    return np.int64(p > q) - np.int64(p < q)
+
+
+@row_kernel
+def _before(how, e, f, fractions, last, names):
     """Whether boundary ``e`` comes before ``f`` by their last known scores."""
-    p, q = values[e, 1], values[f, 1]
-    if how == MEAN:
-        if abs(p - q) > _CLOSE * max(abs(p), abs(q)):
-            return p > q
-        order = _order(fractions[e, 2], fractions[e, 3], fractions[f, 2], fractions[f, 3])
-        if order != 0:
-            return order > 0
-    elif p != q:
-        return p > q
-    return names[e] < names[f]
+    order = _compared(how, e, last[e], f, last[f], fractions, 2)
+    return order > 0 or (order == 0 and names[e] < names[f])
 
 
 @row_kernel
-def _refresh(how, e, numbers, links, fractions, values, names):
+def _refresh(how, e, numbers, links, fractions, scores, last, names):
     """Update the last known score of a boundary for the queue."""
     i, j = numbers[links[e, 0]], numbers[links[e, 1]]
     names[e] = (np.uint64(max(i, j)) << _HALF) | np.uint64(min(i, j))
-    values[e, 1] = values[e, 0]
+    last[e] = _score(how, e, fractions, scores)
     if how == MEAN:
         fractions[e, 2] = fractions[e, 0]
         fractions[e, 3] = fractions[e, 1]
 
 
 @row_kernel
-def _reaches(how, e, fraction, threshold, fractions, values):
-    """Whether the last known score of a boundary is >= the threshold."""
+def _reaches(how, e, fraction, threshold, fractions, scores):
+    """Whether the score of a boundary is >= the threshold."""
     if how == MEAN:
-        return _order(fractions[e, 2], fractions[e, 3], fraction[0], fraction[1]) >= 0
-    return values[e, 1] >= threshold
+        return _order(fractions[e, 0], fractions[e, 1], fraction[0], fraction[1]) >= 0
+    return scores[e] >= threshold
 
 
 @row_kernel
-def _sift(how, heap, count, at, fractions, values, names):
+def _refused(max_size, min_size, a, b):
+    """Whether two sizes are too large for a merge; they only grow."""
+    return (0 <= max_size < a + b) or (0 <= min_size <= min(a, b))
+
+
+@row_kernel
+def _root(parent, i):
+    """The region that contains region ``i``; shortens the way to it."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = np.int64(parent[i])
+    return i
+
+
+@row_kernel
+def _combine(how, share, i, edges, lists, parent):
+    """Combine the boundaries between region ``i`` and each of its neighbours; return their number."""
+    links, fractions, scores, bins = edges
+    heads, tails, marks = lists
+    count, before, half = 0, np.int64(-1), np.int64(heads[i])
+    while half >= 0:
+        e, s = half >> 1, half & 1
+        after = np.int64(links[e, 2 + s])
+        k = i if links[e, 0] < 0 else _root(parent, np.int64(links[e, 1 - s]))
+        if k != i:
+            links[e, s] = i
+            links[e, 1 - s] = k
+            f = np.int64(marks[k])  # of this region, or of another one
+            if f >= 0 and f != e and _pair(links[f, 0], links[f, 1]) == _pair(i, k):
+                _add(how, f, e, fractions, scores, bins, share)
+                k = i
+            else:
+                marks[k] = e
+        if k != i:
+            count += 1
+            before = half
+        else:
+            links[e, 0] = -1
+            if before < 0:
+                heads[i] = after
+            else:
+                links[before >> 1, 2 + (before & 1)] = after
+        half = after
+    tails[i] = before
+    return count
+
+
+@row_kernel
+def _best(how, limits, i, links, fractions, scores, sizes, head):
+    """The best boundary of region ``i``, and its neighbour; -1 if there is none.
+
+    Removes boundaries of regions that are too large for a merge.
+    """
+    best, near, p = np.int64(-1), np.int64(-1), 0.0
+    half = np.int64(head)
+    while half >= 0:
+        e, s = half >> 1, half & 1
+        k = np.int64(links[e, 1 - s])
+        if _refused(limits[0], limits[1], sizes[i], sizes[k]):
+            links[e, 0] = -1
+        else:
+            q = _score(how, e, fractions, scores)
+            order = np.int64(1) if best < 0 else _compared(how, e, q, best, p, fractions, 0)
+            if order > 0 or (order == 0 and k < near):
+                best, near, p = e, k, q
+        half = np.int64(links[e, 2 + s])
+    return best, near
+
+
+@kernel
+def merge_nearest(
+    how, share, fraction, threshold, limits, max_neighbours, edges, regions, lists, found
+):
+    """Merge pairs that are each other's best neighbours, as long as this is certain.
+
+    ``how`` is the kind of score; ``share`` the quantile and ``fraction`` the threshold of means, each a
+    fraction of two int64; ``threshold`` is for other scores. ``limits`` are two int64: pairs of a larger
+    size, and pairs with both sizes at least the second, are left; -1 for none. Regions with more than
+    ``max_neighbours`` neighbours are treated as ``stuck``.
+
+    Boundaries have ``edges``: ``links`` int32 (n, 4), with regions in the first two columns; ``fractions``
+    int64 (n, 2), sums and counts; ``scores`` float64; ``bins`` int64 (n, bins). Arrays that a score does not
+    need may be empty. Rows of a pair are combined, except between stuck regions.
+
+    Regions, in the order of names, have ``regions``: ``sizes`` int64, ``stuck`` bool, and ``parent`` int32
+    (0, 1, ...), which leads to the region that contains a region. ``lists`` is scratch, int32: three times -1
+    for each region, and one more number than regions. ``found`` receives merges: ``pairs`` int32 (n, 2),
+    ``fractions`` int64 (n, 2) or ``scores`` float64, ``sizes`` int64, with room for the smaller number of
+    boundaries and regions.
+
+    Returns the number of merges, and whether a region has more than ``max_neighbours`` neighbours. Remaining
+    boundaries have ``links`` >= 0.
+    """
+    links, fractions, scores, bins = edges
+    sizes, stuck, parent = regions
+    heads, tails, marks, chain = lists
+    pairs, parts, best_scores, totals = found
+    for e in range(links.shape[0]):
+        if how == QUANTILE:
+            scores[e] = _rank(bins[e], share[0], share[1])
+        for s in range(2):
+            i = links[e, s]
+            links[e, 2 + s] = heads[i]
+            if heads[i] < 0:
+                tails[i] = 2 * e + s
+            heads[i] = 2 * e + s
+    merges, postponed = 0, False
+    for start in range(parent.size):
+        # A merged region has the larger number, so it is a later start.
+        while parent[start] == start and not stuck[start]:
+            # Each region of the chain is the best neighbour of the one before.
+            chain[0] = start
+            length, is_stuck = 1, False
+            while length > 0:
+                i = np.int64(chain[length - 1])
+                degree = _combine(how, share, i, edges, (heads, tails, marks), parent)
+                e, k = _best(how, limits, i, links, fractions, scores, sizes, heads[i])
+                if e < 0 or not _reaches(how, e, fraction, threshold, fractions, scores):
+                    break
+                if degree > max_neighbours or stuck[k]:
+                    postponed |= degree > max_neighbours
+                    is_stuck = True
+                    break
+                if length == 1 or chain[length - 2] != k:
+                    chain[length] = k
+                    length += 1
+                    continue
+                a, b = min(i, k), max(i, k)
+                pairs[merges, 0] = a
+                pairs[merges, 1] = b
+                if how == MEAN:
+                    parts[merges, 0] = fractions[e, 0]
+                    parts[merges, 1] = fractions[e, 1]
+                else:
+                    best_scores[merges] = scores[e]
+                sizes[b] += sizes[a]
+                totals[merges] = sizes[b]
+                merges += 1
+                links[e, 0] = -1
+                parent[a] = b
+                tail = np.int64(tails[a])
+                links[tail >> 1, 2 + (tail & 1)] = heads[b]
+                heads[b] = heads[a]
+                length -= 2
+            if length > 0 and not is_stuck:
+                break  # no boundary of this region reaches the threshold
+            for at in range(length):
+                stuck[chain[at]] = True
+    for e in range(links.shape[0]):
+        if links[e, 0] >= 0:
+            i, j = _root(parent, np.int64(links[e, 0])), _root(parent, np.int64(links[e, 1]))
+            links[e, 0] = min(i, j) if i != j and stuck[i] and stuck[j] else -1
+            links[e, 1] = max(i, j)
+    return merges, postponed
+
+
+@row_kernel
+def _sift(how, heap, count, at, fractions, last, names):
     """Restore the heap's order from one entry downwards."""
     e = heap[at]
     while True:
         child = 2 * at + 1
         if child >= count:
             break
-        if child + 1 < count and _before(
-            how, heap[child + 1], heap[child], fractions, values, names
-        ):
+        if child + 1 < count and _before(how, heap[child + 1], heap[child], fractions, last, names):
             child += 1
-        if not _before(how, heap[child], e, fractions, values, names):
+        if not _before(how, heap[child], e, fractions, last, names):
             break
         heap[at] = heap[child]
         at = child
@@ -180,41 +343,33 @@ def _sift(how, heap, count, at, fractions, values, names):
 
 @kernel
 def merge_greedily(how, share, fraction, threshold, limits, edges, regions, table, heap, found):
-    """Merge the best pair repeatedly, as long as this is certain.
+    """As `merge_nearest`, but merge the best of all pairs repeatedly, for any number of neighbours.
 
-    ``how`` is the kind of score; ``share`` the quantile and ``fraction`` the threshold of means, each a
-    fraction of two int64; ``threshold`` is for other scores. ``limits`` are two int64: pairs of a larger
-    size, and pairs with both sizes at least the second, are left; -1 for none.
+    When two regions merge, their boundaries move to the list of the merged region. If two boundaries then
+    have the same pair, the one with the better score absorbs the other. A queue orders boundaries by their
+    last known scores. It suffices to update the score of a boundary at the head of the queue.
 
-    Boundaries have ``edges``: ``links`` int32 (n, 4), with regions in the first two columns; ``fractions``
-    int64 (n, 4), with sums and counts in the first two; ``values`` float64 (n, 2), with scores in the first;
-    ``names`` uint64; ``bins`` int64 (n, bins). Arrays that a score does not need may be empty. Rows of a pair
-    are combined.
-
-    Regions, in the order of names, have ``regions``: ``sizes`` int64, ``stuck`` bool, and int32 scratch:
-    ``numbers`` (0, 1, ...), ``heads`` (-1) and ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32,
-    with a power of two above the number of boundaries as length. ``heap`` is int32 with the length of
-    boundaries. ``found`` receives merges: ``pairs`` int32 (n, 2), ``fractions`` int64 (n, 2), ``scores``
-    float64, ``sizes`` int64, with the length of regions.
+    ``edges`` also have ``last`` float64 and ``names`` uint64, scratch, and ``fractions`` two more columns.
+    ``regions`` are ``sizes``, ``stuck``, and int32 scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and
+    ``degrees`` (0). ``table`` is scratch: uint64 zeros and int32, with a power of two above the number of
+    boundaries as length. ``heap`` is int32 with the length of boundaries.
 
     Returns the number of merges. Remaining boundaries have ``links`` >= 0, indices of ``numbers``, ``sizes``
     and ``stuck``.
     """
-    links, fractions, values, names, bins = edges
+    links, fractions, scores, bins, last, names = edges
     sizes, stuck, numbers, heads, degrees = regions
     keys, rows = table
-    pairs, parts, scores, totals = found
+    pairs, parts, best_scores, totals = found
     max_size, min_size = limits
     count = 0
     for e in range(links.shape[0]):
-        if how == MEAN:
-            values[e, 0] = fractions[e, 0] / fractions[e, 1]
-        elif how == QUANTILE:
-            values[e, 0] = _rank(bins[e], share[0], share[1])
+        if how == QUANTILE:
+            scores[e] = _rank(bins[e], share[0], share[1])
         key = _pair(links[e, 0], links[e, 1])
         at = _slot(keys, key)
         if keys[at] != np.uint64(0):
-            _add(how, np.int64(rows[at]), e, fractions, values, bins, share)
+            _add(how, np.int64(rows[at]), e, fractions, scores, bins, share)
             links[e, 0] = -1
             continue
         keys[at] = key
@@ -227,12 +382,12 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
     for e in range(links.shape[0]):
         if links[e, 0] < 0:
             continue
-        _refresh(how, e, numbers, links, fractions, values, names)
-        if _reaches(how, e, fraction, threshold, fractions, values):
+        _refresh(how, e, numbers, links, fractions, scores, last, names)
+        if _reaches(how, e, fraction, threshold, fractions, scores):
             heap[count] = e
             count += 1
     for at in range(count // 2 - 1, -1, -1):
-        _sift(how, heap, count, at, fractions, values, names)
+        _sift(how, heap, count, at, fractions, last, names)
     merges = 0
     while count:
         e = np.int64(heap[0])
@@ -240,25 +395,26 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
             i, j = np.int64(links[e, 0]), np.int64(links[e, 1])
             a, b = numbers[i], numbers[j]
             now = (np.uint64(max(a, b)) << _HALF) | np.uint64(min(a, b))
-            same = names[e] == now and values[e, 1] == values[e, 0]
-            if same and how == MEAN:
-                same = fractions[e, 2] == fractions[e, 0] and fractions[e, 3] == fractions[e, 1]
+            same = names[e] == now
+            if how == MEAN:
+                same &= fractions[e, 2] == fractions[e, 0] and fractions[e, 3] == fractions[e, 1]
+            else:
+                same &= last[e] == scores[e]
             if not same:  # it has become worse since then
-                _refresh(how, e, numbers, links, fractions, values, names)
-                if _reaches(how, e, fraction, threshold, fractions, values):
-                    _sift(how, heap, count, 0, fractions, values, names)
+                _refresh(how, e, numbers, links, fractions, scores, last, names)
+                if _reaches(how, e, fraction, threshold, fractions, scores):
+                    _sift(how, heap, count, 0, fractions, last, names)
                     continue
                 i = np.int64(-1)
         else:
             i = j = np.int64(-1)
         count -= 1
         heap[0] = heap[count]
-        _sift(how, heap, count, 0, fractions, values, names)
+        _sift(how, heap, count, 0, fractions, last, names)
         if i < 0:
             continue
         size = sizes[i] + sizes[j]
-        if (0 <= max_size < size) or (0 <= min_size <= min(sizes[i], sizes[j])):
-            # nor will regions that contain them
+        if _refused(max_size, min_size, sizes[i], sizes[j]):
             _remove(keys, rows, _pair(i, j))
             links[e, 0] = -1
             degrees[i] -= 1
@@ -271,11 +427,12 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
         a, b = numbers[i], numbers[j]
         pairs[merges, 0] = min(a, b)
         pairs[merges, 1] = max(a, b)
-        scores[merges] = values[e, 0]
         totals[merges] = size
         if how == MEAN:
             parts[merges, 0] = fractions[e, 0]
             parts[merges, 1] = fractions[e, 1]
+        else:
+            best_scores[merges] = scores[e]
         merges += 1
         _remove(keys, rows, _pair(i, j))
         links[e, 0] = -1
@@ -303,12 +460,12 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
                 else:
                     f = np.int64(rows[at])
                     degrees[k] -= 1
-                    if _before(how, e, f, fractions, values, names):
-                        _add(how, e, f, fractions, values, bins, share)
+                    if _before(how, e, f, fractions, last, names):
+                        _add(how, e, f, fractions, scores, bins, share)
                         rows[at] = e
                         links[f, 0] = -1
                     else:
-                        _add(how, f, e, fractions, values, bins, share)
+                        _add(how, f, e, fractions, scores, bins, share)
                         links[e, 0] = -1
                         kept = False
                 if kept:
@@ -317,15 +474,6 @@ def merge_greedily(how, share, fraction, threshold, limits, edges, regions, tabl
                     heads[i] = half
             half = after
     return merges
-
-
-@row_kernel
-def _root(parent, i):
-    """The region that contains region ``i``; shortens the way to it."""
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = np.int64(parent[i])
-    return i
 
 
 @row_kernel
@@ -343,12 +491,6 @@ def _sift_names(names, rows, count, at):
         names[at], rows[at] = names[child], rows[child]
         at = child
     names[at], rows[at] = name, row
-
-
-@row_kernel
-def _refused(max_size, min_size, a, b):
-    """Whether two sizes are too large for a merge; they only grow."""
-    return (0 <= max_size < a + b) or (0 <= min_size <= min(a, b))
 
 
 @kernel

@@ -85,7 +85,7 @@ def agglomerate(
     then the one with the smaller other label.
 
     Ranges of labels are merged in a tree. A worker holds the pairs that cross the borders of a range,
-    about 350 bytes each (8,700 for quantiles). They are fewest if nearby regions have similar labels,
+    about 230 bytes each (6,500 for quantiles). They are fewest if nearby regions have similar labels,
     as with `label` and `watershed`. In the worst case, one worker must hold the whole table; a
     worker without enough memory refuses it. Sums and counts in a worker must be below 2**62.
 
