@@ -132,8 +132,12 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
         for q in quantiles:
             assert ours[f"intensity_quantile-{q}"][k] == np.quantile(values, q)
     for name, column in expected.items():
-        if not name.startswith("moments") or sum(map(int, name.split("-")[1:])) <= 3:
-            np.testing.assert_allclose(ours[name], column, rtol=1e-9, atol=1e-8, err_msg=name)
+        kind, *orders = name.split("-")
+        if not name.startswith("moments") or sum(map(int, orders)) <= 3:
+            # scikit-image's central moments are differences of larger numbers; those of order 1 are 0 here.
+            alike = [c for n, c in expected.items() if n.startswith(kind)]
+            close = max(1e-8, 1e-13 * np.nanmax(np.abs(alike))) if "central" in kind else 1e-8
+            np.testing.assert_allclose(ours[name], column, rtol=1e-9, atol=close, err_msg=name)
     assert sum(name.startswith("moments-") for name in ours) == (10 if ndim == 2 else 20)
     if ndim == 2:
         hu = bv.compute(bv.regionprops_table(labels, properties="moments_hu", spacing=2.0))
