@@ -28,6 +28,8 @@ from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges
+from beam_volumes.kernels.measure import digests
+from beam_volumes.kernels.packing import pack, unpack
 from beam_volumes.sweep.device import MaskThere
 from beam_volumes.sweep.resources import in_strips
 
@@ -69,7 +71,8 @@ class Components(NamedTuple):
     labels: np.ndarray
     first: np.ndarray
     values: np.ndarray | None
-    codes: np.ndarray | None = None
+    #: The block itself, if components depend on more than its runs.
+    voxels: np.ndarray | None = None
 
     @property
     def runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -99,22 +102,22 @@ class Components(NamedTuple):
         Rows are numbered from ``row`` on: digests of consecutive blocks add up, modulo 2**64, to
         the digest of the whole.
         """
-        if self.codes is not None:
-            rows = self.codes.reshape(-1, self.shape[2])
+        nx = self.shape[2]
+        if self.voxels is None:
 
-            def part(a: int, b: int) -> int:
-                return int(edges.digest(rows[a:b], a, row))
+            def strip(a: int, b: int) -> int:
+                runs = self.offsets[a : b + 1], self.starts, self.stops
+                return int(kernels.digest(*runs, nx, row + a))
 
-            return sum(in_strips(len(rows), self.codes.size, threads, part)) % 2**64
-        values = np.empty(0, np.uint64)
-        if self.values is not None:
-            values = self.values.view(f"u{self.values.itemsize}").astype(np.uint64)
+            count = len(self.starts)
+        else:
+            rows = self.voxels.reshape(1, -1, nx)
 
-        def strip(a: int, b: int) -> int:
-            runs = self.offsets[a : b + 1], self.starts, self.stops, self.labels
-            return int(kernels.digest(*runs, self.shape[2], values, row + a))
+            def strip(a: int, b: int) -> int:
+                return digests.digest(rows, a, b, (nx << 32) + row)
 
-        return sum(in_strips(len(self.offsets) - 1, len(self.starts), threads, strip)) % 2**64
+            count = self.voxels.size
+        return sum(in_strips(len(self.offsets) - 1, count, threads, strip)) % 2**64
 
     def mask(self, z: slice, y: slice, x: slice) -> np.ndarray:
         """Whether the voxels of a part of the block belong to a component."""
@@ -200,8 +203,8 @@ class Labelling:
             cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
             kernels.join_runs(block, *how, cuts, offsets, parent)
         labels, first = kernels.number_runs(nx, offsets, starts, parent)
-        values = block.reshape(-1)[first] if self.by_value else None
-        return Components(block.shape, offsets, starts, stops, labels, first, values)
+        values, voxels = (block.reshape(-1)[first], block) if self.by_value else (None, None)
+        return Components(block.shape, offsets, starts, stops, labels, first, values, voxels)
 
     def unite(
         self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
@@ -248,9 +251,9 @@ class EdgeLabelling(Labelling):
     def unite(
         self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
     ) -> None:
-        assert above.codes is not None
+        assert above.voxels is not None
         slices = below.slice_runs(below.shape[0] - 1), above.slice_runs(0)
-        edges.unite_planes(*slices, above.codes[0], parent, base_a, base_b)
+        edges.unite_planes(*slices, above.voxels[0], parent, base_a, base_b)
 
 
 def _check_size(block: Any) -> None:
@@ -315,13 +318,17 @@ class _Continuation:
             values, none = new(found, len(found.first)), before[:0]
             return self._kept(Continued(found, values, np.ones(len(values), bool), (none, none)))
         n = len(last.first)
-        parent = np.arange(n + len(found.first))
+        # Only components of the first slice touch the last block, and they have the first numbers.
+        touching = int(np.searchsorted(found.first, math.prod(found.shape[1:])))
+        parent = np.arange(n + touching)
         self.labelling.unite(last, found, parent, 0, n)
         kernels.flatten(parent)
-        is_new = parent[n:] >= n
+        is_new = np.ones(len(found.first), bool)
+        is_new[:touching] = parent[n:] >= n
         given = new(found, int(np.count_nonzero(is_new)))
         values = np.empty(len(is_new), given.dtype)
-        kernels.continue_values(parent, before, given, values)
+        used = kernels.continue_values(parent, before, given, values[:touching])
+        values[touching:] = given[used:]
         joined = np.flatnonzero(parent[:n] != np.arange(n))
         pairs = before[joined], before[parent[joined]]
         return self._kept(Continued(found, values, is_new, pairs))
@@ -337,12 +344,14 @@ class _Stream:
 
     New components are numbered 0, 1, ...; continuations have the number of the continued component.
     Memory grows with the number of new components, and not with the number of blocks.
+
+    ``voxels``: of all blocks.
     """
 
-    def __init__(self, labelling: Labelling) -> None:
+    def __init__(self, labelling: Labelling, voxels: int) -> None:
         self.count = 0
         self._continuation = _Continuation(labelling)
-        self._parent = np.empty(0, np.int64)
+        self._parent = np.empty(0, _index_dtype(voxels))
 
     def feed(self, block: Any, threads: int = 1) -> Continued:
         """The block's components with their numbers."""
@@ -352,7 +361,7 @@ class _Stream:
 
     def _numbered(self, _: Components, new: int) -> np.ndarray:
         first, self.count = self.count, self.count + new
-        numbers = np.arange(first, self.count)
+        numbers = np.arange(first, self.count, dtype=self._parent.dtype)
         # Large arrays are moved without a copy. No view of it is kept.
         self._parent.resize(self.count, refcheck=False)
         self._parent[first:] = numbers
@@ -367,10 +376,10 @@ class _Stream:
 class _Face:
     """One plane that is shared with a neighbour, at ``position`` along ``axis`` of the region."""
 
-    def __init__(self, axis: int, position: int, labelling: Labelling) -> None:
+    def __init__(self, axis: int, position: int, labelling: Labelling, region: Box) -> None:
         self.axis = axis
         self.position = position
-        self._stream = _Stream(labelling)
+        self._stream = _Stream(labelling, region.size)
         self._members: list[np.ndarray] = [np.empty(0, np.int64)]
         self._digest = 0
 
@@ -410,7 +419,12 @@ class Interface(NamedTuple):
 
 def as_index(positions: np.ndarray) -> np.ndarray:
     """Positions as int32 if they fit."""
-    return positions.astype(np.int32 if positions.max(initial=0) < 2**31 else np.int64)
+    return positions.astype(_index_dtype(int(positions.max(initial=0))))
+
+
+def _index_dtype(count: int) -> type[np.signedinteger[Any]]:
+    """The dtype of numbers up to ``count``."""
+    return np.int32 if count < 2**31 else np.int64
 
 
 def merge_payload(
@@ -440,6 +454,16 @@ class SlabSummary:
     #: int32. For each window, the positions in ``ids`` of its new components.
     windows: tuple[np.ndarray, ...]
     digests: tuple[int, ...]  #: Digest of the labelled voxels of each window.
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Ids and positions increase, mostly by little: two bytes for a component instead of eight."""
+        arrays = [self.ids, *self.windows]
+        packed = [(pack(a), len(a), a.dtype) for a in arrays]
+        return {**self.__dict__, "ids": packed[0], "windows": packed[1:]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ids, windows = unpack(*state["ids"]), tuple(unpack(*w) for w in state["windows"])
+        self.__dict__.update(state, ids=ids, windows=windows)
 
 
 def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:
@@ -478,7 +502,7 @@ class SlabLabeler:
         self.measures = measures
         self.border_axes = border_axes
         self.border = border
-        self._stream = _Stream(labelling)
+        self._stream = _Stream(labelling, self.region.size)
         self._depth = 0
         #: The number of components at the last `merge` that were not known to continue others, and of new
         #: ones since.
@@ -494,10 +518,12 @@ class SlabLabeler:
         z, y, x = cell
         for axis in range(3):
             if cell[axis] > 0:
-                self._faces[axis, z, y, x] = _Face(axis, 0, labelling)
+                self._faces[axis, z, y, x] = _Face(axis, 0, labelling, self.region)
             if self.region.stop[axis] > self.core.stop[axis]:
                 above = (axis, z + (axis == 0), y + (axis == 1), x + (axis == 2))
-                self._faces[above] = _Face(axis, self.region.shape[axis] - 1, labelling)
+                self._faces[above] = _Face(
+                    axis, self.region.shape[axis] - 1, labelling, self.region
+                )
 
     def feed(
         self,
@@ -568,7 +594,7 @@ class SlabLabeler:
     @staticmethod
     def _ranks(classes: np.ndarray) -> np.ndarray:
         """For each number, the rank of its class."""
-        ranks = np.empty(len(classes), np.int32 if len(classes) < 2**31 else np.int64)
+        ranks = np.empty(len(classes), _index_dtype(len(classes)))
         kernels.rank(classes, ranks)
         return ranks
 

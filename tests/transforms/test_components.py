@@ -183,10 +183,10 @@ def test_refusals():
 
 
 def test_a_summary_that_is_too_large():
-    """Random voxels at a low density: 1.5 million components that hardly compress."""
+    """Random voxels at a low density: 3.3 million components that hardly compress."""
     rng = np.random.default_rng(0)
-    voxels = rng.random((8, 2048, 2048)) < 0.06
-    slab = Slab(Box((0, 0, 0), (8, 2048, 2048)), ((0, 0),) * 3, voxels, (8, 2048, 2048))
+    voxels = rng.random((16, 2048, 2048)) < 0.06
+    slab = Slab(Box((0, 0, 0), (16, 2048, 2048)), ((0, 0),) * 3, voxels, (16, 2048, 2048))
     grid = Grid(slab.shape, slab.shape)
     labelling = Labelling(connectivity_structure(1))
     with pytest.raises(

@@ -33,7 +33,8 @@ MASK, VALUES, VALUES_NO_BACKGROUND = 0, 1, 2
 #: along z, and pairs with the neighbour along z, if both are united with the voxel before them along y.
 _KNOWN_BEFORE, _KNOWN, _KNOWN_AFTER, _KNOWN_CORNER = 1, 2, 4, 8
 
-_ONE, _LAST, _TOP = np.uint64(1), np.uint64(63), np.uint64(1 << 63)
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+_LAST, _TOP = np.uint64(63), np.uint64(1 << 63)
 #: Multiplied with eight bytes that are 0 or 1, the highest byte of the product has one bit for each.
 _GATHER, _HIGHEST = np.uint64(0x0102040810204080), np.uint64(56)
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
@@ -393,12 +394,31 @@ def paint(offsets, starts, stops, labels, table, out):
     columns.
     """
     for y in range(out.shape[0]):
-        row = out[y]
-        nx = row.size
-        row[:] = table[0]
-        for i in range(offsets[y], offsets[y + 1]):
-            value = table[labels[i]]
-            for x in range(starts[i], min(stops[i], nx)):
+        _paint_row(out[y], starts, stops, labels, table, offsets[y], offsets[y + 1])
+
+
+@row_kernel
+def _paint_row(row, starts, stops, labels, table, begin, end):
+    nx, background = row.size, table[0]
+    for x in range(nx):
+        row[x] = background
+    for i in range(begin, end):
+        value, a, b = table[labels[i]], np.int64(starts[i]), np.int64(stops[i])
+        if b + 4 <= nx:
+            # Most runs of noise have up to four voxels: a number of writes that depends on them takes longer.
+            at, after = np.uint64(a), np.uint64(b)
+            row[at] = value
+            row[at + _ONE] = value
+            row[at + _TWO] = value
+            row[at + _THREE] = value
+            for x in range(a + 4, b):
+                row[x] = value
+            row[after] = background
+            row[after + _ONE] = background
+            row[after + _TWO] = background
+            row[after + _THREE] = background
+        else:
+            for x in range(a, min(b, nx)):
                 row[x] = value
 
 
@@ -467,23 +487,17 @@ def labels_at(offsets, starts, stops, labels, rows, columns):
 
 
 @kernel
-def digest(offsets, starts, stops, labels, nx, values, row):
+def digest(offsets, starts, stops, nx, row):
     """A 64-bit hash of the runs in rows of ``nx`` voxels, which are numbered from ``row``.
 
-    It is a sum over runs, so the hashes of successive rows add up modulo 2**64. ``values`` are uint64, one
-    per component, or empty.
+    It is a sum over runs, so the hashes of successive rows add up modulo 2**64.
     """
     total = np.uint64(0)
     for r in range(offsets.size - 1):
         key = mixed(mixed(np.uint64(row + r)) + np.uint64(nx))
         total += key
-        if values.size == 0:
-            for i in range(offsets[r], offsets[r + 1]):
-                total += mixed(key ^ (np.uint64(starts[i]) << np.uint64(32) | np.uint64(stops[i])))
-            continue
         for i in range(offsets[r], offsets[r + 1]):
-            run = key ^ (np.uint64(starts[i]) << np.uint64(32) | np.uint64(stops[i]))
-            total += mixed(mixed(run) + values[labels[i] - 1])
+            total += mixed(key ^ (np.uint64(starts[i]) << np.uint64(32) | np.uint64(stops[i])))
     return total
 
 
@@ -543,6 +557,7 @@ def continue_values(parent, before, given, values):
     """Write the value of the continued component, or the next of ``given``, for components of a block.
 
     ``parent`` has the roots of the ``before.size`` components before the block, then of the block's.
+    Returns how many of ``given`` were used.
     """
     n, new = before.size, 0
     for i in range(values.size):
@@ -552,6 +567,7 @@ def continue_values(parent, before, given, values):
         else:
             values[i] = given[new]
             new += 1
+    return new
 
 
 @kernel

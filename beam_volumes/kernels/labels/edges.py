@@ -11,7 +11,6 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.labels.components import _unite
-from beam_volumes.kernels.measure.digests import mixed
 
 INSIDE, ACROSS_Z, ACROSS_Y, ACROSS_X = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 
@@ -120,21 +119,3 @@ def unite_planes(below, above, codes, parent, base_a, base_b):
                 i += 1
             else:
                 j += 1
-
-
-@kernel
-def digest(rows, begin, row):
-    """A 64-bit hash of rows of codes from row ``begin`` on, which is numbered ``row``."""
-    total = np.uint64(0)
-    for r in range(rows.shape[0]):
-        key = mixed(mixed(np.uint64(row + begin + r)) + np.uint64(rows.shape[1]))
-        total += key
-        word, place = np.uint64(0), np.uint64(0)
-        for x in range(rows.shape[1]):
-            word = word << np.uint64(4) | np.uint64(rows[r, x] & np.uint8(15))
-            if x % 16 == 15:
-                total += mixed(mixed(key ^ place) + word)
-                word = np.uint64(0)
-                place += np.uint64(1)
-        total += mixed(mixed(key ^ place) + word)
-    return total

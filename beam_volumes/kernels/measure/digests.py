@@ -19,14 +19,17 @@ def mixed(word):
     return word ^ (word >> np.uint64(31))
 
 
-def digest(block: np.ndarray, y0: int, y1: int) -> int:
-    """The digest of rows ``y0:y1`` of a block (slices, rows, columns); strips add up modulo 2**64."""
+def digest(block: np.ndarray, y0: int, y1: int, first: int = 0) -> int:
+    """The digest of rows ``y0:y1`` of a block (slices, rows, columns); strips add up modulo 2**64.
+
+    The block's rows are numbered from ``first``.
+    """
     bits = block.view(f"u{block.itemsize}")
-    return int(_digest(strided(bits), bits.shape, y0, y1))
+    return int(_digest(strided(bits), bits.shape, y0, y1, first))
 
 
 @kernel
-def _digest(bits, shape, y0, y1):
+def _digest(bits, shape, y0, y1, first):
     flat, step_z, step_y = bits
     nz, ny, nx = shape
     per_word = 8 // flat.itemsize
@@ -46,5 +49,5 @@ def _digest(bits, shape, y0, y1):
                 found += factors[i] * (row[i] ^ (row[i] >> np.uint64(32)))
             for i in range(nx - words * per_word):
                 found += factors[words + i] * np.uint64(flat[at + words * per_word + i])
-            total += mixed(mixed(found) + np.uint64(z * ny + y))
+            total += mixed(mixed(found) + np.uint64(first + z * ny + y))
     return total
