@@ -79,7 +79,7 @@ def test_blobs_by_the_determinant(data):
     module = importlib.import_module("skimage.feature.blob")
     with mock.patch.object(module, "spatial", SimpleNamespace(cKDTree=SortedPairs)):
         theirs = feature.blob_doh(x, *sigmas, **how)
-    assert len(theirs) > 5
+    assert len(theirs) > 1
     np.testing.assert_allclose(placed(ours), theirs)
     grey = bv.blob_doh((x * 255).astype("u1"), *sigmas).compute()
     assert set(zip(*(grey[n].to_pylist() for n in "yx"), strict=True)) <= {
