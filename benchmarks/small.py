@@ -24,6 +24,10 @@ import tensorstore as ts
 import beam_volumes as bv
 
 BLOCK = 5
+#: The codec of our outputs, which contain float32.
+ZSTD = ts.CodecSpec(
+    {"driver": "zarr3", "codecs": [{"name": "zstd", "configuration": {"level": 1}}]}
+)
 names = map(str, itertools.count())
 
 
@@ -56,10 +60,10 @@ def main() -> None:
 
     def scipy_loop(some: list[Path]) -> None:
         for path in some:
-            result = scipy.ndimage.gaussian_filter(opened(path).read().result(), 1)
+            result = scipy.ndimage.gaussian_filter(opened(path).read().result(), 1, output="f4")
             layout = ts.ChunkLayout(chunk_shape=result.shape)
-            new = opened(folder / next(names), dtype="uint8", shape=(64,) * 3, chunk_layout=layout)
-            new.write(result).result()
+            how = {"dtype": "float32", "shape": result.shape, "chunk_layout": layout, "codec": ZSTD}
+            opened(folder / next(names), **how).write(result).result()
 
     rows: dict[str, Callable[[list[Path]], None]] = {
         "compute in a loop": loop,

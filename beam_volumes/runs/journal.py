@@ -33,6 +33,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import tee
 from typing import Any
 
@@ -449,8 +450,9 @@ def _scalars(pass_index: int) -> str:
     return f"scalars/pass-{pass_index}"
 
 
+@lru_cache(maxsize=4)
 def run_of(manifest: bytes | None) -> str | None:
-    """The run in a manifest of any version; None if it is damaged."""
+    """The run in a manifest of any version; None if it is damaged. A run asks several times."""
     try:
         found = None if manifest is None else parsed_json(manifest).get("run_id")
     except (ValueError, AttributeError):

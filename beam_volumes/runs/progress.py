@@ -206,8 +206,10 @@ class Watch:
         getattr(self._on_progress, "close", lambda: None)()
 
     def __enter__(self) -> Watch:
-        self._thread = threading.Thread(target=self._run, name="bv-progress", daemon=True)
-        self._thread.start()
+        # Without a callback the thread only reads records; `summary` can read a few in one step.
+        if self._is_shown or sum(work.slabs for work in self._passes) > _RECORDS:
+            self._thread = threading.Thread(target=self._run, name="bv-progress", daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *exc: Any) -> None:

@@ -6,7 +6,9 @@ The pickled plan in its folder suffices to continue a run: plain data, and the f
 
 from __future__ import annotations
 
+import pickle
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,9 +91,19 @@ def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
                     "run the program again with resume=True"
                 )
     try:
-        return cloudpickle.dumps((plan, request)), ""
+        return _pickled((plan, request)), ""
     except Exception as error:  # pickling a user's function may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return None, (
             f"its plan does not pickle ({reason}): run the program again with resume=True"
         )
+
+
+def _pickled(item: Any) -> bytes:
+    """Pickle, with functions of the user's program by value: another process does not have them."""
+    if not cloudpickle.list_registry_pickle_by_value():
+        with suppress(Exception):  # nested functions, for example
+            data = pickle.dumps(item, protocol=5)
+            if b"__main__" not in data:
+                return data  # the same as cloudpickle's, in a quarter of the time
+    return cloudpickle.dumps(item)  # type: ignore[no-any-return]

@@ -430,7 +430,7 @@ class _Sweep:
             return
         in_strips(
             len(slots),
-            len(slots) * ring.array[0].size,
+            len(slots) * (ring.array[0].size - (y[1] - y[0]) * (x[1] - x[0])),
             self.threads,
             lambda a, b: pad_margins(ring.array, slots[a:b], *rows, *cols, *maps, cval),
         )

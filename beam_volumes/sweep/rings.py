@@ -48,7 +48,9 @@ def copy(to: np.ndarray, voxels: np.ndarray, threads: int) -> None:
     # Divided by slices if possible: threads that first touch the same page wait for each other.
     axis = 0 if len(to) >= threads else 1
     to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
-    in_strips(len(to), to.size, threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv"))
+    # Copying a few bytes is much cheaper than computing a voxel.
+    work = to.nbytes // 16
+    in_strips(len(to), work, threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv"))
 
 
 def whole_layer(depth: int, ring: Ring) -> int:

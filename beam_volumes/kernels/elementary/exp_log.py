@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -176,9 +177,15 @@ def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
     ``_gaussian_kernel1d`` of ``scipy.ndimage.gaussian_filter1d``, and have the same bits on every machine:
     `exp` is our own, and the sums do not depend on BLAS or SIMD.
     """
+    return np.array(_gaussian(float(sigma), radius, order), np.float64)
+
+
+@lru_cache(maxsize=64)
+def _gaussian(sigma: float, radius: int, order: int) -> list[float]:
+    """The weights: axes usually have the same ones."""
     if order < 0 or radius < 0:
         raise ValueError(f"order {order} and radius {radius} of a Gaussian must not be negative")
-    sigma2 = float(sigma) * float(sigma)
+    sigma2 = sigma * sigma
     xs = range(-radius, radius + 1)
     phi = few(exp_value, [-0.5 / sigma2 * float(x * x) for x in xs])
     total = math.fsum(phi)
@@ -193,4 +200,4 @@ def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
         math.fsum(c * float(x**i) for i, c in enumerate(q)) * p
         for x, p in zip(xs, phi, strict=True)
     ]
-    return np.array(weights[::-1], np.float64)
+    return weights[::-1]

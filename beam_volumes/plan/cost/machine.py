@@ -61,14 +61,10 @@ def parse_bytes(text: int | float | str, name: str = "memory") -> int:
     return int(size)
 
 
-def machine_memory() -> int:
-    """RAM of this machine, or the limit of its control groups if that is lower."""
-    return min([_installed_memory(), *(limit for _, limit in _limits(Path("/")))])
-
-
 @cache
-def _installed_memory() -> int:
-    return int(psutil.virtual_memory().total)
+def machine_memory() -> int:
+    """RAM of this machine, or the limit of its control groups if that is lower, as of the first call."""
+    return min([int(psutil.virtual_memory().total), *(limit for _, limit in _limits(Path("/")))])
 
 
 def free_memory(root: str | Path = "/") -> int:

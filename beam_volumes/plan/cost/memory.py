@@ -87,7 +87,8 @@ def of_base(base: Base, kernels: Collection[str]) -> int:
     if isinstance(base, int):
         return base + compiled
     process = _this_process() if base is None else _Process(_LOCAL, 0, BASE_BEAM)
-    taken = {k: _kernel_bytes(k) for k in kernels} | (_used if base is None else {})
+    used = _used if base is None else {}
+    taken = {k: used.get(k) or _kernel_bytes(k) for k in kernels} | used
     first = process.numba + _LLVM if taken.keys() - {TABLES} else 0
     compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
     # A kernel keeps less memory than its compilation needed, so the sum may be too high.

@@ -205,15 +205,17 @@ def _fitting(
 
     narrowest = _narrowest(slab[0])
     window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
+    widest = measured(window)
+    if fits(widest, budget, concurrency):
+        return widest
     narrowest = max(narrowest, window // 2) if overlap.read_ahead else narrowest
     narrow = measured(narrowest)
     if not fits(narrow, budget, concurrency) and not any(p.surveys or p.barriers for p in programs):
         return None
-    while window > narrowest:
+    while (window := window // 2) > narrowest:
         parts = measured(window)
         if fits(parts, budget, concurrency):
             return parts
-        window //= 2
     return narrow if fits(narrow, budget, concurrency) else None
 
 
