@@ -134,7 +134,7 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
     for name, column in expected.items():
         kind, *orders = name.split("-")
         if not name.startswith("moments") or sum(map(int, orders)) <= 3:
-            # scikit-image's central moments are differences of larger numbers; those of order 1 are 0 here.
+            # scikit-image's central moments are differences of larger numbers; ours of order 1 are 0.
             alike = [c for n, c in expected.items() if n.startswith(kind)]
             close = max(1e-8, 1e-13 * np.nanmax(np.abs(alike))) if "central" in kind else 1e-8
             np.testing.assert_allclose(ours[name], column, rtol=1e-9, atol=close, err_msg=name)

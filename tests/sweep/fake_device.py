@@ -320,7 +320,7 @@ class Fake(own_cuda.Cuda):
 
     def close(self):
         super().close()
-        for allocation in self.allocations:  # also those of a sweep whose error is kept
+        for allocation in self.allocations:  # a sweep whose error is kept has some, too
             allocation.free()
 
     def _rows(self, block):
