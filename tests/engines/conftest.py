@@ -198,6 +198,13 @@ class Cluster:
         assert jobs, f"the cluster knows no job {name}"
         return self.get(f"jobs/{jobs[0]['jid']}")
 
+    def restarts(self, name: str) -> int:
+        """How often it has restarted a job, after kills or because a loaded machine missed heartbeats."""
+        log = (self.folder / "jobmanager.log").read_text()
+        return len(
+            re.findall(rf"Job {re.escape(name)} .* switched from state RUNNING to RESTARTING", log)
+        )
+
     def mend(self) -> None:
         """Start the killed processes again."""
         _cluster_up(self.folder, self.env)

@@ -85,10 +85,19 @@ def redone(path, index=0):
     return {slab for slab, count in journal_of(path).attempts_of(index).items() if count > 1}
 
 
+def needless(path):
+    """Attempts, in any pass, at slabs that were already recorded."""
+    run = Path(run_folder(str(path))["path"])
+    recorded = {f.parts[-2:]: f.stat().st_mtime_ns for f in run.glob("runs/*/records/*/*")}
+    starts = list(run.glob("runs/*/starts/*/*"))
+    slabs = {f: (f.parent.name, f.name.partition("-")[0]) for f in starts}
+    assert recorded.keys() == set(slabs.values())
+    return [f for f in starts if f.stat().st_mtime_ns > recorded[slabs[f]]]
+
+
 def went_on(cluster, name):
     """It was the cluster that did, by its own strategy: the very same job."""
-    said = cluster.job(name)
-    return said["state"] == "FINISHED" and said["timestamps"]["RESTARTING"] > 0
+    return cluster.job(name)["state"] == "FINISHED" and cluster.restarts(name) > 0
 
 
 def flink(cluster, name):
@@ -106,8 +115,8 @@ def test_flink_a_taskmanager_killed_in_a_sweep(cluster, tmp_path):
     np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
     assert set(journal_of(path).attempts_of(0)) == set(range(16)) and 4 <= len(told["before"]) < 16
     # Two were in flight, and two may have begun as the job was ended.
-    assert redone(path) and len(redone(path)) <= 2 + 2
-    assert not redone(path) & set(told["before"])
+    assert 0 < len(redone(path)) <= (2 + 2) * cluster.restarts("sweep")
+    assert not needless(path)
     assert went_on(cluster, "sweep")
 
 
@@ -123,8 +132,7 @@ def test_flink_a_taskmanager_killed_in_a_merge(cluster, tmp_path):
     labels, _ = ndimage.label(np.asarray(em) > 150)
     np.testing.assert_array_equal(bv.open(str(path)), labels)
     assert told["before"] == list(range(slabs))
-    for index in (0, 1):
-        assert journal_of(path).attempts_of(index) == dict.fromkeys(range(slabs), 1)
+    assert not needless(path)
     assert went_on(cluster, "merge")
 
 
@@ -156,21 +164,19 @@ def test_flink_a_taskmanager_killed_between_tables(cluster, tmp_path):
     np.testing.assert_array_equal(bv.open(tmp_path / "x.zarr"), segments)
     assert expected.equals(pq.read_table(tmp_path / "merges.parquet"))
     assert cluster.job("segments")["state"] == "FINISHED" and went_on(cluster, last)
-    for k, p in enumerate(passes.passes):  # a later job takes records, and sweeps nothing again
-        assert k == index or journal_of(tmp_path / "merges.parquet").attempts_of(
-            k
-        ) == dict.fromkeys(range(len(p.grid)), 1)
+    assert not needless(tmp_path / "merges.parquet")  # a later job takes records
 
 
 def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):
     """A megabyte a slab blocks no worker of a pool, and a killed worker costs its current slab."""
     v = stored(tmp_path, membranes((16, 24, 28)))
     path = tmp_path / "out.zarr"
-    with killing(path, sweeper(path, 2)) as told:
+    with killing(path, sweeper(path, 2)):
         noisy = slow(v, 0.5, 1 << 20)
         bv.compute(noisy.to(path, chunks=SLAB), slab=SLAB, **flink(cluster, "worker"))
     np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
-    assert redone(path) and len(redone(path)) <= 2 + 2 and not redone(path) & set(told["before"])
+    assert 0 < len(redone(path)) <= (2 + 2) * cluster.restarts("worker")
+    assert not needless(path)
     assert went_on(cluster, "worker")
 
 
@@ -249,4 +255,4 @@ def _kill_a_worker_of_prism(tmp_path):
         assert 2 <= len(told["before"]) < 8
         bv.compute(target, resume=True, **how)
     np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
-    assert not redone(path) & set(told["before"])
+    assert not needless(path)
