@@ -62,12 +62,12 @@ def store(path: str, mebibytes: int) -> None:
             os.link(os.path.join(path, "0/0/0"), target)
 
 
-def wander(path: str, memory: str, seconds: float, pause: float) -> Iterator[tuple[str, float]]:
+def wander(path: str, memory: str, actions: int, pause: float) -> Iterator[tuple[str, float]]:
     """Yield each action of the user and the seconds until its pictures are ready."""
     random.seed(0)
     workspace = Workspace(Document(f"input: {path}\n{STEPS}"), Folders(["/"]), memory=memory)
-    region, step, end, k = Region(), "cells", time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    region, step = Region(), "cells"
+    for k in range(actions):
         began = time.perf_counter()
         what = random.choice(["sigma", "threshold", "at", "at", "step", "side"])
         if what == "sigma":
@@ -90,7 +90,6 @@ def wander(path: str, memory: str, seconds: float, pause: float) -> Iterator[tup
         if k % 10 == 0:
             workspace.agreement("mask", "cells", Region(region.at, 128))
             workspace.runs.cost()
-        k += 1
         time.sleep(max(0.0, pause - (time.perf_counter() - began)))
 
 
@@ -109,7 +108,7 @@ class Watch(threading.Thread):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--actions", type=int, default=600)
     parser.add_argument("--pause", type=float, default=1, help="seconds for each action")
     parser.add_argument("--mebibytes", type=int, default=4096, help="of the volume")
     parser.add_argument("--memory", default="512MiB", help="as for beam-volumes studio")
@@ -123,12 +122,15 @@ def main() -> None:
             sys.exit(subprocess.run(again).returncode)
     watch = Watch()
     watch.start()
-    found = list(wander(args.path, args.memory, args.seconds, args.pause))
-    sizes = np.array_split(np.array(watch.sizes) / (1 << 20), 3)
-    peaks = [part.max() for part in sizes]
+    began, found, peaks = time.monotonic(), [], [0.0] * 3
+    for k, action in enumerate(wander(args.path, args.memory, args.actions, args.pause)):
+        found.append(action)
+        sizes, watch.sizes = watch.sizes, []
+        third = 3 * k // args.actions
+        peaks[third] = max(peaks[third], max(sizes, default=0) / (1 << 20))
     limit = (BASE + MAX_KEPT + parse_bytes(args.memory)) / (1 << 20)
     changes = [s for what, s in found if what in ("sigma", "threshold")]
-    print(f"{len(found)} actions in {args.seconds:.0f} s")
+    print(f"{len(found)} actions in {time.monotonic() - began:.0f} s")
     print(
         f"memory: {', '.join(f'{p:.0f}' for p in peaks)} MiB in each third; limit {limit:.0f} MiB"
     )

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+from tests.waiting import PATIENCE
+
 #: A run in which no exception gets through: one that is raised in a finalizer is lost.
 PROGRAM = """
 import os, signal, sys, time
@@ -21,7 +23,7 @@ with interrupted.continuation_shown(session, SimpleNamespace(runner=None)):
             if not ended:
                 ended.append(True)
                 os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(60)
+            time.sleep(3600)
         except BaseException:
             pass
 """
@@ -29,7 +31,7 @@ with interrupted.continuation_shown(session, SimpleNamespace(runner=None)):
 
 def test_a_run_that_does_not_hear_sigterm_ends_with_it():
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == -signal.SIGTERM
     assert done.stdout == "scratch is removed\n"
@@ -42,7 +44,7 @@ LOST = (
     + """
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        time.sleep(3600)
     except BaseException:
         raise RuntimeError("no compiled object yet") from None
 """
@@ -50,6 +52,8 @@ LOST = (
 
 
 def test_an_error_that_follows_a_lost_sigterm_is_not_reported():
-    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == -signal.SIGTERM
     assert re.fullmatch("beam-volumes: terminated: nothing of it is stored.*\n", done.stderr)

@@ -25,6 +25,7 @@ import psutil
 import pytest
 
 from beam_volumes.runs import run_folder
+from tests.waiting import PATIENCE
 
 PROJECT = Path(__file__).parents[2]
 INSTALLED = PROJECT / ".engines"
@@ -97,7 +98,7 @@ def server(log: Path, *command: str, port: int, **env: str) -> Iterator[None]:
             command, stdout=out, stderr=out, env={**os.environ, **env}, start_new_session=True
         )
     with process, ending_by('kill -9 -- "-$1"', str(process.pid)):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             with suppress(OSError), socket.create_connection(("localhost", port), 1):
                 break
@@ -189,7 +190,7 @@ class Cluster:
     env: dict[str, str]
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self.rest}/{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.rest}/{path}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def job(self, name: str) -> dict[str, Any]:
@@ -218,7 +219,7 @@ class Cluster:
 def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
     """Start a cluster, or its missing processes, by the script for users; return the options it prints."""
     command = [CLUSTER, "up", str(folder)]
-    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=600)
+    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
     logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
     assert said.returncode == 0, logs
     return said.stdout.split()

@@ -10,6 +10,7 @@ import yaml
 import beam_volumes as bv
 from tests.ops.networks.conftest import unet
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import PATIENCE
 
 # Beam's workers in this process complain when an engine hangs up.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -162,7 +163,7 @@ def test_a_recipe_runs_anywhere_by_flags(engine, em, tmp_path):
     flags = ["--runner", how["runner"], "--workers", str(how["workers"]), *how["options"]]
     flags += ["--slab", ",".join(map(str, SLAB))]
     command = [sys.executable, "-m", "beam_volumes.cli.main", "run", str(tmp_path / "recipe.yaml")]
-    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr[-3000:]
     engine.ran(job, tmp_path / "out.zarr")
     alone = np.asarray(bv.gaussian_filter(em, 1))

@@ -251,7 +251,7 @@ def _kill_a_worker_of_prism(tmp_path):
             bv.compute(target, **how)
         if isinstance(caught.value.__cause__, grpc.RpcError):
             raise caught.value.__cause__
-        assert time.monotonic() - told["at"] < 10
+        assert time.monotonic() - told["at"] < 120  # its stream of states would end after 300
         assert 2 <= len(told["before"]) < 8
         bv.compute(target, resume=True, **how)
     np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)

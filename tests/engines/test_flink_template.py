@@ -12,6 +12,7 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from tests.engines.conftest import PROJECT
+from tests.waiting import PATIENCE
 
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
@@ -35,7 +36,12 @@ def test_the_readme_leads_to_a_finished_job(cluster, tmp_path):
     env = {**cluster.env, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     script = "\n".join(["set -e", *lines])
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert (

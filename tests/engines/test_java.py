@@ -9,6 +9,7 @@ from scipy import ndimage
 import beam_volumes as bv
 from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
+from tests.waiting import PATIENCE
 
 
 def test_a_pipeline_in_java(tmp_path):
@@ -34,7 +35,7 @@ def test_a_pipeline_in_java(tmp_path):
             f"--output={tmp_path / 'cells.zarr'}",
         ]
         done = subprocess.run(
-            ["java", "-jar", jar, *options], capture_output=True, text=True, timeout=300
+            ["java", "-jar", jar, *options], capture_output=True, text=True, timeout=PATIENCE
         )
     assert done.returncode == 0, done.stderr[-3000:]
     bright = np.asarray(bv.gaussian_filter(em, 1)) > 140

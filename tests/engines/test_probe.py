@@ -9,6 +9,7 @@ import yaml
 from beam_volumes.storage.places.place import Place, kvstore_spec
 from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
+from tests.waiting import PATIENCE
 
 #: Beam's own pool, in an environment in which this package is not installed.
 POOL = """
@@ -39,7 +40,7 @@ def test_a_worker_without_the_package(tmp_path):
     ]
     command = [sys.executable, "-m", "beam_volumes.cli.main", "run", str(tmp_path / "recipe.yaml")]
     with server(tmp_path / "pool.log", sys.executable, "-c", POOL, str(port), port=port):
-        done = subprocess.run([*command, *flink], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, *flink], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2, done.stderr[-3000:]
     said = done.stderr.splitlines()[-1]
     assert said.startswith("beam-volumes: error: the worker on "), said

@@ -9,6 +9,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.session import slabs
 from tests.transforms.trees import membranes
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(params=["s3", "gcs"])
@@ -21,7 +22,7 @@ def bucket(request, monkeypatch):
 
 def command(*arguments):
     line = [sys.executable, "-m", "beam_volumes.cli.main", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, timeout=300)
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_a_run_in_a_bucket_is_verified_and_continued(bucket, monkeypatch):

@@ -21,6 +21,7 @@ from beam_volumes.runs import Journal, run_folder
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places import context
 from tests.engines.proxy import Weather, proxy
+from tests.waiting import PATIENCE
 
 SLABS = ["--slab", "16,64,64"]
 #: By scheme, what names the server's address.
@@ -71,7 +72,7 @@ def start(demo, *flags: str, place: str = "", **env: str) -> subprocess.Complete
         [sys.executable, "-m", "beam_volumes.cli.main", *arguments(*flags, place=place)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         cwd=demo,
         env={**os.environ, **env},
     )
@@ -191,7 +192,7 @@ def test_a_server_that_is_down_is_told_in_time(bucket, how):
             [sys.executable, "-c", IMPATIENT, "info", f"{bucket}/in.zarr"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             env={**os.environ, **env},
         )
     assert done.returncode == 2

@@ -20,6 +20,7 @@ from beam_volumes.storage.places.claims import Document, Superseded
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep import executor, writing
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import PATIENCE
 
 SLAB = (4, 24, 28)
 
@@ -158,7 +159,7 @@ def paused(monkeypatch, owner, name, at=1, after=False):
         found = function(*args, **how) if after else None
         if first:
             there.set()
-            assert go.wait(120)
+            assert go.wait(PATIENCE)
         return found if after else function(*args, **how)
 
     monkeypatch.setattr(owner, name, waiting)
@@ -190,7 +191,7 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
         if held == ["now"]:
             held.append("done")
             there.set()
-            assert go.wait(120)
+            assert go.wait(PATIENCE)
         return block * np.uint16(2)
 
     twice = bv.map_overlap(slow, v, name="slow", version="1", dtype="u2")
@@ -204,13 +205,13 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
     else:
         there, go = paused(monkeypatch, writing, "checksum", at=2)
     thread, errors = in_thread(slabs.sweep_slab, old, 0, 2, {})
-    assert there.wait(120)
+    assert there.wait(PATIENCE)
     new, expected = simple(tmp_path, 3, overwrite=True)
     new.prepare()
     passes(new, 0, {})
     new.end()
     go.set()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert isinstance(errors[0], Superseded)
     check(new, tmp_path, expected)
 
@@ -244,13 +245,13 @@ def test_a_slow_twin_of_the_first_step_clears_nothing(tmp_path, monkeypatch, kin
     owner, name, at, after = STOPS[stop]
     there, go = paused(monkeypatch, owner, name, at, after)
     thread, errors = in_thread(session.prepare)
-    assert there.wait(120)
+    assert there.wait(PATIENCE)
     twin.prepare()
     passes(twin, 0, {})
     twin.end()
     before = chunk_files(tmp_path / "out.zarr")
     go.set()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert not errors
     assert chunk_files(tmp_path / "out.zarr") == before
     check(session, tmp_path, expected)
@@ -262,13 +263,13 @@ def test_a_slow_first_step_of_a_replaced_run_clears_nothing(tmp_path, monkeypatc
     owner, name, at, after = STOPS[stop]
     there, go = paused(monkeypatch, owner, name, at, after)
     thread, errors = in_thread(old.prepare)
-    assert there.wait(120)
+    assert there.wait(PATIENCE)
     new, expected = simple(tmp_path, 3, overwrite=True)
     new.prepare()
     passes(new, 0, {})
     new.end()
     go.set()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert isinstance(errors[0], Superseded | FileExistsError)
     check(new, tmp_path, expected)
 
@@ -302,7 +303,7 @@ def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, plac
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     (won,) = [k for k, error in came.items() if error is None]
     assert all(isinstance(e, Superseded | FileExistsError) for e in came.values() if e)
     np.testing.assert_array_equal(np.asarray(bv.open(out)), np.asarray(v) + np.uint16(won))
@@ -327,7 +328,7 @@ def test_twins_of_the_first_step_at_once(tmp_path):
 
     threads = [in_thread(run) for _ in range(8)]
     for thread, _ in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     assert [errors for _, errors in threads] == [[]] * 8
     passes(session, 0, {})
     session.end()
@@ -340,12 +341,12 @@ def test_an_attempt_that_comes_after_the_end_changes_nothing(tmp_path, monkeypat
     known = up_to_the_last_pass(session)
     there, go = paused(monkeypatch, executor, "read_into")
     thread, errors = in_thread(slabs.sweep_slab, session, 2, 3, known)
-    assert there.wait(120)
+    assert there.wait(PATIENCE)
     passes(session, 2, known)
     session.end()
     before = chunk_files(tmp_path / "out.zarr")
     go.set()
-    thread.join(120)
+    thread.join(PATIENCE)
     assert not errors
     session.prepare()
     passes(session, 0, {})

@@ -15,6 +15,7 @@ import time
 import pytest
 
 from tests.peers import in_ci
+from tests.waiting import PATIENCE
 
 CHROMIUM = next(
     (p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None
@@ -68,7 +69,7 @@ class Page:
 
     def __exit__(self, *_):
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(PATIENCE)
         os.close(self._write)
         os.close(self._read)
         self._folder.cleanup()
@@ -81,7 +82,7 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         asked = self._id  # what is noted meanwhile may ask for more
-        for found in self._messages(60):
+        for found in self._messages(PATIENCE):
             if found.get("id") == asked:
                 if "error" in found:
                     raise RuntimeError(f"{method}: {found['error']}")
@@ -127,7 +128,7 @@ class Page:
     def open(self, url):
         self.call("Page.navigate", url=url)
 
-    def until(self, expression, seconds=60):
+    def until(self, expression, seconds=PATIENCE):
         """Wait until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

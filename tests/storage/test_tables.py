@@ -15,6 +15,7 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places import single_file
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.ownership import OutputExistsError
+from tests.waiting import PATIENCE
 
 
 def shards_of(seed=0, sizes=(3, 0, 4)):
@@ -88,13 +89,13 @@ def test_finishes_at_once_do_not_cut_a_table_short(suffix, tmp_path, monkeypatch
     def replacing(source, target):  # the early one waits until the late one is in the middle of it
         if threading.current_thread() is not late:
             late.start()
-            assert late_reads.wait(30)
+            assert late_reads.wait(PATIENCE)
         replace(source, target)
 
     def reading(path):
         if threading.current_thread() is late and path.endswith(sink._part(2)):
             late_reads.set()
-            assert early_is_done.wait(30)
+            assert early_is_done.wait(PATIENCE)
         return pieces(path)
 
     monkeypatch.setattr(single_file.os, "replace", replacing)

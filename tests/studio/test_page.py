@@ -25,6 +25,7 @@ from beam_volumes.studio.preview import Region, joined, overlaid, painted, side_
 from beam_volumes.studio.workspace import Workspace
 from tests.show import browser
 from tests.tiers import thorough
+from tests.waiting import PATIENCE
 
 SHAPE = (32, 160, 200)
 SIZE = 512
@@ -42,7 +43,7 @@ def studio(tmp_path_factory):
         yield process.stdout.readline().strip(), folder
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def status(url, **headers):
@@ -72,7 +73,7 @@ def test_only_this_machine_with_the_secret_is_served(studio):
         "Sec-WebSocket-Key": "x" * 22 + "==",
     }
     for origin, want in (("http://127.0.0.1:1", 403), (top, 101)):
-        connection = http.client.HTTPConnection(place.netloc, timeout=30)
+        connection = http.client.HTTPConnection(place.netloc, timeout=PATIENCE)
         path = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
         connection.request("GET", path, headers={**headers, "Origin": origin})
         assert connection.getresponse().status == want
@@ -445,7 +446,7 @@ def test_tabs_share_a_recipe_and_stop_only_their_own_work(tmp_path, monkeypatch)
                     if len(waiting) == 2:
                         break
                     time.sleep(0.1)
-            assert waiting[one.workspace].wait(60) and not waiting[two.workspace].is_set()
+            assert waiting[one.workspace].wait(PATIENCE) and not waiting[two.workspace].is_set()
             go_on.set()
             stays.changes()
             go_on.clear()

@@ -22,6 +22,7 @@ from beam_volumes.studio.preview import Previews, Region, Unavailable
 from beam_volumes.studio.state import Folders
 from beam_volumes.studio.workspace import Workspace, new_text
 from tests.tiers import thorough
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -101,22 +102,22 @@ def test_work_is_stopped_and_replaced(workspace):
 
     def waits(stop):
         begun.set()
-        assert stop.wait(30)
+        assert stop.wait(PATIENCE)
         raise Stopped
 
     first = latest.submit(waits)
-    begun.wait(30)
+    begun.wait(PATIENCE)
     between, last = latest.submit(waits), latest.submit(lambda stop: "done")
-    assert last.result(30) == "done"
+    assert last.result(PATIENCE) == "done"
     for replaced in (first, between):
         with pytest.raises(Replaced):
-            replaced.result(30)
+            replaced.result(PATIENCE)
     begun.clear()
     waiting = latest.submit(waits)
-    begun.wait(30)
+    begun.wait(PATIENCE)
     workspace.close()
     with pytest.raises(Replaced):
-        waiting.result(30)
+        waiting.result(PATIENCE)
 
 
 def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
@@ -370,7 +371,7 @@ def test_the_palette_knows_words_and_reasons():
 @thorough
 def test_memory_stays_under_its_limit():
     """Python and numba, one computation with its memory, and results that are kept."""
-    words = ["benchmarks/studio.py", "--mebibytes", "256", "--seconds", "20", "--pause", "0"]
+    words = ["benchmarks/studio.py", "--mebibytes", "256", "--actions", "75", "--pause", "0"]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     first, second, last = map(int, re.findall(r"\d+", done.stdout.split("memory: ")[1])[:3])

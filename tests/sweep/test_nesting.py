@@ -9,6 +9,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.graph.protocols import computed, nothing_computed
+from tests.waiting import PATIENCE
 
 X = (np.arange(8 * 96 * 96, dtype="f4") % 4).reshape(8, 96, 96)
 
@@ -43,7 +44,7 @@ def test_a_function_that_computes_with_the_package_does_not_wait_for_itself(how,
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(300)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     assert "the function 'inner' computes with beam_volumes itself" in caught[0]
     # Neither this thread nor the pool's are left in it.

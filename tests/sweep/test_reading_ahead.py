@@ -17,9 +17,7 @@ from beam_volumes.storage.places.context import waiting_context
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep import executor
 from beam_volumes.sweep.schedule import OVERLAPS
-
-#: Only failures take so long.
-PATIENCE = 60
+from tests.waiting import PATIENCE
 
 
 @dataclass(frozen=True, eq=False)
