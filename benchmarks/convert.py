@@ -26,12 +26,13 @@ import h5py
 import imagecodecs
 import numpy as np
 import tensorstore as ts
+import tifffile
 from scipy import ndimage
 
 import beam_volumes as bv
 
 CHUNK = (64, 64, 64)
-LIBRARIES = ("beam-volumes", "tensorstore", "h5py", "imagecodecs", "numpy")
+LIBRARIES = ("beam-volumes", "tensorstore", "h5py", "imagecodecs", "tifffile", "numpy")
 
 
 def specimen(shape: tuple[int, ...]) -> np.ndarray:
@@ -50,6 +51,11 @@ def read_slices(path: Path) -> np.ndarray:
         return np.stack(
             list(pool.map(lambda p: imagecodecs.png_decode(p.read_bytes()), sorted(path.iterdir())))
         )
+
+
+def read_tiff(path: Path) -> np.ndarray:
+    with ThreadPoolExecutor() as pool:
+        return np.stack(list(pool.map(tifffile.imread, sorted(path.iterdir()))))
 
 
 def read_zarr(path: Path) -> np.ndarray:
@@ -93,6 +99,12 @@ def write_slices(path: Path, voxels: np.ndarray) -> None:
         )
 
 
+def write_tiff(path: Path, voxels: np.ndarray) -> None:
+    path.mkdir()
+    for z, plane in enumerate(voxels):
+        tifffile.imwrite(path / f"{z:05d}.tif", plane)
+
+
 def convert(source: Path, out: Path, memory: str, **how: Any) -> None:
     """Ours, in this process."""
     target = bv.open(source).to(out, **how)
@@ -113,10 +125,11 @@ def cases(
     folder: Path, memory: str
 ) -> dict[str, tuple[Callable[[], None], Callable[[], None], Path]]:
     """By name: ours, the peer, and what both write."""
-    slices, planes, cubes, file = (
-        folder / name for name in ("slices", "planes.zarr", "cubes.zarr", "cubes.h5")
+    slices, tiffs, planes, cubes, file = (
+        folder / name for name in ("slices", "tiffs", "planes.zarr", "cubes.zarr", "cubes.h5")
     )
     out, h5, png = folder / "out.zarr", folder / "out.h5", folder / "out"
+    ome = folder / "out.ome.zarr"
     plane = (1, *read_zarr(planes).shape[1:])
     to_cubes = {"chunks": CHUNK, "codec": "zstd"}
     return {
@@ -124,6 +137,11 @@ def cases(
             lambda: convert(slices, out, memory, **to_cubes),
             lambda: write_zarr(out, read_slices(slices), CHUNK),
             out,
+        ),
+        "TIFF slices to OME-Zarr, 64^3": (
+            lambda: convert(tiffs, ome, memory, levels=1, **to_cubes),
+            lambda: write_zarr(ome / "0", read_tiff(tiffs), CHUNK),
+            ome,
         ),
         "zarr, planes to 64^3": (
             lambda: convert(planes, out, memory, **to_cubes),
@@ -165,6 +183,7 @@ def main() -> None:
     try:
         voxels = specimen((z, y, x))
         write_slices(folder / "slices", voxels)
+        write_tiff(folder / "tiffs", voxels)
         write_zarr(folder / "planes.zarr", voxels, (1, y, x))
         write_zarr(folder / "cubes.zarr", voxels, CHUNK)
         write_hdf5(folder / "cubes.h5", voxels, CHUNK)
@@ -178,7 +197,7 @@ def main() -> None:
             + ", ".join(f"{n} {version(n)}" for n in LIBRARIES)
         )
         heads = f"{'ours s':>9s}{'read, then write s':>20s}{'ratio':>8s}{'of CPU s':>12s}"
-        print(f"\n{'':28s}{heads}")
+        print(f"\n{'':32s}{heads}")
         for name, (ours, peer, out) in cases(folder, args.memory).items():
             if args.only not in name:
                 continue
@@ -189,7 +208,7 @@ def main() -> None:
                 for some in zip(*pairs, strict=True)
             )
             line = f"{a[0]:9.2f}{b[0]:20.2f}{a[0] / b[0]:8.2f}{a[1] / b[1]:12.2f}"
-            print(f"{name:28s}{line}", flush=True)
+            print(f"{name:32s}{line}", flush=True)
     finally:
         shutil.rmtree(folder)
 

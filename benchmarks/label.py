@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-SHAPE = (256, 1024, 1024)
+PLANE = (1024, 1024)
 CHUNKS = (64, 128, 128)
 ROWS = ("10 %", "45 %", "90 %", "by_value", "blobs")
 
@@ -129,11 +129,14 @@ def _peak() -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-def write_inputs(folder: Path, rows: list[str]) -> None:
+def write_inputs(folder: Path, rows: list[str], slices: int) -> None:
     import beam_volumes as bv
 
     for row in rows:
-        for name, shape in ((f"{row}.zarr", SHAPE), (f"warm {row}.zarr", (32, 256, 256))):
+        for name, shape in (
+            (f"{row}.zarr", (slices, *PLANE)),
+            (f"warm {row}.zarr", (32, 256, 256)),
+        ):
             if not (folder / name).exists():
                 target = bv.open(made(row, shape)).to(str(folder / name), chunks=CHUNKS)
                 bv.compute(target, runner=None, progress=False, keep_journal=False)
@@ -153,6 +156,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=list(ROWS))
     parser.add_argument("--only", nargs="*", default=list(CONTENDERS), help="these contenders")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--slices", type=int, default=256)
     parser.add_argument("--folder", type=Path, help="keep inputs and outputs here")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -165,7 +169,7 @@ def main() -> None:
     folder = args.folder or Path(tempfile.mkdtemp(prefix="beam-volumes-bench-"))
     folder.mkdir(exist_ok=True)
     try:
-        write_inputs(folder, args.rows)
+        write_inputs(folder, args.rows, args.slices)
         for row in args.rows:
             found: dict[str, list[dict[str, float]]] = {name: [] for name in args.only}
             for _ in range(args.runs):
