@@ -351,7 +351,7 @@ class _Stream:
     def __init__(self, labelling: Labelling, voxels: int) -> None:
         self.count = 0
         self._continuation = _Continuation(labelling)
-        self._parent = np.empty(0, _index_dtype(voxels))
+        self._parent = np.empty(0, index_dtype(voxels))
 
     def feed(self, block: Any, threads: int = 1) -> Continued:
         """The block's components with their numbers."""
@@ -419,10 +419,10 @@ class Interface(NamedTuple):
 
 def as_index(positions: np.ndarray) -> np.ndarray:
     """Positions as int32 if they fit."""
-    return positions.astype(_index_dtype(int(positions.max(initial=0))))
+    return positions.astype(index_dtype(int(positions.max(initial=0))))
 
 
-def _index_dtype(count: int) -> type[np.signedinteger[Any]]:
+def index_dtype(count: int) -> type[np.signedinteger[Any]]:
     """The dtype of numbers up to ``count``."""
     return np.int32 if count < 2**31 else np.int64
 
@@ -466,6 +466,28 @@ class SlabSummary:
         self.__dict__.update(state, ids=ids, windows=windows)
 
 
+def column_bytes(payload: Payload) -> int:
+    """Bytes of a component's payload."""
+    return sum(math.prod(c.shape[1:]) * c.itemsize for c in payload.values())
+
+
+def are_wide(grid: Grid) -> bool:
+    """Whether ids take eight bytes instead of four."""
+    return math.prod(grid.shape) > 2**32
+
+
+def bytes_in_slab(wide: bool, columns: int) -> tuple[int, int]:
+    """Bytes of each component that begins in a window of a slab, and of each that is not yet united.
+
+    Temporary arrays are included, until the slab is ready for the merge. ``wide``: whether ids take
+    eight bytes. ``columns``: bytes of a component's payload.
+
+    >>> bytes_in_slab(False, 0), bytes_in_slab(True, 8)
+    ((16, 32), (24, 100))
+    """
+    return 16 + 8 * wide, 32 + 12 * wide + (24 + 4 * columns if columns else 0)
+
+
 def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:
     """A slab's core, and its region with one more plane on each side with a neighbour."""
     start = tuple(c * s for c, s in zip(cell, grid.step, strict=True))
@@ -507,7 +529,7 @@ class SlabLabeler:
         #: The number of components at the last `merge` that were not known to continue others, and of new
         #: ones since.
         self.pieces = 0
-        self._id_dtype = np.uint32 if math.prod(grid.shape) <= 2**32 else np.uint64
+        self._id_dtype = np.uint64 if are_wide(grid) else np.uint32
         # First voxels of new components; columns of windows, and their numbers.
         self._first: list[np.ndarray] = []
         self._columns: list[Payload] = []
@@ -575,9 +597,11 @@ class SlabLabeler:
         return ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
 
     @property
-    def begun(self) -> int:
-        """The number of new components of all windows."""
-        return self._stream.count
+    def nbytes(self) -> int:
+        """Bytes for the components so far, at most, until they are summarized and ready for the merge."""
+        first = self._columns[0] if self._columns else {}
+        begun, piece = bytes_in_slab(self._id_dtype == np.uint64, column_bytes(first))
+        return self._stream.count * begun + self.pieces * piece
 
     def merge(self) -> None:
         """Merge the columns of united pieces."""
@@ -594,7 +618,7 @@ class SlabLabeler:
     @staticmethod
     def _ranks(classes: np.ndarray) -> np.ndarray:
         """For each number, the rank of its class."""
-        ranks = np.empty(len(classes), _index_dtype(len(classes)))
+        ranks = np.empty(len(classes), index_dtype(len(classes)))
         kernels.rank(classes, ranks)
         return ranks
 

@@ -18,8 +18,7 @@ duplicates. Keys are tuples of Python ints.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,6 +31,8 @@ from beam_volumes.across.components import (
     Payload,
     SlabSummary,
     as_index,
+    column_bytes,
+    index_dtype,
     merge_payload,
 )
 from beam_volumes.base.geometry import Grid, Triple
@@ -152,16 +153,16 @@ def _close(
     for interface in interfaces.values():
         is_open[interface.members] = True
     up, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
-    position = np.cumsum(is_open) - 1
     outer = {
-        k: Interface(as_index(position[interface.members]), interface.digest)
+        k: Interface(as_index(np.searchsorted(up, interface.members)), interface.digest)
         for k, interface in interfaces.items()
     }
+    roots = ids[closed]
     some = {name: column[closed] for name, column in payload.items()}
     return (
         NodeSummary(key, ids[up], {name: column[up] for name, column in payload.items()}, outer),
-        NodeTable(key, children, as_index(up), as_index(closed), ids[closed]),
-        Closed(key, ids[closed], some),
+        NodeTable(key, children, as_index(up), as_index(closed), roots),
+        Closed(key, roots, some),
     )
 
 
@@ -269,8 +270,7 @@ def loads(tree: Tree, summary: NodeSummary) -> dict[NodeKey, int]:
 
 def bytes_per_component(payload: Payload) -> int:
     """Bytes of a merge per component: ids, interfaces, classes and payload."""
-    columns = sum(math.prod(c.shape[1:]) * c.itemsize for c in payload.values())
-    return COMPONENT_BYTES + 3 * columns
+    return COMPONENT_BYTES + 3 * column_bytes(payload)
 
 
 # Roots, in the slabs that contain them.
@@ -278,19 +278,44 @@ def bytes_per_component(payload: Payload) -> int:
 
 def by_slab(closed: Closed, grid: Grid) -> dict[Triple, Closed]:
     """Closed components by the slab that has the root in its core."""
-    _, ny, nx = grid.shape
-    rows, x = np.divmod(closed.roots.astype(np.int64), nx)
-    z, y = np.divmod(rows, ny)
-    _, cy, cx = grid.counts
-    sz, sy, sx = grid.step
-    cells = (z // sz * cy + y // sy) * cx + x // sx
-    order = np.argsort(cells, kind="stable")
-    kinds, starts = np.unique(cells[order], return_index=True)
     result = {}
-    for cell, some in zip(kinds.tolist(), np.split(order, starts[1:]), strict=False):
+    for cell, some in _slabs_of(closed.roots, grid):
         payload = {name: column[some] for name, column in closed.payload.items()}
-        result[grid.cell(cell)] = Closed(closed.key, closed.roots[some], payload)
+        result[cell] = Closed(closed.key, closed.roots[some], payload)
     return result
+
+
+def _slabs_of(roots: np.ndarray, grid: Grid) -> Iterator[tuple[Triple, Any]]:
+    """The slabs with some of the roots, which increase, and an index of these roots."""
+    if grid.counts[1:] == (1, 1):
+        yield from _layers_of(roots, grid)
+        return
+    slabs = np.empty(len(roots), index_dtype(len(grid)))
+    kernels.slabs_of(roots, grid.shape, grid.step, grid.counts, slabs)
+    order = as_index(np.argsort(slabs, kind="stable"))
+    slabs = slabs[order]
+    starts = _starts(slabs)
+    for a, b in zip(starts, [*starts[1:], len(roots)], strict=False):
+        yield grid.cell(int(slabs[a])), order[a:b]
+
+
+def _layers_of(roots: np.ndarray, grid: Grid) -> Iterator[tuple[Triple, slice]]:
+    """As `_slabs_of`, for slabs of whole slices."""
+    layer, a = grid.step[0] * grid.shape[1] * grid.shape[2], 0
+    while a < len(roots):
+        z = int(roots[a]) // layer
+        stop, b = (z + 1) * layer, len(roots)
+        if stop <= roots[-1]:
+            b = a + int(np.searchsorted(roots[a:], roots.dtype.type(stop)))
+        yield (z, 0, 0), slice(a, b)
+        a = b
+
+
+def _starts(values: np.ndarray) -> np.ndarray:
+    """The first position of each value; equal ones are adjacent."""
+    is_first = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 @dataclass(frozen=True)
@@ -332,30 +357,45 @@ class Keep:
 class SlabRoots:
     """The roots in a slab, increasing, and the nodes that closed them.
 
-    ``sources``: positions in ``roots`` for each node; ``kept``: which of them get an id.
+    ``sources``: an index of ``roots`` for each node; ``kept``: which of them get an id.
     """
 
     cell: Triple
     roots: np.ndarray
     payload: Payload
     kept: np.ndarray
-    sources: dict[NodeKey, np.ndarray]
+    sources: dict[NodeKey, Any]
+
+    def of_kept(self, values: np.ndarray) -> np.ndarray:
+        """The values of roots that are kept; no copy if these are all."""
+        return values if self.kept.all() else values[self.kept]
 
 
 def gather_roots(cell: Triple, parts: Iterable[Closed], keep: Keep | None = None) -> SlabRoots:
     """Collect the roots of a slab from the nodes that closed them."""
-    nodes = _distinct(parts)
-    roots = np.concatenate([np.empty(0, np.uint64), *(n.roots for n in nodes)])
-    order = np.argsort(roots, kind="stable")
+    *few, bulk = sorted(_distinct(parts), key=lambda n: len(n.roots))
+    # Nearly all are of one node, usually the slab itself, so few have to be moved.
+    others = np.concatenate([bulk.roots[:0], *(n.roots for n in few)])
+    order = np.argsort(others, kind="stable")
+    places = np.searchsorted(bulk.roots, others[order]) + np.arange(len(order))
+    in_bulk = np.ones(len(bulk.roots) + len(order), bool)
+    in_bulk[places] = False
+
+    def joined(own: np.ndarray, *values: np.ndarray) -> np.ndarray:
+        if not len(order):
+            return own
+        made = np.empty((len(in_bulk), *own.shape[1:]), own.dtype)
+        made[in_bulk] = own
+        made[places] = np.concatenate(values)[order]
+        return made
+
+    roots = joined(bulk.roots, *(n.roots for n in few))
+    payload = {name: joined(c, *(n.payload[name] for n in few)) for name, c in bulk.payload.items()}
     position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    payload = {
-        name: np.concatenate([n.payload[name] for n in nodes])[order]
-        for name in (nodes[0].payload if nodes else ())
-    }
-    roots = roots[order]
-    ends = np.cumsum([len(n.roots) for n in nodes])
-    sources = {n.key: position[e - len(n.roots) : e] for n, e in zip(nodes, ends, strict=True)}
+    position[order] = places
+    sources: dict[NodeKey, Any] = {bulk.key: in_bulk if len(order) else slice(None)}
+    for node in few:
+        sources[node.key], position = np.split(position, [len(node.roots)])
     kept = np.ones(len(roots), bool) if keep is None else keep(roots, payload)
     return SlabRoots(cell, roots, payload, kept, sources)
 
@@ -397,8 +437,9 @@ class Counts(NamedTuple):
 
 def row_counts(slab: SlabRoots, shape: Triple) -> Counts:
     """Kept roots per row of the volume, ``z * ny + y``."""
-    rows = slab.roots[slab.kept].astype(np.int64) // shape[2]
-    return Counts(*np.unique(rows, return_counts=True))
+    rows = slab.of_kept(slab.roots) // slab.roots.dtype.type(shape[2])
+    starts = _starts(rows)
+    return Counts(rows[starts].astype(np.int64), np.diff(starts, append=len(rows)))
 
 
 def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Counts, np.ndarray]:
@@ -458,10 +499,11 @@ def number(slab: SlabRoots, rows: Counts, before: np.ndarray) -> dict[NodeKey, n
 
     ``before`` is from `place_rows`, for the rows of `row_counts`.
     """
-    first = exclusive(rows.counts)  # kept roots of the slab before each row
-    ids = np.zeros(len(slab.roots), np.uint64)
-    within = np.arange(int(slab.kept.sum())) - np.repeat(first, rows.counts)
-    ids[slab.kept] = (np.repeat(before, rows.counts) + within + 1).astype(np.uint64)
+    ids = np.empty(int(rows.counts.sum()), np.uint64)
+    kernels.number_rows(before, rows.counts, ids)
+    if len(ids) < len(slab.roots):
+        kept, ids = ids, np.zeros(len(slab.roots), np.uint64)
+        ids[slab.kept] = kept
     return {key: ids[positions] for key, positions in slab.sources.items()}
 
 
@@ -470,7 +512,6 @@ def collect(
 ) -> np.ndarray:
     """The answers of slabs to a node (`number`), in the order of the roots that it closed."""
     out = np.empty(len(roots), dtype)
-    where = Closed((0, 0, 0, 0), roots, {"position": np.arange(len(roots))})
-    for cell, part in by_slab(where, grid).items():
-        out[part.payload["position"]] = answers[cell]
+    for cell, some in _slabs_of(roots, grid):
+        out[some] = answers[cell]
     return out

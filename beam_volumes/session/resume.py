@@ -44,7 +44,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency, default_workers
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.plan.cost.memory import left_for_slab, of_base
 from beam_volumes.plan.estimate.scratch import with_scratch
-from beam_volumes.plan.fit.fitting import costed, refuse, refuse_device
+from beam_volumes.plan.fit.fitting import costed, refuse, refuse_device, with_room_for_answers
 from beam_volumes.plan.fit.partitioning import fit
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
@@ -374,10 +374,13 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
     else:
         refuse(largest, plan.memory, plan.base, concurrency)
     found = zip(plan.passes, parts, strict=True)
-    passes = [
-        p if p.point is not None else costed(p.index, p.program, part, p.values, budget)
-        for p, part in found
-    ]
+    passes = with_room_for_answers(
+        [
+            p if p.point is not None else costed(p.index, p.program, part, p.values, budget)
+            for p, part in found
+        ],
+        budget,
+    )
     return replace(plan.with_concurrency(concurrency), passes=tuple(passes))
 
 

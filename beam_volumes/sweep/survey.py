@@ -149,6 +149,11 @@ class Survey(Half):
         """Minimum bytes to reserve for a step of the merge, which begins after the sweeps."""
         return 0
 
+    @property
+    def answer_share(self) -> float:
+        """Bytes of an answer, at most, for each byte that the survey counts for a row or component."""
+        return 0.5
+
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         """Begin the survey of a slab; ValueError if it needs more than ``limit_bytes``."""
         raise NotImplementedError

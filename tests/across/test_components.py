@@ -599,6 +599,35 @@ def test_regions():
     assert cc.region_of(grid, (2, 0, 1)) == (Box((4, 0, 4), (5, 6, 7)),) * 2
 
 
+@pytest.mark.parametrize(
+    ("shape", "step"),
+    [
+        ((9, 8, 7), (4, 3, 2)),
+        ((9, 8, 7), (2, 8, 7)),
+        ((2**12, 2**10, 2**10), (2**12, 2**10, 2**10)),  # the last voxel has the largest uint32
+        ((2**12, 2**10, 2**10), (2**12 - 1, 2**10, 2**10)),
+        ((2**14, 2**10, 2**10), (100, 2**10, 300)),
+    ],
+)
+def test_roots_by_their_slabs(shape, step):
+    grid, size = Grid(shape, step), np.prod(shape)
+    assert cc.are_wide(grid) == (size > 2**32)
+    dtype = np.uint64 if cc.are_wide(grid) else np.uint32
+    some = np.random.default_rng(0).integers(0, size, 200)
+    roots = np.unique(np.concatenate([some, [0, size - 1]])).astype(dtype)
+    slabs = np.stack(np.unravel_index(roots.astype(np.int64), shape), 1) // step
+    closed = mg.Closed((0, 0, 0, 0), roots, {"size": np.arange(len(roots))})
+    found = mg.by_slab(closed, grid)
+    assert found.keys() == set(map(tuple, slabs.tolist()))
+    for cell, part in found.items():
+        (own,) = np.nonzero((slabs == cell).all(axis=1))
+        assert part.payload["size"].tolist() == own.tolist()
+        assert part.roots.tolist() == roots[own].tolist()
+    answers = {cell: part.roots for cell, part in found.items()}
+    assert mg.collect(roots, grid, answers).tolist() == roots.tolist()
+    assert mg.by_slab(mg.Closed((0, 0, 0, 0), roots[:0], {}), grid) == {}
+
+
 def test_pieces_that_are_united_are_kept_once():
     """A slab keeps as much of each component as of any other, however many windows its pieces begin in."""
     z, x = np.indices((200, 4000))
@@ -608,7 +637,7 @@ def test_pieces_that_are_united_are_kept_once():
     labeler = cc.SlabLabeler(grid, (0, 0, 0), cc.Labelling(cc.connectivity_structure(1)), ("size",))
     for k in range(200):
         labeler.feed(mask[k : k + 1, None])
-    assert labeler.begun == 50_000 and labeler.pieces < 10_000
+    assert sum(map(len, labeler._first)) == 50_000 and labeler.pieces < 10_000
     labeler.merge()
     expected, count = ndi.label(mask)
     assert labeler.pieces == count

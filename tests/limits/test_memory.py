@@ -185,6 +185,31 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, name):
 
 
 @thorough
+@pytest.mark.parametrize(
+    ("slab", "ours"),
+    [
+        ((64, 1024, 1024), 410),
+        ((32, 1024, 1024), 330),
+        ((64, 512, 1024), 310),
+        ((64, 512, 512), 205),
+    ],
+    ids=str,
+)
+def test_components_of_noise_fit_the_budget(tmp_path, slab, ours):
+    """A slab has many times the expected components, and keeps few bytes of each."""
+    source = big_volume(tmp_path / "in.zarr", (64, 1024, 1024), (16, 256, 256))
+    command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
+    how = json.dumps({"chunks": [16, 256, 256], "codec": None, "slab": slab, "workers": 1})
+    out = str(tmp_path / "out.zarr")
+    arguments = [source, out, str(ours * MIB), how, "grains"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
+    assert found["peak"] <= found["budget"]
+
+
+@thorough
 @pytest.mark.parametrize("what", ["one_channel", "channels"])
 def test_slices_are_decoded_with_all_their_channels_and_that_is_counted(tmp_path, what):
     image = noise((2048, 2048, 4))

@@ -63,6 +63,20 @@ def test_more_slabs_leave_room_for_components(tmp_path, two_cores):
         assert p.limit_bytes >= 8 * p.partition.reserved > 0
 
 
+def test_a_survey_finds_no_more_than_has_room_as_an_answer(tmp_path):
+    """Here the second pass takes nearly all the memory, and the first one little."""
+    v = bv.open(np.zeros((64, 256, 256), "u1"))
+    target = bv.label(v, dtype="u8").to(tmp_path / "out.zarr", chunks=(64, 256, 256), codec=None)
+    least = bv.plan(target, slab=(64, 256, 256), workers=1).smallest_memory
+    for more in (1 << 20, 5 << 20):
+        plan = bv.plan(target, slab=(64, 256, 256), workers=1, memory=least + more)
+        survey, relabel = plan.passes
+        answers = sum(p.bytes for p in relabel.partition.parts if p.is_answer)
+        # Three times as much: an answer for a component has 16 bytes, and the survey counts 48.
+        assert survey.limit_bytes == 3 * (answers + more)
+        assert survey.partition.sweep_memory + survey.limit_bytes < plan.memory - plan.base
+
+
 def test_the_smallest_memory_is_that_for_the_fewest_slabs(tmp_path, two_cores):
     plan = bv.plan(target(tmp_path), memory="4GiB")
     least = bv.plan(target(tmp_path), memory=plan.smallest_memory)

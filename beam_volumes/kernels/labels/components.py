@@ -588,6 +588,27 @@ def flatten(parent):
 
 
 @kernel
+def slabs_of(voxels, shape, step, counts, slabs):
+    """Write the slab of each voxel, by linear indices in a volume and in its grid of slabs."""
+    _, ny, nx = shape
+    for i in range(voxels.size):
+        voxel = np.int64(voxels[i])
+        row = voxel // nx
+        z, y = row // ny // step[0], row % ny // step[1]
+        slabs[i] = (z * counts[1] + y) * counts[2] + (voxel - row * nx) // step[2]
+
+
+@kernel
+def number_rows(before, counts, numbers):
+    """Number the items of each row from the number of items before it plus one on."""
+    n = 0
+    for row in range(counts.size):
+        for k in range(counts[row]):
+            numbers[n] = before[row] + k + 1
+            n += 1
+
+
+@kernel
 def count_roots(parent):
     """The number of items that are roots."""
     n = 0

@@ -301,7 +301,7 @@ structure : array_like, optional
     about the centre.""",
         "component_sweeps": """\
 Two sweeps: one finds the components of every slab, the other writes. Memory grows with the
-components of one slab, about 120 bytes each, and with the components on faces of blocks of
+components of one slab, about 50 bytes each, and with the components on faces of blocks of
 slabs, but not with their total number.""",
         "component_errors": """\
 ValueError

@@ -124,6 +124,7 @@ class MemoryItem:
     minimum: int = 0
     likely: int = 0  #: Bytes that it may well need, if more: see `Partitioning.grown`.
     place: str = HOST  #: The memory that it takes: the host's or a device's.
+    is_answer: bool = False  #: Whether it grows with the results of an earlier pass.
 
 
 def of_machine(base: int, slab: int, concurrency: Concurrency) -> int:
@@ -227,7 +228,7 @@ class _Slab:
                 shape = (self.shape[0], self.rings.rows[i], self.rings.cols[i])
                 kept = step.completion.state_bytes(shape, self._windows)
                 likely = step.completion.likely_bytes(shape, self._windows)
-                yield MemoryItem(f"{step.name} (answer)", kept, likely=likely)
+                yield MemoryItem(f"{step.name} (answer)", kept, likely=likely, is_answer=True)
 
     def found(self) -> Iterator[MemoryItem]:
         """Bytes reserved for the results of surveys, which depend on the voxels."""

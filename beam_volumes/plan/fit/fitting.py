@@ -96,7 +96,7 @@ def fitted(
         smallest = max(smallest, *lowest, key=lambda p: p.memory)
         for k, part in zip(together, parts, strict=True):
             passes[k] = costed(k, programs[k], part, without_voxels(values[k]), limits.budget)
-    found = [p for p in passes if p is not None]
+    found = with_room_for_answers([p for p in passes if p is not None], limits.budget)
     return found, [v for vs in values for v in vs], smallest, reasons
 
 
@@ -344,6 +344,25 @@ def costed(
     )
 
 
+def with_room_for_answers(passes: Sequence[Pass], budget: int) -> list[Pass]:
+    """Let surveys find no more in a slab than later passes can take as answers."""
+    room: dict[str, int] = {}
+    for p in passes:
+        tokens = p.program.barriers
+        for token in tokens:
+            own = p.partition.answer_limit_bytes(budget) // len(tokens)
+            room[token] = min(own, room.get(token, own))
+    found = []
+    for p in passes:
+        rooms = [
+            int(room[b.token] / b.survey.answer_share) if b.token in room else p.limit_bytes
+            for b in p.program.surveys
+        ]
+        limit = max(p.partition.reserved, min(p.limit_bytes, sum(rooms)))
+        found.append(replace(p, limit_bytes=limit) if rooms else p)
+    return found
+
+
 def without_device(p: Pass, budget: int, concurrency: Concurrency) -> Pass | None:
     """A pass with the same slabs and all stages on the host; None if ``budget`` bytes do not suffice.
 
@@ -353,7 +372,7 @@ def without_device(p: Pass, budget: int, concurrency: Concurrency) -> Pass | Non
     while True:
         (part,) = fit([program], p.grid.step, window, concurrency, budget)
         if part.memory <= budget:
-            limit = part.limit_bytes(budget)
+            limit = min(p.limit_bytes, part.limit_bytes(budget))
             return replace(p, program=program, partition=part, limit_bytes=limit)
         if window == 1 or program.surveys or program.barriers:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.cost.concurrency import Concurrency, more_workers
 from beam_volumes.plan.cost.memory import left_for_slab
-from beam_volumes.plan.fit.fitting import costed
+from beam_volumes.plan.fit.fitting import costed, with_room_for_answers
 from beam_volumes.plan.fit.partitioning import Partitioning, fit
 from beam_volumes.plan.fit.planned_pass import Pass, serial_share
 
@@ -54,7 +54,8 @@ def with_more_slabs(
     for more_slabs in more_workers(serial, processes, threads, maximum):
         concurrency = replace(more_slabs, device_memory=found.concurrency.device_memory)
         budget = left_for_slab(total, base, concurrency)
-        passes = [_with_concurrency(p, concurrency, budget) for p in found.passes]
+        parts = (_with_concurrency(p, concurrency, budget) for p in found.passes)
+        passes = with_room_for_answers([*parts], budget)
         more = replace(found, concurrency=concurrency, budget=budget, passes=passes)
         if (
             more.is_within_budget

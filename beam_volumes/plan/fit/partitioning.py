@@ -73,6 +73,11 @@ class Partitioning:
         """Bytes that surveys may keep of a slab that may take ``budget`` bytes."""
         return max(self.reserved, budget - self.sweep_memory + self.reserved)
 
+    def answer_limit_bytes(self, budget: int) -> int:
+        """Bytes that answers may take in a slab that may take ``budget`` bytes."""
+        answers = sum(p.bytes for p in self.parts if p.is_answer)
+        return answers + max(0, budget - self.sweep_memory)
+
     def merge_limit_bytes(self, budget: int) -> int:
         """Bytes that a step of the merges may hold."""
         return max(self.merge_memory, budget) - self.kept

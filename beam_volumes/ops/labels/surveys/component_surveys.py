@@ -20,9 +20,9 @@ from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expect
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Expected, Survey, Surveyor
 
-#: Bytes of a component while its window is labelled and its slab is summarized.
-_COMPONENT = 120
-#: Bytes of a component that starts in a window, even if it was united with another one since.
+#: Bytes reserved for each expected component, so that there may be several times as many.
+_RESERVED = 120
+#: Bytes reserved for a component that starts in a window.
 _BEGUN = 36
 #: Expected voxels per component, and the minimum of expected components.
 _SPARSE, _FEW = 500, 8_000
@@ -74,14 +74,22 @@ class ComponentSurvey(Survey):
         return None
 
     @property
-    def component_bytes(self) -> int:
-        return _COMPONENT + (3 * 48 if "box" in self.measures else 3 * 8 * len(self.measures))
+    def column_bytes(self) -> int:
+        """Bytes of a component's payload."""
+        columns = {"size": 8, "box": 48, "touches_border": 1}
+        marks = int(bool(self.keep and self.keep.marked is not None))
+        return sum(columns[m] for m in self.measures) + marks
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes)) + _continued(shape) // 2
 
+    @property
+    def answer_share(self) -> float:
+        return 2 * self.dtype.itemsize / sum(cc.bytes_in_slab(False, 0))
+
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return max(_FEW, math.prod(shape) // _SPARSE) * self.component_bytes
+        each = _RESERVED + (3 * 48 if "box" in self.measures else 3 * 8 * len(self.measures))
+        return max(_FEW, math.prod(shape) // _SPARSE) * each
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Labeler(self, grid, index, limit_bytes)
@@ -115,9 +123,7 @@ class ComponentSurvey(Survey):
     @property
     def merged_bytes(self) -> int:
         """Bytes per component in a step of the merge."""
-        columns = {"size": 8, "box": 48, "touches_border": 1}
-        marks = int(bool(self.keep and self.keep.marked is not None))
-        return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
+        return COMPONENT_BYTES + 3 * self.column_bytes
 
     def load(
         self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int
@@ -128,7 +134,7 @@ class ComponentSurvey(Survey):
             self.radix,
             self.name,
             workers,
-            _BEGUN + self.component_bytes,
+            sum(cc.bytes_in_slab(cc.are_wide(grid), self.column_bytes)),
             slab_limit_bytes,
         )
 
@@ -152,9 +158,9 @@ class _Labeler(Surveyor):
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         mask, *seeds = arrays
         self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
-        if self._bytes > self.limit_bytes:
+        if self.labeler.nbytes > self.limit_bytes:
             self.labeler.merge()
-        if self._bytes > self.limit_bytes:
+        if self.labeler.nbytes > self.limit_bytes:
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
@@ -162,11 +168,6 @@ class _Labeler(Surveyor):
                 f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it "
                 f"more memory, or smaller slabs, e.g. slab={smaller}"
             )
-
-    @property
-    def _bytes(self) -> int:
-        own, labeler = self.survey.component_bytes, self.labeler
-        return labeler.begun * _BEGUN + labeler.pieces * own
 
     def finish(self) -> cc.SlabSummary:
         return self.labeler.finish()
@@ -234,6 +235,11 @@ class EdgeSurvey(ComponentSurvey):
     @property
     def radix(self) -> Triple:
         return (2, 2, 2)
+
+    @property
+    def answer_share(self) -> float:
+        begun, _ = cc.bytes_in_slab(False, 0)
+        return 2 * self.dtype.itemsize / begun
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return math.prod(shape) * 28 + _continued(shape)  # runs are short
