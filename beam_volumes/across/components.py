@@ -483,9 +483,9 @@ def bytes_in_slab(wide: bool, columns: int) -> tuple[int, int]:
     eight bytes. ``columns``: bytes of a component's payload.
 
     >>> bytes_in_slab(False, 0), bytes_in_slab(True, 8)
-    ((16, 32), (24, 100))
+    ((16, 32), (24, 116))
     """
-    return 16 + 8 * wide, 32 + 12 * wide + (24 + 4 * columns if columns else 0)
+    return 16 + 8 * wide, 32 + 12 * wide + (40 + 4 * columns if columns else 0)
 
 
 def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:

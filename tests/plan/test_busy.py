@@ -68,13 +68,27 @@ def test_a_survey_finds_no_more_than_has_room_as_an_answer(tmp_path):
     v = bv.open(np.zeros((64, 256, 256), "u1"))
     target = bv.label(v, dtype="u8").to(tmp_path / "out.zarr", chunks=(64, 256, 256), codec=None)
     least = bv.plan(target, slab=(64, 256, 256), workers=1).smallest_memory
-    for more in (1 << 20, 5 << 20):
+    for more in (1 << 20, 4 << 20):
         plan = bv.plan(target, slab=(64, 256, 256), workers=1, memory=least + more)
         survey, relabel = plan.passes
         answers = sum(p.bytes for p in relabel.partition.parts if p.is_answer)
         # Three times as much: an answer for a component has 16 bytes, and the survey counts 48.
         assert survey.limit_bytes == 3 * (answers + more)
         assert survey.partition.sweep_memory + survey.limit_bytes < plan.memory - plan.base
+
+
+@pytest.mark.parametrize("slab", [None, (64, 256, 256)])
+def test_more_memory_leaves_more_room_for_components(tmp_path, slab):
+    """It is not all spent on wider windows and overlap."""
+    v = bv.open(np.zeros((64, 256, 256), "u1"))
+    target = bv.label(v, dtype="u8").to(tmp_path / "out.zarr", chunks=(16, 256, 256), codec=None)
+    how = {"workers": 1} if slab is None else {"workers": 1, "slab": slab}
+    least, most = bv.plan(target, **how).smallest_memory, 0
+    for more in range(0, 96, 4):
+        limit = bv.plan(target, memory=least + (more << 20), **how).passes[0].limit_bytes
+        assert limit > 0.7 * most
+        most = max(most, limit)
+    assert most > 60 << 20
 
 
 def test_the_smallest_memory_is_that_for_the_fewest_slabs(tmp_path, two_cores):

@@ -24,6 +24,8 @@ _MANY_STAGES, _WINDOW_VOXELS_OF_MANY = 8, 1 << 20
 _WINDOW_VOXELS_OF_DEVICE, _WINDOW_SLICES_OF_DEVICE = 32 << 20, 64
 #: Slabs should read at most this share repeatedly at their borders.
 _AMPLIFICATION = 0.10
+#: With overlap, one part in so many of the budget is left for answers.
+_ANSWERS = 8
 #: Maximum number of windows of a slab, unless the user asks for narrower ones.
 _MAX_WINDOWS = 1 << 12
 #: Minimum voxels of a slab, unless parallelism needs smaller ones, and maximum.
@@ -72,6 +74,11 @@ class Partitioning:
     def limit_bytes(self, budget: int) -> int:
         """Bytes that surveys may keep of a slab that may take ``budget`` bytes."""
         return max(self.reserved, budget - self.sweep_memory + self.reserved)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether its memory grows with the results of an earlier pass."""
+        return any(p.is_answer for p in self.parts)
 
     def answer_limit_bytes(self, budget: int) -> int:
         """Bytes that answers may take in a slab that may take ``budget`` bytes."""
@@ -166,6 +173,8 @@ def choose(
         if minimum_read <= 1 + _AMPLIFICATION:
             break
     if best is not None:
+        if any(p.has_answers for p in best):
+            return fit(programs, best[0].grid.step, best[0].window, concurrency, budget)
         return best
     smallest = smallest_partitions(programs, concurrency)
     if not fits(smallest, budget, concurrency):
@@ -398,10 +407,14 @@ def _middle(n: int, step: int) -> tuple[int, int]:
 def fit(
     programs: Sequence[Program], slab: Triple, window: int, concurrency: Concurrency, budget: int
 ) -> list[Partitioning]:
-    """Partitions with given slabs and windows, with as much overlap as fits the budget."""
+    """Partitions with given slabs and windows, with as much overlap as fits the budget.
+
+    Overlap leaves a share of the budget for answers: with more memory there is room for more of them.
+    """
     for overlap in OVERLAPS:
         parts = [partitioned(p, slab, window, overlap, concurrency) for p in programs]
-        if fits(parts, budget, concurrency):
+        rest = budget - budget // _ANSWERS if any(p.has_answers for p in parts) else budget
+        if fits(parts, rest, concurrency):
             break
     return parts
 
