@@ -320,7 +320,7 @@ class Fake(own_cuda.Cuda):
 
     def close(self):
         super().close()
-        for allocation in self.allocations:  # a sweep whose error is kept has some, too
+        for allocation in self.allocations:  # also of a sweep whose error is kept
             allocation.free()
 
     def _rows(self, block):
