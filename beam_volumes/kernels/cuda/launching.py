@@ -21,8 +21,8 @@ from beam_volumes.kernels.rows import Rows
 SIMULATED = bool(config.ENABLE_CUDASIM)  # type: ignore[attr-defined]
 # A window of a small volume is a small grid, about which numba would warn.
 config.CUDA_LOW_OCCUPANCY_WARNINGS = False  # type: ignore[attr-defined]
-#: Threads of a block along x, y and z. A warp reads neighbouring voxels of a row. The simulator has one: when a
-#: thread leaves a device function, the simulator's `cuda` is taken from all other threads, too.
+#: Threads of a block along x, y and z. A warp reads neighbouring voxels of a row. In the simulator it is one:
+#: when a thread leaves a device function, the simulator's `cuda` is taken from the others, too.
 THREADS = (1, 1, 1) if SIMULATED else (32, 4, 2)
 #: At most this many blocks along x, y and z; a thread then computes several voxels.
 BLOCKS = (2, 2, 1) if SIMULATED else (2**16 - 1,) * 3
