@@ -226,6 +226,8 @@ class Completion(Half):
     yields_labels: ClassVar[bool] = False
     #: Whether it computes the region, along z only if other steps need it; otherwise only the core.
     upper: ClassVar[bool] = True
+    #: Whether it keeps more bytes than `state_bytes` if the survey finds more.
+    grows: ClassVar[bool] = True
     #: Approximate nanoseconds per voxel on one core.
     cost: ClassVar[float] = 5.0
 

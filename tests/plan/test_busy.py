@@ -9,6 +9,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency, more_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
+from beam_volumes.sweep.schedule import OVERLAPS
 
 
 @pytest.fixture
@@ -89,6 +90,16 @@ def test_more_memory_leaves_more_room_for_components(tmp_path, slab):
         assert limit > 0.7 * most
         most = max(most, limit)
     assert most > 60 << 20
+
+
+@pytest.mark.parametrize("make", [bv.label, bv.distance_transform_edt])
+def test_only_answers_that_may_grow_keep_memory_from_overlap(tmp_path, make):
+    v = make(bv.open(np.zeros((128, 512, 512), bool))).to(tmp_path / "out.zarr")
+    how = {"workers": 1, "slab": (64, 512, 512)}
+    wide = bv.plan(v, memory="2GiB", **how)
+    tight = bv.plan(v, memory=wide.predicted_memory, **how)
+    kept = tight.passes[1].partition.overlap == wide.passes[1].partition.overlap == OVERLAPS[0]
+    assert kept == (make is bv.distance_transform_edt)
 
 
 def test_the_smallest_memory_is_that_for_the_fewest_slabs(tmp_path, two_cores):

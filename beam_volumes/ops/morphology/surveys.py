@@ -156,6 +156,7 @@ class DistanceAlongZ(Completion):
     signed: bool = False
 
     upper = False
+    grows = False
     cost = 1.0
     #: As for the survey.
     serial: ClassVar[float] = 0.15
@@ -289,6 +290,7 @@ class CumsumAlongZ(Completion):
     """Running sums along z of integers: the completion of `CumsumSurvey`; dtype is `scans.cumsum_dtype`."""
 
     upper = False
+    grows = False
     cost = 1.5
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:

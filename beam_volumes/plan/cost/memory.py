@@ -228,7 +228,8 @@ class _Slab:
                 shape = (self.shape[0], self.rings.rows[i], self.rings.cols[i])
                 kept = step.completion.state_bytes(shape, self._windows)
                 likely = step.completion.likely_bytes(shape, self._windows)
-                yield MemoryItem(f"{step.name} (answer)", kept, likely=likely, is_answer=True)
+                grows = step.completion.grows
+                yield MemoryItem(f"{step.name} (answer)", kept, likely=likely, is_answer=grows)
 
     def found(self) -> Iterator[MemoryItem]:
         """Bytes reserved for the results of surveys, which depend on the voxels."""
