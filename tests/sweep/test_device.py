@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
@@ -95,7 +95,11 @@ def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
         targets.append(bv.label(bv.median_filter(v, 3) > 9, connectivity=neighbours))
     slab = tuple(draw(st.integers(-(-n // 3), n)) for n in v.shape)
     how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
-    expected = bv.compute(*targets, runner=None, progress=False, **how)
+    try:
+        expected = bv.compute(*targets, runner=None, progress=False, **how)
+    except ValueError as error:  # a maximum of distances without background
+        assume("of no voxels" not in str(error))
+        raise
     with pretended(FakeCuda(seed=draw(st.integers(0, 99)))) as cuda:
         plan = bv.plan(*targets, device="cuda", in_memory_results=True, **how)
         found = bv.compute(*targets, runner=None, progress=False, device="cuda", **how)
