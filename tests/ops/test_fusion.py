@@ -227,6 +227,7 @@ def test_the_plan_shows_how_often_chunks_are_read(tmp_path):
     bv.compute(bv.open(np.zeros((64, 64, 64), "u1")).to(path, chunks=(32, 32, 32)))
     tile = bv.open(path)
     places = np.stack(np.meshgrid(*[np.arange(n) * 50 for n in (20, 20, 25)], indexing="ij"), -1)
+    bv.plan(bv.fuse([tile] * 8, places.reshape(-1, 3)[:8]).to(tmp_path / "few.zarr"))  # imports
     begun = time.process_time()
     fused = bv.fuse([tile] * 10_000, places.reshape(-1, 3) + 0.3)
     planned = bv.plan(fused.to(tmp_path / "all.zarr"), memory="1GB")
