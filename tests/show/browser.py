@@ -135,17 +135,13 @@ class Page:
             found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
             if found["result"].get("value"):
                 return
-            for _ in self._messages(0.3):
-                pass
+            self.listen()
         raise TimeoutError(f"{expression}; {self.messages}; {self.failures}")
 
-    def settle(self, seconds=60, quiet=4):
-        """Wait until nothing has been asked for, for a while."""
-        end, asked = time.monotonic() + seconds, -1
-        while asked < len(self.requests) and time.monotonic() < end:
-            asked = len(self.requests)
-            for _ in self._messages(quiet):
-                pass
+    def listen(self, seconds=0.3):
+        """Note the requests and errors of a while."""
+        for _ in self._messages(seconds):
+            pass
 
     def picture(self):
         """A screenshot as PNG."""

@@ -20,7 +20,7 @@ from beam_volumes.show.viewer.chunks import Chunks
 from beam_volumes.show.viewer.serving import Server
 from tests.show import browser
 from tests.tiers import thorough
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_until
 
 EM = np.random.default_rng(0).integers(0, 255, (40, 70, 90)).astype("u1")
 
@@ -307,8 +307,9 @@ def test_a_browser_shows_the_layers(tmp_path):
         page.open(viewer.url)
         shows = f"document.querySelectorAll('.neuroglancer-layer-item').length >= {len(items)}"
         page.until(shows)
-        page.settle()
-        assert min(panels(page.picture())) > 100
+        wait_until(
+            lambda: min(panels(page.picture())) > 100, "voxels in all panels", check=page.listen
+        )
         told = "viewer.layerManager.managedLayers.map(l => l.layer.dataSources[0].loadState)"
         page.until(f"{told}.every(s => s && !s.error)")
         assert page.failures == [] and page.messages == [] and viewer.failed == []

@@ -1,5 +1,6 @@
 """The page in a real browser, and the server behind it."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -25,7 +26,7 @@ from beam_volumes.studio.preview import Region, joined, overlaid, painted, side_
 from beam_volumes.studio.workspace import Workspace
 from tests.show import browser
 from tests.tiers import thorough
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_until
 
 SHAPE = (32, 160, 200)
 SIZE = 512
@@ -164,25 +165,36 @@ class Tab(browser.Page):
         raise AssertionError(f"{wanted} cannot be reached with Tab")
 
     def choose(self, label, text):
-        """Choose an item of a select with the mouse."""
-        self.drag(f'input[aria-label="{label}"]', (0.5, 0.5), (0.5, 0.5))
-        self.until(
+        """Choose an item of a select with the mouse, again if an update of the page closes its menu."""
+        item = (
             "(i = [...document.querySelectorAll('.q-menu .q-item')].find(i => "
             f"i.innerText == {json.dumps(text)})) && (i.click(), true)"
         )
+        for _ in range(int(PATIENCE / 10)):
+            self.drag(f'input[aria-label="{label}"]', (0.5, 0.5), (0.5, 0.5))
+            with contextlib.suppress(TimeoutError):
+                return self.until(item, seconds=10)
+        raise TimeoutError(f"{text} in {label}")
+
+    def boxes(self, selectors):
+        """Scroll to the first of some elements, and return x, y, width and height of each when they stay."""
+        found = []
+
+        def stay():
+            found.append(
+                self.value(
+                    f"(all = {json.dumps(selectors)}.map(s => document.querySelector(s)), "
+                    "all.every(e => e) && (all[0].scrollIntoView({block: 'center'}), "
+                    "all.map(e => e.getBoundingClientRect()).map(r => [r.x, r.y, r.width, r.height])))"
+                )
+            )
+            return found[-1] == found[-2:][0] and len(found) > 1 and found[-1]
+
+        return wait_until(stay, f"{selectors} in one place", check=self.listen)
 
     def drag(self, selector, begin, end, onto=None):
         """Press the mouse in an element and release it there or in another; places are (x, y)."""
-        self.value(
-            f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})"
-        )
-        boxes = [
-            self.value(
-                f"(r = document.querySelector({json.dumps(s)}).getBoundingClientRect(), "
-                "[r.x, r.y, r.width, r.height])"
-            )
-            for s in (selector, onto or selector)
-        ]
+        boxes = self.boxes([selector, onto or selector])
         (x, y), (to_x, to_y) = (
             [box[k] + part[k] * box[k + 2] for k in range(2)]
             for box, part in zip(boxes, (begin, end), strict=True)
@@ -387,12 +399,12 @@ def test_steps_are_moved_compared_and_shown_in_neuroglancer(studio, monkeypatch)
         page.value("document.querySelector('[role=switch][aria-label=Neuroglancer]').click()")
         page.until("document.querySelector('iframe')?.src.includes('/v/view/')")
         page.until("document.querySelector('iframe').clientHeight > 300")
-        for _ in range(60):  # both volumes are asked for their chunks
-            if {f"v{k}c0/info" for k in range(2)} <= {u[-9:] for u in page.requests.values()}:
-                break
-            page.settle(quiet=1)
-        else:
-            raise AssertionError(page.requests)
+        infos = {f"v{k}c0/info" for k in range(2)}
+        wait_until(
+            lambda: infos <= {url[-9:] for url in page.requests.values()},
+            "requests for both volumes",
+            check=page.listen,
+        )
         # The handle of the second card is dropped on the first.
         page.value(
             "[...document.querySelectorAll('[draggable=true]')].map((e, k) => e.id = `h${k}`)"
@@ -442,10 +454,7 @@ def test_tabs_share_a_recipe_and_stop_only_their_own_work(tmp_path, monkeypatch)
                 for page in (stays, closed):
                     page.type("sigma", "4")
                     page.key("Enter", 13)
-                for _ in range(300):
-                    if len(waiting) == 2:
-                        break
-                    time.sleep(0.1)
+                wait_until(lambda: len(waiting) == 2, "the views of both tabs")
             assert waiting[one.workspace].wait(PATIENCE) and not waiting[two.workspace].is_set()
             go_on.set()
             stays.changes()
