@@ -327,11 +327,14 @@ def test_a_browser_shows_the_report(tmp_path):
     with browser.Page((1200, 1400)) as page:
         page.open(place.as_uri())
         page.until("document.querySelectorAll('figure img').length == 3")
+        wait_until(
+            lambda: min(panels(page.picture(), 4, 1, 0)) > 5, "the sections", check=page.listen
+        )
         before = page.picture()
         moved = (
             "r = document.querySelector('input'); r.value = 0; r.dispatchEvent(new Event('input'));"
         )
         page.until(moved + "document.querySelector('output').textContent == 'z = 0'")
-        assert page.picture() != before and min(panels(before, 4, 1, 0)) > 5
+        wait_until(lambda: page.picture() != before, "other sections", check=page.listen)
         assert page.failures == [] and page.messages == []
         assert {u.partition(":")[0] for u in page.requests.values()} <= {"file", "data"}
