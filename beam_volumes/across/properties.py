@@ -154,7 +154,7 @@ class _Sizes:
         self._axes()
         a, b, c = self._inertia[:, 0, 0], self._inertia[:, 0, 1], self._inertia[:, 1, 1]
         round_ = np.where(b < 0, np.pi / 4, -np.pi / 4)
-        return np.where(a - c == 0, round_, 0.5 * np.arctan2(-2 * b, c - a))
+        return np.where(a - c == 0, round_, 0.5 * np.arctan2(0.0 - 2 * b, c - a))
 
     def extent(self):
         return self.part.count / self._voxels_of_box()

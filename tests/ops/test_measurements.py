@@ -130,8 +130,10 @@ def test_missing_labels_masks_and_what_is_refused():
     ):
         with pytest.raises(error, match=message):
             bv.mean(values, **how)
-    with pytest.raises(TypeError, match="16 bits"):
+    with pytest.raises(TypeError, match=r"median: .* 16 bits .*, or use bv.labeled_comprehension"):
         bv.median(values * 0.5, labels=labels, index=1)
+    halves = bv.labeled_comprehension(values * 0.5, labels, [1, 3], np.median, float, np.nan)
+    assert np.asarray(halves).tolist() == [0.75, 20]
     assert bv.maximum_position(values, labels, [2, 3]).compute().tolist() == [[0, 0], [0, 3]]
     with pytest.raises(ValueError, match="ddof=1"):
         bv.variance(values, labels=labels, index=1, ddof=1)

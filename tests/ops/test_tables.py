@@ -87,6 +87,13 @@ def test_images(case):
     assert_same(got, expected)
 
 
+@pytest.mark.parametrize("shape", [(1, 4), (4, 1), (3, 3)])
+def test_orientation_along_an_axis(shape):
+    labels = np.ones(shape, "u1")
+    got = bv.regionprops_table(labels, properties=["orientation"]).compute()
+    assert_same(got.to_pyarrow(), regionprops_table(labels, properties=["orientation"]))
+
+
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.integers(2, 3), st.sampled_from(["?", "u1", "i2", "u2"]), st.booleans())
 def test_shapes_and_quantiles(data, ndim, dtype, is_fine):

@@ -208,6 +208,7 @@ class TableSurvey(Survey):
 
 
 #: Properties of scikit-image that are not sums, and what to use.
+_OTHERWISE = "give extra_properties= a function such as lambda mask, image: np.median(image[mask])"
 _OF_BOXES = {
     "slice": "is no number: bbox has its ends, and bv.find_objects(labels) the slices of all labels",
     **dict.fromkeys(
@@ -301,7 +302,7 @@ class RegionSurvey(TableSurvey):
                 "resample with zoom first, or leave out spacing="
             )
         if "values" in tables.arrays_for(names):
-            _check_counted(dtype, name)
+            check_counted(dtype, name)
         how = dtype, (z, y, x), axes, nan, channels
         return cls(name, names, *how, voxels_per_label=voxels_per_label)
 
@@ -662,13 +663,12 @@ class Folds:
             yield from found
 
 
-def _check_counted(dtype: np.dtype | None, name: str) -> None:
-    """Refuse intensities with values that cannot be counted."""
+def check_counted(dtype: np.dtype | None, name: str, otherwise: str = _OTHERWISE) -> None:
+    """Refuse intensities with values that cannot be counted, and name what to do ``otherwise``."""
     if dtype is not None and (dtype.kind not in "bui" or dtype.itemsize > 2):
         raise TypeError(
             f"{name}: medians and quantiles of {dtype}: values are counted, so convert to integers of up to "
-            "16 bits with astype, or give extra_properties= a function such as "
-            "lambda mask, image: np.median(image[mask])"
+            f"16 bits with astype, or {otherwise}"
         )
 
 

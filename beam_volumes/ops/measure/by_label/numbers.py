@@ -20,6 +20,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.surveys.table_surveys import check_counted
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.measure import distributions, reductions, statistics
 from beam_volumes.ops.measure.folds_along import LIMIT
@@ -40,6 +41,9 @@ _COUNTS = _PARAMETERS.replace(
     "is an array of this\n    shape. Missing labels are NaN, or 0 for integers.",
     "has a row of counts\n    for each.",
 )
+
+
+_ANY_MEDIAN = "use bv.labeled_comprehension(volume, labels, index, np.median, float, np.nan)"
 
 
 class _Reduction(Protocol):
@@ -165,6 +169,8 @@ def _measured(
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
     if not properties:
         return _counts(whole, volume, labels, wanted)
+    if "intensity_median" in properties:
+        check_counted(as_volume(volume).dtype, name, _ANY_MEDIAN)
     table = regionprops_table(labels, one_channel(volume), properties, nan=nan)
     found = _picked(table, properties, wanted, as_volume(volume).dtype, name)
     return found if len(found) > 1 else found[0]
