@@ -33,7 +33,8 @@ outputs:
   - {step: t}
   - {step: spread}
 """
-HOW = ("--runner", "none", "--slab", "4,20,30", "--quiet")
+#: One slab after another: which are recorded is known when a run stops.
+HOW = ("--runner", "none", "--slab", "4,20,30", "--workers", "1", "--quiet")
 
 
 class Stopped(KeyboardInterrupt):
