@@ -588,7 +588,8 @@ def fourier_uniform(volume: Volume, size: float | Sequence[float]) -> Volume:
     %(pointwise)s
 
     The result is as if the volume repeated beyond its edges. scipy's ``n`` is not needed: spectra are
-    complete.
+    complete. A size of 0 changes nothing, as in `fourier_ellipsoid`; with scipy it removes all
+    frequencies except 0.
 
     References
     ----------
@@ -759,10 +760,10 @@ def fourier_filter(
     %(volume)s
         Each channel is filtered by itself.
     func : callable
-        Takes an array of frequencies for each of the axes, in cycles per voxel from -0.5 to 0.5. They
-        broadcast against each other. It returns factors: real or complex numbers that broadcast with
-        them. For real results, opposite frequencies have conjugate factors; imaginary parts of the
-        result are dropped. Several threads call it.
+        Takes an array of frequencies for each of the axes, in the order of ``axes``, in cycles per voxel
+        from -0.5 to 0.5. They broadcast against each other. It returns factors: real or complex numbers
+        that broadcast with them. For real results, opposite frequencies have conjugate factors; imaginary
+        parts of the result are dropped. Several threads call it.
     axes : int or sequence of int, optional
         Axes to transform, counted from 0, or from -1 backwards; all by default. ``axes=(1, 2)`` filters
         slice by slice.
@@ -826,7 +827,7 @@ def fourier_filter(
         # Where z is the last axis, factors are multiplied in the order of its lines.
         order = _EXCHANGED if 0 in chosen else (0, 1, 2)
         nodes = _exchanged(nodes) if 0 in chosen else nodes
-        places = tuple(order[a] for a in sorted(chosen))
+        places = tuple(order[a] for a in chosen)
         stage = FactorOfFunction(what, dtype, func, key, nodes[0].shape, places)
         nodes = separated(StageNode.of(stage, nodes), what)
         nodes = _exchanged(nodes) if 0 in chosen else nodes
