@@ -384,6 +384,37 @@ def test_points_with_wrong_pairs():
             lambda v: bv.fit_transform([(0, 0)], [(1, 1)]),
             "1 points for model='affine'; give at least 3",
         ),
+        (
+            lambda v: bv.fit_transform(np.eye(5)[:, :3], np.ones((5, 1)) * [[1, 2, 3]]),
+            "the points of target are at one place",
+        ),
+        (
+            lambda v: bv.fit_transform(
+                [(0, 0, k) for k in range(5)], np.eye(5)[:, :3], model="rigid"
+            ),
+            "the points of source .* does not determine model='rigid'",
+        ),
+        (
+            lambda v: bv.fit_transform(
+                np.eye(3), 9 * np.eye(3)[::-1], model="rigid", max_residual=1
+            ),
+            "no transform agrees with 3 pairs",
+        ),
+        (
+            lambda v: bv.fit_transform(
+                [(0, 0), (5, 9)], [(0, 0), (90, 2)], model="translation", max_residual=1
+            ),
+            "no transform agrees with 2 pairs",
+        ),
+        (
+            lambda v: bv.register_slices(v, min_quality=np.nan),
+            "min_quality=nan is not a correlation",
+        ),
+        (
+            lambda v: bv.register_tiles([v], [(0, 0, 0)], min_quality=50),
+            "min_quality=50 is not a correl",
+        ),
+        (lambda v: bv.register(v, v, min_quality=np.nan), "min_quality=nan is not a correlation"),
     ],
 )
 def test_refusals(call, problem):

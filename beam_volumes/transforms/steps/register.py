@@ -13,7 +13,7 @@ from apache_beam.typehints import Tuple, with_output_types
 
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.geometry.registration.images import Link
+from beam_volumes.ops.geometry.registration.images import Link, check_quality
 from beam_volumes.ops.geometry.registration.tiles import TilePairs
 from beam_volumes.transforms.steps.slabs import check_readable
 from beam_volumes.transforms.waiting import beginning
@@ -84,7 +84,7 @@ class RegisterTiles(beam.PTransform):
     ):
         super().__init__()
         self.every = TilePairs.of(tiles, positions, model, max_shift, "RegisterTiles")
-        self.min_quality = float(min_quality)
+        self.min_quality = check_quality(min_quality, "RegisterTiles")
         for tile in self.every.opened:
             check_readable(tile)
 

@@ -75,6 +75,15 @@ class Link:
         return self.shift - (self.matrix - np.eye(len(index))) @ index
 
 
+def check_quality(min_quality: float, name: str) -> float:
+    """Return the minimum of the correlation of two images."""
+    if not -1 <= min_quality <= 1:
+        raise ValueError(
+            f"{name}: min_quality={min_quality!r} is not a correlation, a number from -1 to 1"
+        )
+    return float(min_quality)
+
+
 def aligned(
     fixed: np.ndarray,
     moving: np.ndarray,

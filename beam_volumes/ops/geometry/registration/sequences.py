@@ -15,7 +15,7 @@ import numpy as np
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import MODELS, Link, aligned
+from beam_volumes.ops.geometry.registration.images import MODELS, Link, aligned, check_quality
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
@@ -289,7 +289,8 @@ class _Images:
         skipped = {self._one(k, "skip") for k in skip}
         fixed = None if reference is None else self._one(reference, "reference")
         limit = None if max_shift is None else par.positive(max_shift, "max_shift", self.name)
-        links = self._links(model, method, reach, skipped, limit, float(min_quality))
+        quality = check_quality(min_quality, self.name)
+        links = self._links(model, method, reach, skipped, limit, quality)
         solved = partial(
             placed,
             links,

@@ -14,7 +14,13 @@ import numpy as np
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import MODELS, Link, refined, translation
+from beam_volumes.ops.geometry.registration.images import (
+    MODELS,
+    Link,
+    check_quality,
+    refined,
+    translation,
+)
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
@@ -107,9 +113,10 @@ def register_tiles(
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
     every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles")
+    quality = check_quality(min_quality, "register_tiles")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
-    return every.solved(found, min_quality)
+    return every.solved(found, quality)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike
 
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import MODELS, aligned
+from beam_volumes.ops.geometry.registration.images import MODELS, aligned, check_quality
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
 #: Samples of points that are tried.
 _SAMPLES = 1000
+#: Points are flat along an axis if their extent is a smaller share of the largest one.
+_FLAT = 1e-9
 
 
 @documented
@@ -107,6 +109,7 @@ def register(
     if model not in MODELS:
         raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
     limit = None if max_shift is None else par.positive(max_shift, "max_shift", name)
+    check_quality(min_quality, name)
     spacing = np.array(a.voxel_size or (1.0,) * a.ndim)
     limit_voxels = par.whole_number(max_voxels, "max_voxels", name, 1000)
     factors = _factors(np.maximum(a.shape, b.shape), spacing, limit_voxels)
@@ -169,7 +172,9 @@ def fit_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of range, points do not correspond, or are too few for the model.
+        If a parameter is out of range, or points do not correspond, are too few for the model or do not
+        determine it, such as points on a line; with ``max_residual`` also if no transform agrees with
+        one more pair than it is determined by.
 
     See Also
     --------
@@ -196,7 +201,7 @@ def fit_transform(
            [0., 0., 1.]])
     """
     name = "fit_transform"
-    a, b = np.asarray(source, np.float64), np.asarray(target, np.float64)
+    a, b = (_points(given, what) for given, what in ((source, "source"), (target, "target")))
     if a.ndim != 2 or a.shape != b.shape or a.shape[1] not in (1, 2, 3):
         raise ValueError(
             f"{name}: source and target have shapes {a.shape} and {b.shape}; give the same number of "
@@ -213,12 +218,30 @@ def fit_transform(
     if max_residual is not None:
         limit = par.positive(max_residual, "max_residual", name)
         agreeing = _consensus(a, b, model, minimum, limit)
-        if agreeing.sum() < minimum:
+        # Some transform agrees with any pairs that are just enough to determine it.
+        wanted = min(minimum + 1, len(a))
+        if agreeing.sum() < wanted:
             raise ValueError(
-                f"{name}: no transform agrees with {minimum} pairs within max_residual={max_residual}"
+                f"{name}: no transform agrees with {wanted} pairs within max_residual={max_residual}; give "
+                "more pairs, a larger max_residual or a model with fewer parameters"
             )
         a, b = a[agreeing], b[agreeing]
+    extent = {"translation": 0, "rigid": ndim - 1, "affine": ndim}[model]
+    for points, what in ((a, "source"), (b, "target")):
+        sizes = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
+        if (sizes > _FLAT * sizes[0]).sum() < extent:
+            raise ValueError(
+                f"{name}: the points of {what} are at one place, on a line or in a plane, which does not "
+                f"determine model={model!r}; give other points, or a model with fewer parameters"
+            )
     return _fitted(a, b, model)
+
+
+def _points(given: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"fit_transform: {what}={given!r} is not an array of numbers") from None
 
 
 def _consensus(a: np.ndarray, b: np.ndarray, model: str, minimum: int, limit: float) -> np.ndarray:
