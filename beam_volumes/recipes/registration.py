@@ -9,6 +9,7 @@ from typing import Any
 import beam_volumes as bv
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.tile_files import project_of
 from beam_volumes.recipes.build import mistakes, open_input
 from beam_volumes.recipes.catalogue import Operation, is_of_tiles
 from beam_volumes.recipes.recipe import Recipe
@@ -84,6 +85,8 @@ def of_tiles(
     overwrite: bool,
 ) -> ComputedTable:
     """Write the positions of tiles that `open_tiles` opens with options, and other files about them."""
+    if "xml" in files:
+        project_of(source, "register_tiles")
     tiles, transforms = bv.open_tiles(source, **options)
     table, pairs = bv.register_tiles(tiles, transforms, **parameters)
     if "pairs" in files:

@@ -49,6 +49,9 @@ def test_tiles(tmp_path, monkeypatch, capsys):
     assert "false" in (tmp_path / "pairs.csv").read_text()
     assert main([*words, "--max-shift", "4"]) == 2
     assert "tiles.csv exists" in capsys.readouterr().err
+    assert main([*words[:-1], "other.csv", "--xml", "a.xml", "--pairs", "other-pairs.csv"]) == 2
+    assert "is not an XML file of BigStitcher" in capsys.readouterr().err
+    assert not Path("other-pairs.csv").exists()
     assert main(["chain", "tiles.csv", "fuse", "--transforms", "tiles.csv", "-o", "all.zarr"]) == 0
     fused = bv.fuse(*bv.open_tiles("tiles.csv"))
     by_recipe("input: tiles.csv\nsteps: {fuse: {transforms: tiles.csv}}\noutput: again.zarr\n")

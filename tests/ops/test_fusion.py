@@ -248,6 +248,12 @@ REFUSED = {
     "bool": lambda v: bv.fuse([np.zeros((2, 2, 2), "?")], [(0, 0, 0)]),
     "voxel size": lambda v: bv.fuse([v], None),
     "no column 'z'": lambda v: bv.fuse([v], {"x": [1], "y": [1]}),
+    r"shapes z: \(2,\), y: \(2,\), x: \(1,\)": lambda v: bv.fuse(
+        [v, v], {"z": [0, 0], "y": [0, 1], "x": [1]}
+    ),
+    r"transforms\[1\] has numbers that are missing": lambda v: bv.fuse(
+        [v, v], {"z": [0, 0], "y": [0, 1], "x": [1, None]}
+    ),
     "axis of time": lambda v: bv.fuse(
         [bv.open(np.zeros((2, 3, 4, 5), "u1"), axes="tzyx")], [(0, 0, 0)]
     ),

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pyarrow
 import pytest
 import tifffile
 
@@ -122,6 +123,25 @@ def test_bigstitcher_is_written_back(tmp_path):
         bv.save_transforms(path, moved, tmp_path / "b.xml", index=index)
 
 
+def test_an_export_of_bigdataviewer(tmp_path):
+    """It has one transform without a name, from voxels to micrometers."""
+    path = write_bigstitcher(tmp_path / "a.xml", in_zarr(tmp_path))
+    size = np.array([1.5, 0.5, 0.5])
+    text = path.read_text(encoding="utf-8")
+    for k, place in enumerate(PLACES):
+        begin = text.index(f'setup="{k}"><ViewTransform')
+        end = text.index("</ViewRegistration>", begin)
+        matrix = f"<affine>{affine(np.diag(size), size * place)}</affine>"
+        one = f'setup="{k}"><ViewTransform type="affine">{matrix}</ViewTransform>'
+        text = text[:begin] + one + text[end:]
+    path.write_text(text, encoding="utf-8")
+    _, transforms = bv.open_tiles(path)
+    np.testing.assert_array_equal(transforms, [np.c_[np.eye(3), p] for p in PLACES])
+    bv.save_transforms(path, PLACES, tmp_path / "b.xml")
+    np.testing.assert_array_equal(bv.open_tiles(tmp_path / "b.xml")[1], transforms)
+    assert f"<affine>{affine(np.diag(size), (0, 0, 0))}" in (tmp_path / "b.xml").read_text()
+
+
 def test_terastitcher(tmp_path):
     """Also if the folder of the stacks is not where the file says."""
     stacks = ""
@@ -141,6 +161,10 @@ def test_terastitcher(tmp_path):
     np.testing.assert_array_equal(transforms[:, :, 3], PLACES)
     np.testing.assert_array_equal(np.asarray(tiles[2]), tile_of(2))
     assert (tiles[0].voxel_size, tiles[0].unit) == ((1, 0.8, 0.8), "micrometer")
+    text = (tmp_path / "import.xml").read_text()
+    (tmp_path / "import.xml").write_text(text.replace("voxel_dims", "dims"))
+    with pytest.raises(ValueError, match="there is no 'voxel_dims'"):
+        bv.open_tiles(tmp_path / "import.xml")
 
 
 def write_ome_tiff(path, k, unit):
@@ -171,6 +195,13 @@ def test_stage_positions_of_ome_tiff(tmp_path, unit):
     np.testing.assert_allclose(transforms[:, :, 3], PLACES)
     np.testing.assert_array_equal(np.asarray(tiles[1]), tile_of(1))
     tifffile.imwrite(
+        tmp_path / "2.ome.tif",
+        tile_of(2),
+        metadata={"axes": "ZYX", "PhysicalSizeZ": 1, "PhysicalSizeY": 1, "PhysicalSizeX": 1},
+    )
+    with pytest.raises(ValueError, match=r"2.ome.tif has no position of the stage, unlike others"):
+        bv.open_tiles(tmp_path / "*.ome.tif")
+    tifffile.imwrite(
         tmp_path / "0.tif",
         tile_of(0),
         imagej=True,
@@ -196,6 +227,9 @@ def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
     np.testing.assert_allclose(
         np.subtract(after, before), np.multiply(PLACES[1], tiles[1].voxel_size) - (3, 0, 0)
     )
+    for source in ("tiles.csv", paths):
+        with pytest.raises(ValueError, match="not an XML file of BigStitcher"):
+            bv.save_transforms(source, PLACES, tmp_path / "a.xml")
     with pytest.raises(ValueError, match="positions only"):
         bv.save_transforms(paths, [np.eye(3) * 2] * 3)
 
@@ -244,10 +278,15 @@ def test_tables_with_paths(tmp_path, monkeypatch):
     (tmp_path / "in" / "tiles.csv").write_text("\n".join(lines))
     table = {"path": [f"in/{k}.zarr" for k in range(3)]}
     table |= {a: [p[i] for p in PLACES] for i, a in enumerate("zyx")}
-    for source in ("in/tiles.csv", table):
+    for source in ("in/tiles.csv", table, pyarrow.table(table), pyarrow.record_batch(table)):
         tiles, transforms = bv.open_tiles(source)
         np.testing.assert_array_equal(transforms[:, :, 3], PLACES)
         np.testing.assert_array_equal(np.asarray(tiles[2]), tile_of(2))
+    with pytest.raises(ValueError, match="source has no rows"):
+        bv.open_tiles({column: [] for column in table})
+    (tmp_path / "in" / "tiles.csv").write_bytes(b"path,z,y,x\n\xff,0,0,0\n")
+    with pytest.raises(ValueError, match=r"source='in/tiles.csv' is no CSV file"):
+        bv.open_tiles("in/tiles.csv")
 
 
 def test_refusals(tmp_path):
@@ -259,7 +298,15 @@ def test_refusals(tmp_path):
         ValueError, match=r"channels 0 \(DAPI\), 1 \(GFP\); choose one by index={'c'"
     ):
         bv.open_tiles(path, index={"t": 0})
+    with pytest.raises(ValueError, match="no axis 'channel' to choose from"):
+        bv.open_tiles(path, index={"t": 0, "channel": 1})
     text = path.read_text()
+    path.write_text(text[: text.index("<ViewRegistrations>")] + "</SpimData>")
+    with pytest.raises(ValueError, match="there is no 'ViewRegistration'"):
+        bv.open_tiles(path)
+    path.write_text(text.replace('timepoint="3"', 'timepoint="three"'))
+    with pytest.raises(ValueError, match=r"a\.xml has text in place of a number: .*'three'"):
+        bv.open_tiles(path)
     path.write_text(text.replace("<SpimData", '<!DOCTYPE a [<!ENTITY e "ha">]><SpimData', 1))
     with pytest.raises(ValueError, match="declares entities"):
         bv.open_tiles(path)

@@ -82,6 +82,28 @@ def test_odd_metadata_are_told_of_by_name(tmp_path, name, how, key):
 
 
 @pytest.mark.parametrize(
+    "step", [{"type": "translation", "path": "t"}, {"type": "rotation", "rotation": [0, 1, 1, 0]}]
+)
+def test_transformations_without_numbers_are_refused(tmp_path, step):
+    """They would move or turn the image."""
+    volume = bv.open(np.zeros((5, 6), "u1"), voxel_size=2, unit="nm")
+    bv.compute(volume.to(tmp_path / "a.ome.zarr"), runner=None)
+    file = tmp_path / "a.ome.zarr" / "zarr.json"
+    document = json.loads(file.read_text())
+    steps = document["attributes"]["ome"]["multiscales"][0]["datasets"][0][
+        "coordinateTransformations"
+    ]
+    steps.append({"type": "identity"})
+    file.write_text(json.dumps(document))
+    assert bv.open(tmp_path / "a.ome.zarr").voxel_size == (2, 2)
+    steps.append(step)
+    file.write_text(json.dumps(document))
+    with pytest.raises(ValueError, match="not a scale or translation in numbers"):
+        bv.open(tmp_path / "a.ome.zarr")
+    assert bv.open(tmp_path / "a.ome.zarr" / "0").shape == (5, 6)
+
+
+@pytest.mark.parametrize(
     ("axes", "says"),
     [
         ([{"type": "space"}] * 3, r"axes\[0\].name is missing"),

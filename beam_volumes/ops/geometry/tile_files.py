@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.geometry.transforms import existing, matrices_of, table_of
+from beam_volumes.ops.geometry.transforms import columns_of, existing, matrices_of, table_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.formats.chunked.ome import move_image
 from beam_volumes.storage.formats.tiff.format import stage_positions
@@ -98,8 +98,8 @@ def open_tiles(
     >>> bv.fuse(tiles, transforms).shape
     (8, 22)
     """
-    if isinstance(source, Mapping) or hasattr(source, "columns"):
-        return _of_table(source, index)
+    if (table := columns_of(source)) is not None:
+        return _of_table(table, index)
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
         if "://" not in text:
@@ -140,6 +140,8 @@ def _of_table(table: Any, index: Any, path: str | None = None) -> tuple[list[Vol
             f"open_tiles: source has no column 'path' (columns: {known}); rename its columns"
         )
     places = [str(p) for p in table["path"]]
+    if not places:
+        raise ValueError("open_tiles: source has no rows; give one for each tile")
     if path is not None:
         places = [os.path.join(os.path.dirname(path), p) for p in places]
         for place in places:
@@ -170,7 +172,7 @@ def _of_paths(
 
 
 def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.ndarray]:
-    tiles, places = [], []
+    tiles, places, lost, has_stage = [], [], [], False
     for path in paths:
         stages = stage_positions(Place.of(path))
         images = range(len(stages)) if stages is not None and len(paths) == 1 else (None,)
@@ -184,8 +186,16 @@ def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.nda
                 )
             stage = None if not stages else stages[image or 0]
             origin = space.origin if stage is None else stage.in_unit(space.unit).origin
+            has_stage |= stage is not None
+            if stages and stage is None and not any(origin):
+                lost.append(path)
             tiles.append(tile)
             places.append([origin[a] / space.voxel_size[a] for a in space.visible])
+    if has_stage and lost:
+        raise ValueError(
+            f"open_tiles: {lost[0]} has no position of the stage, unlike others; give a table with the "
+            "columns path, z, y and x"
+        )
     if len({len(p) for p in places}) > 1:
         raise ValueError("open_tiles: the tiles have different axes; open them one by one")
     found = np.array(places)
@@ -256,7 +266,8 @@ def save_transforms(
     """
     name = "save_transforms"
     if target is not None:
-        _save_project(existing(source, name, "source"), transforms, target, index or {}, overwrite)
+        path = existing(project_of(source, name), name, "source")
+        _save_project(path, transforms, target, index or {}, overwrite)
         return
     if isinstance(source, str | os.PathLike):
         if os.fspath(source).lower().endswith(".xml"):
@@ -274,6 +285,16 @@ def save_transforms(
     for path, tile, position in zip(paths, tiles, positions, strict=True):
         size = np.array([(tile.space.voxel_size or (1.0,) * 3)[a] for a in tile.space.visible])
         move_image(asked_at(path)[0], axes, size, position * size)
+
+
+def project_of(source: Any, name: str) -> str | os.PathLike[str]:
+    """Return a path that may be a file of BigStitcher."""
+    if not isinstance(source, str | os.PathLike) or not str(source).lower().endswith(".xml"):
+        raise ValueError(
+            f"{name}: source={source!r} is not an XML file of BigStitcher, which is needed to write another; "
+            "use the table of transforms"
+        )
+    return source
 
 
 def _save_project(

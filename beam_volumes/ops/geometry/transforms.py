@@ -33,8 +33,8 @@ def matrices_of(
         transforms = [tile.matrix[at][:, [*at, 3]] for tile in tiles]
     elif isinstance(transforms, str | os.PathLike):
         transforms = table_of(transforms, name, what)
-    if isinstance(transforms, Mapping) or hasattr(transforms, "columns"):
-        transforms = _of_columns(transforms, axes, name, what)
+    if (table := columns_of(transforms)) is not None:
+        transforms = _of_columns(table, axes, name, what)
     if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
         raise TypeError(
             f"{name}: {what}={transforms!r} is neither a list of positions or matrices nor a table"
@@ -64,8 +64,12 @@ def matrices_of(
                 f"{n + 1}"
             )
         matrices[t : t + len(m)] = m
-    if not (np.isfinite(matrices).all() and np.isfinite(places).all()):
-        raise ValueError(f"{name}: {what} must be finite numbers")
+    is_finite = np.isfinite(matrices).all(axis=(1, 2)) & np.isfinite(places).all(axis=1)
+    if not is_finite.all():
+        raise ValueError(
+            f"{name}: {what}[{int(is_finite.argmin())}] has numbers that are missing, NaN or infinite; "
+            "give finite ones"
+        )
     sizes = abs(np.linalg.det(different(matrices)))
     if (sizes < 1e-12).any():
         t = int(sizes.argmin())
@@ -91,8 +95,11 @@ def _equal_shapes(transforms: Any, name: str, what: str) -> Iterator[tuple[int, 
 
 def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str, list[str]]:
     """Return the columns of a CSV file."""
-    with open(existing(path, name, what), newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with open(existing(path, name, what), newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name}: {what}={os.fspath(path)!r} is no CSV file: {error}") from None
     if not rows:
         raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
     return {column.strip(): [row[column] for row in rows] for column in rows[0] if column}
@@ -106,6 +113,15 @@ def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
             f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one{made}"
         )
     return os.path.abspath(path)
+
+
+def columns_of(given: Any) -> Any:
+    """Return the columns of a table by their names; None for others."""
+    if isinstance(given, Mapping):
+        return given
+    if hasattr(given, "column_names"):  # pyarrow's tables do not look up names
+        return dict(zip(given.column_names, given.columns, strict=True))
+    return given if hasattr(given, "columns") else None
 
 
 def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.ndarray:
@@ -123,6 +139,12 @@ def _of_columns(table: Any, axes: Sequence[str], name: str, what: str) -> np.nda
         found = {column: np.asarray(table[column], np.float64) for column in wanted}
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {what}: an entry is not a number: {error}") from None
+    shapes = {column: numbers.shape for column, numbers in found.items()}
+    if len({*shapes.values()}) > 1 or len(shapes[axes[0]]) != 1:
+        listed = ", ".join(f"{column}: {shape}" for column, shape in shapes.items())
+        raise ValueError(
+            f"{name}: {what} has columns of the shapes {listed}; give each one number for each row"
+        )
     n, rows = len(axes), len(found[axes[0]])
     result = np.tile(np.eye(n, n + 1), (rows, 1, 1))
     for i, a in enumerate(axes):

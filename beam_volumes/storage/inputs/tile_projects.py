@@ -59,10 +59,18 @@ def project_tiles(path: str, index: Mapping[str, Any]) -> list[ProjectTile]:
             f"{path} is XML of {printable(root.tag)}, not of BigStitcher (SpimData) or TeraStitcher; give "
             "a table of tiles"
         )
+    if unknown := [a for a in index if a not in ("t", "c")]:
+        raise ValueError(
+            f"{path} has no axis {unknown[0]!r} to choose from; index has t and c only"
+        )
     try:
         return readers[root.tag](path, root, index)
-    except (KeyError, AttributeError) as error:
+    except KeyError as error:
         raise ValueError(f"{path} is incomplete: there is no {error}; restore it") from None
+    except ValueError as error:
+        if not str(error).startswith("invalid literal"):
+            raise
+        raise ValueError(f"{path} has text in place of a number: {error}; restore it") from None
 
 
 def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
@@ -71,6 +79,8 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
     views = {
         key: view for view in root.iter("ViewRegistration") if (key := view_of(view)) not in gone
     }
+    if not views:
+        raise KeyError("ViewRegistration")
     time = _time(path, sorted({t for t, _ in views}, key=int), index)
     channel = _channel(path, root, setups, {s for t, s in views if t == time}, index)
     chosen = sorted((int(s), s) for t, s in views if t == time and s in channel)
@@ -83,8 +93,7 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
             "or OME-Zarr, or give a table of tiles"
         )
     image = _LOADERS[loader.get("format", "")](loader, base)
-    first = views[time, chosen[0][1]] if chosen else None
-    scale = calibration_of(path, first)
+    scale = calibration_of(path, views[time, chosen[0][1]])
     result = []
     for _, setup in chosen:
         where, dataset, at = image(time, setup)
@@ -129,6 +138,13 @@ def view_of(view: Element) -> tuple[str, str]:
     return view.attrib["timepoint"].strip(), view.attrib["setup"].strip()
 
 
+def _element(parent: Element, name: str) -> Element:
+    found = parent.find(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
 def _text(element: Element, name: str) -> str:
     found = element.findtext(name)
     if found is None:
@@ -171,13 +187,16 @@ def _channel(
     return {s for s, c in channels.items() if c == found[0]}
 
 
-def calibration_of(path: str, view: Element | None) -> np.ndarray:
-    """Return the scales of z, y and x that a view applies first: positions are divided by them."""
-    transforms = [] if view is None else view.findall("ViewTransform")
-    if transforms and (transforms[-1].findtext("Name") or "").strip().lower() == CALIBRATION:
-        matrix = _affine(path, transforms[-1])
-        scale = matrix.diagonal()[:3].copy()
-        if (scale > 0).all() and (matrix == np.diag([*scale, 1.0])).all():
+def calibration_of(path: str, view: Element) -> np.ndarray:
+    """Return the scales of z, y and x that a view applies first: positions are divided by them.
+
+    BigDataViewer's export writes them without a name, and with the position of the image.
+    """
+    transforms = view.findall("ViewTransform")
+    if transforms:
+        matrix = _affine(path, transforms[-1])[:3, :3]
+        scale = matrix.diagonal().copy()
+        if (scale > 0).all() and (matrix == np.diag(scale)).all():
             return scale
     return np.ones(3)
 
@@ -271,10 +290,10 @@ _LOADERS: dict[str, Callable[[Element, str], _Image]] = {
 
 
 def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
-    folder = root.find("stacks_dir").get("value", "")  # type: ignore[union-attr]
+    folder = _element(root, "stacks_dir").get("value", "")
     if not os.path.isdir(folder):  # the project was moved
         folder = os.path.dirname(path)
-    voxels = root.find("voxel_dims").attrib  # type: ignore[union-attr]
+    voxels = _element(root, "voxel_dims").attrib
     try:
         size = [abs(float(voxels[a])) for a in "DVH"]
     except ValueError:

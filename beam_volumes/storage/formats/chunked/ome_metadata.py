@@ -61,6 +61,10 @@ def grid_of(
         elif "translation" in step:
             by = metadata.numbers(step["translation"], f"{what}[{k}].translation", known)
             shift = by if shift is None else [a + b for a, b in zip(shift, by, strict=True)]
+        elif step.get("type", "identity") != "identity":
+            raise metadata.error(
+                f"{what}[{k}]", f"{dict(step)}, not a scale or translation in numbers"
+            )
     return scale, shift
 
 
