@@ -37,6 +37,17 @@ def shared_space(name: str, first: VolumeCore, *others: VolumeCore) -> Space:
     return space.with_leading(times, channels is not None, channels or ())
 
 
+def shared_size(name: str, *volumes: VolumeCore) -> Space:
+    """Combine spaces like `shared_space`, of operands that may be anywhere."""
+    # Thousands of tiles have few different spaces.
+    different = {(v.space.voxel_size, v.space.unit, v.space.channels): v for v in volumes}
+    at_one_place = (
+        VolumeCore(v.nodes, replace(v.space, origin=(0.0, 0.0, 0.0), sliced_from=None))
+        for v in different.values()
+    )
+    return shared_space(name, *at_one_place)
+
+
 def space_of(
     volume: VolumeCore,
     other: Any,

@@ -339,6 +339,24 @@ def test_two_volumes(model, max_voxels):
     assert np.linalg.norm(((found - wanted) @ corners)[:3], axis=0).max() < 0.5
 
 
+def test_sizes_of_voxels_are_compared_in_one_unit_and_as_float32():
+    world = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(60, 70)), 2) > 0
+    first = bv.open(world[:50, :60], voxel_size=(0.1 + 0.2, 1), unit="um", origin=(5, 0))
+    second = bv.open(world[4:54, 3:63], voxel_size=(300, 1000), unit="nm")
+    for moving in (second, np.asarray(second)):  # an array has no size
+        found = bv.register(first, moving)
+        np.testing.assert_allclose(found[:2, 2], (-4, -3), atol=0.1)
+        table, _ = bv.register_tiles([first, moving], [(0, 0), (3, 1)])
+        found = [np.diff(table[a].to_numpy())[0] for a in "yx"]
+        np.testing.assert_allclose(found, (4, 3), atol=0.1)
+    slices = bv.register_slices(np.stack([world[:50, :60], world[4:54, 3:63]]), reference=0)
+    np.testing.assert_allclose([slices[a].to_numpy()[1] for a in "yx"], (4, 3), atol=0.1)
+    other = second.with_space(voxel_size=(400, 1000), unit="nm")
+    for call in (bv.register, lambda *tiles: bv.register_tiles(tiles, [(0, 0), (3, 1)])):
+        with pytest.raises(ValueError, match=r"the voxel size of .* choose one with"):
+            call(first, other)
+
+
 def test_points_with_wrong_pairs():
     rng = np.random.default_rng(0)
     source = rng.normal(0, 30, (40, 3))

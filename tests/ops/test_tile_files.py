@@ -212,6 +212,40 @@ def test_stage_positions_of_ome_tiff(tmp_path, unit):
         bv.open_tiles([tmp_path / "0.tif"] * 2)
 
 
+@pytest.mark.parametrize("is_set", [False, True])
+def test_files_with_metadata_of_several_images(tmp_path, is_set):
+    """Each has two images, or both have one and the metadata of the other, as Micro-Manager writes."""
+    of_file = {"a.ome.tif": [0, 1], "b.ome.tif": [2, 0]}
+    for name, ids in of_file.items():
+        images = ""
+        for n, k in enumerate([0, 1] if is_set else ids):
+            z, y, x = np.multiply(PLACES[k], (1.5, 0.5, 0.5))
+            planes = f'<TiffData IFD="{4 * n}" PlaneCount="4"/>'
+            if is_set:
+                file, id_ = list(of_file)[k], f"urn:uuid:0000000{k}-0000-0000-0000-000000000000"
+                planes = f'<TiffData PlaneCount="4"><UUID FileName="{file}">{id_}</UUID></TiffData>'
+            images += (
+                f'<Image ID="Image:{n}"><Pixels ID="Pixels:{n}" DimensionOrder="XYZCT" Type="uint16" '
+                'SizeX="28" SizeY="36" SizeZ="4" SizeC="1" SizeT="1" PhysicalSizeX="0.5" PhysicalSizeY="0.5" '
+                f'PhysicalSizeZ="1.5"><Channel ID="Channel:{n}:0" SamplesPerPixel="1"/>{planes}<Plane '
+                f'TheZ="0" TheC="0" TheT="0" PositionX="{x}" PositionY="{y}" PositionZ="{z}"/>'
+                "</Pixels></Image>"
+            )
+        own = f' UUID="urn:uuid:0000000{list(of_file).index(name)}-0000-0000-0000-000000000000"'
+        schema = "http://www.openmicroscopy.org/Schemas/OME/2016-06"
+        text = f'<?xml version="1.0" encoding="UTF-8"?><OME xmlns="{schema}"{own}>{images}</OME>'
+        with tifffile.TiffWriter(tmp_path / name) as file:
+            stored = [list(of_file).index(name)] if is_set else ids
+            for n, page in enumerate(np.concatenate([tile_of(k) for k in stored])):
+                about = text.encode() if n == 0 else None
+                file.write(page, description=about, metadata=None, contiguous=False)
+    wanted = [0, 1] if is_set else [0, 1, 2, 0]
+    tiles, transforms = bv.open_tiles(tmp_path / "*.ome.tif")
+    np.testing.assert_allclose(transforms[:, :, 3], [PLACES[k] for k in wanted])
+    for tile, k in zip(tiles, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(tile), tile_of(k))
+
+
 def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
     """Also of coarser levels: the centre of their first voxel is elsewhere."""
     for k, version in enumerate(("0.4", "0.5", "0.5")):

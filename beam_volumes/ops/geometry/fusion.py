@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import Node, SourceNode
-from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.geometry.fusion import BLENDINGS
 from beam_volumes.ops.geometry.rearrange import check_indexable, refuse_empty
@@ -135,7 +135,7 @@ def fuse(
     target = np.dtype(first.dtype if dtype is None else dtype)
     if target not in DTYPES or (target.itemsize == 8 and target.kind in "iu"):
         raise TypeError(f"fuse: dtype={target} is not offered; use at most 32 bits, or float64")
-    space = _space_of_all(opened)
+    space = shared_size("fuse", *opened)
     if transforms is None:
         physical = True
     if physical and space.voxel_size is None:
@@ -220,17 +220,6 @@ def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
         raise TypeError(
             'fuse: bool tiles cannot be averaged; use order=0 and blending="max" or "first"'
         )
-
-
-def _space_of_all(opened: Sequence[Volume]) -> Space:
-    """Return the axes, voxel size and unit that all tiles share."""
-    # Thousands of tiles have few different spaces.
-    different = {(v.space.voxel_size, v.space.unit, v.space.channels): v.space for v in opened}
-    at_one_place = (
-        Volume(opened[0].nodes, replace(space, origin=(0.0, 0.0, 0.0), sliced_from=None))
-        for space in different.values()
-    )
-    return shared_space("fuse", *at_one_place)
 
 
 def _source(tile: Volume, channel: int, which: np.ndarray, k: int) -> Any:

@@ -172,10 +172,15 @@ def _of_paths(
 
 
 def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.ndarray]:
-    tiles, places, lost, has_stage = [], [], [], False
+    tiles, places, lost, has_stage, of_sets = [], [], [], False, set[str]()
     for path in paths:
-        stages = stage_positions(Place.of(path))
-        images = range(len(stages)) if stages is not None and len(paths) == 1 else (None,)
+        if path in of_sets:  # its images were opened with another file
+            continue
+        stages, files = stage_positions(Place.of(path)) or ([], [])
+        is_several = len(stages) > 1 and (len(paths) == 1 or any(stages))
+        if is_several:
+            of_sets |= {os.path.join(os.path.dirname(path), file) for file in files}
+        images = range(len(stages)) if is_several else (None,)
         for image in images:
             tile = open_volume(path, index=index, dataset=None if image is None else str(image))
             space = tile.space
@@ -184,7 +189,7 @@ def _of_metadata(paths: Sequence[str], index: Any) -> tuple[list[Volume], np.nda
                     f"open_tiles: {path} has no voxel size, so its position in voxels is unknown; give a "
                     "table with the positions in voxels"
                 )
-            stage = None if not stages else stages[image or 0]
+            stage = stages[image or 0] if stages else None
             origin = space.origin if stage is None else stage.in_unit(space.unit).origin
             has_stage |= stage is not None
             if stages and stage is None and not any(origin):

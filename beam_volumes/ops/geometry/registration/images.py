@@ -179,6 +179,11 @@ def translation(
     return best
 
 
+def is_constant(array: np.ndarray) -> bool:
+    """Whether all voxels are equal; an array with NaN is not constant."""
+    return bool(array.min() == array.max())
+
+
 def cleaned(array: np.ndarray) -> np.ndarray:
     """Return the array as float32; voxels that are not finite become 0."""
     return np.nan_to_num(np.asarray(array, np.float32), posinf=0.0, neginf=0.0)

@@ -15,7 +15,13 @@ import numpy as np
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import MODELS, Link, aligned, check_quality
+from beam_volumes.ops.geometry.registration.images import (
+    MODELS,
+    Link,
+    aligned,
+    check_quality,
+    is_constant,
+)
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
@@ -343,7 +349,7 @@ class _Images:
         for j in range(self.count):
             voxels = self.image(j)
             before.pop(j - reach - 1, None)
-            if j in skipped or np.ptp(voxels) == 0:
+            if j in skipped or is_constant(voxels):
                 continue
             image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
             maximum = [n / 2 if limit is None else limit / self.factor for n in voxels.shape]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
@@ -18,6 +19,7 @@ from beam_volumes.ops.geometry.registration.images import (
     MODELS,
     Link,
     check_quality,
+    is_constant,
     refined,
     translation,
 )
@@ -80,7 +82,7 @@ def register_tiles(
     ------
     ValueError
         If a parameter is out of range, there is not one position for each tile, tiles differ in
-        axes, have several channels, points in time or no voxels.
+        axes or voxel size, have several channels, points in time or no voxels.
     TypeError
         If a tile is neither a volume nor an array.
 
@@ -127,6 +129,7 @@ class TilePairs:
     given: np.ndarray
     limits: np.ndarray  #: The maximum error of distances along each axis
     model: str = "translation"
+    size: Sequence[float] = (1.0, 1.0, 1.0)  #: The voxel size
 
     @classmethod
     def of(
@@ -152,13 +155,13 @@ class TilePairs:
         visible = opened[0].space.visible
         allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
         limits = [par.positive(allowed[a], "max_shift", name) for a in visible]
-        return cls(opened, given, np.array(limits), model)
+        size = shared_size(name, *opened).voxel_size
+        return cls(opened, given, np.array(limits), model, size or (1.0, 1.0, 1.0))
 
     @property
     def spacing(self) -> np.ndarray:
-        """The voxel size."""
-        space = self.opened[0].space
-        return np.array([(space.voxel_size or (1.0, 1.0, 1.0))[a] for a in space.visible])
+        """The voxel size along the axes."""
+        return np.array([self.size[a] for a in self.opened[0].space.visible])
 
     def solved(
         self, found: Mapping[tuple[int, int], Link], min_quality: float
@@ -223,7 +226,7 @@ class TilePairs:
             )
             for v, box in ((self.opened[i], near), (self.opened[j], far))
         )
-        if not np.ptp(a) or not np.ptp(b):
+        if is_constant(a) or is_constant(b):
             return Link.shifted(self.given[j] - self.given[i], 0.0)
         begun = np.array([s.start for s in near]) - [s.start for s in far]
         expected = (self.given[j] - self.given[i] - begun) / factors

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
+from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import MODELS, aligned, check_quality
@@ -101,16 +102,12 @@ def register(
             f"{name}: the volumes have the axes {' '.join(a.axes)} and {' '.join(b.axes)}; both need "
             "the same axes of space, and none of time"
         )
-    if a.voxel_size != b.voxel_size or a.unit != b.unit:
-        raise ValueError(
-            f"{name}: the volumes have voxels of {a.voxel_size} {a.unit or ''} and {b.voxel_size} "
-            f"{b.unit or ''}; use zoom to resample one of them first"
-        )
+    size = shared_size(name, a, b).voxel_size or (1.0, 1.0, 1.0)
     if model not in MODELS:
         raise ValueError(f"{name}: model={model!r} is not offered; use one of {', '.join(MODELS)}")
     limit = None if max_shift is None else par.positive(max_shift, "max_shift", name)
     check_quality(min_quality, name)
-    spacing = np.array(a.voxel_size or (1.0,) * a.ndim)
+    spacing = np.array([size[axis] for axis in a.space.visible])
     limit_voxels = par.whole_number(max_voxels, "max_voxels", name, 1000)
     factors = _factors(np.maximum(a.shape, b.shape), spacing, limit_voxels)
     near, far = (

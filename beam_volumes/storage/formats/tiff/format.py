@@ -87,15 +87,18 @@ class Tiff(Format):
         )
 
 
-def stage_positions(place: Place) -> list[Space | None] | None:
-    """Return the position of each image of an OME-TIFF, as far as known; None for other places."""
+def stage_positions(place: Place) -> tuple[list[Space | None], list[str]] | None:
+    """Return the position of each image of an OME-TIFF, as far as known, and the files of its set.
+
+    None for other places.
+    """
     if not _is_tiff(place):
         return None
     with _metadata(opened_file(place.spec), place) as tiff:
         if not tiff.is_ome:
-            return [None] * len(tiff.series)
+            return [None] * len(tiff.series), []
         ome = Ome(tiff.ome_metadata or "")
-        return [ome.stage_position(k) for k in range(len(tiff.series))]
+        return [ome.stage_position(k) for k in range(len(tiff.series))], ome.files
 
 
 def _is_tiff(place: Place) -> bool:
