@@ -339,6 +339,26 @@ def test_two_volumes(model, max_voxels):
     assert np.linalg.norm(((found - wanted) @ corners)[:3], axis=0).max() < 0.5
 
 
+@pytest.mark.parametrize("method", ["intensity", "keypoints"])
+def test_rotations_of_voxels_that_are_not_square(method):
+    world = ndi.gaussian_filter(np.random.default_rng(5).normal(size=(400, 220)), 3)[::2]
+    angles, size = [0, 0.2, -0.15, 0.1], np.array([2.0, 1.0])
+    middle, slices, true = np.array([69.5, 74.5]), [], []
+    for turn in (np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for a in angles):
+        matrix = turn * size / size[:, None]
+        true.append(np.c_[matrix, middle - matrix @ middle])
+        begin = true[-1][:, 2] + (30, 35)
+        slices.append(ndi.affine_transform(world, matrix, begin, (140, 150)).astype("f4"))
+    how = {"model": "rigid", "reference": 0, "method": method}
+    stack = bv.open(np.stack(slices), voxel_size=(5, 1, 0.5), unit="um")
+    movie = bv.open(np.stack(slices), axes="tyx", voxel_size=(1, 0.5), unit="um")
+    for table in (bv.register_slices(stack, **how), bv.register_frames(movie, **how)):
+        names = ("m_yy", "m_yx", "y", "m_xy", "m_xx", "x")
+        found = np.stack([table[n].to_numpy() for n in names], axis=1).reshape(-1, 2, 3)
+        corners = np.array([(0, 0, 1), (139, 0, 1), (0, 149, 1), (139, 149, 1)]).T
+        np.testing.assert_allclose(found @ corners, np.array(true) @ corners, atol=0.1)
+
+
 def test_sizes_of_voxels_are_compared_in_one_unit_and_as_float32():
     world = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(60, 70)), 2) > 0
     first = bv.open(world[:50, :60], voxel_size=(0.1 + 0.2, 1), unit="um", origin=(5, 0))

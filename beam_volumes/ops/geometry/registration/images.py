@@ -103,7 +103,7 @@ def aligned(
         levels.append((halved(levels[-1][0]), halved(levels[-1][1])))
     if start is None:
         scale = 2.0 ** (1 - len(levels))
-        link = _start(*levels[-1], model, [m * scale + 1 for m in max_shift])
+        link = _start(*levels[-1], model, [m * scale + 1 for m in max_shift], spacing)
     else:
         link = start[0]
     for level, (near, far) in enumerate(reversed(levels)):
@@ -129,7 +129,13 @@ def halved(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _start(fixed: np.ndarray, moving: np.ndarray, model: str, max_shift: Sequence[float]) -> Link:
+def _start(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    model: str,
+    max_shift: Sequence[float],
+    spacing: Sequence[float] | None,
+) -> Link:
     """Find the shift of the coarsest level; in planes, also the best of some rotations."""
     if model == "translation" or fixed.ndim != 2:
         return translation(fixed, moving, max_shift)
@@ -137,6 +143,8 @@ def _start(fixed: np.ndarray, moving: np.ndarray, model: str, max_shift: Sequenc
     found = []
     for angle in np.radians(_ROTATIONS):
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        if spacing is not None:
+            turn = turn * np.array(spacing) / np.array(spacing)[:, None]
         back = middle - turn @ middle
         turned = ndimage.affine_transform(moving, turn, back, order=1, mode="nearest")
         link = translation(fixed, turned, max_shift)

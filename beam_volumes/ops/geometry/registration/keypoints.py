@@ -52,9 +52,12 @@ class Keypoints:
         return cls(found.astype(np.float64), descriptors)
 
 
-def matched(fixed: Keypoints | None, moving: Keypoints | None, model: str) -> Link | None:
+def matched(
+    fixed: Keypoints | None, moving: Keypoints | None, model: str, spacing: np.ndarray
+) -> Link | None:
     """Find the transform of two downsampled planes; None if too few keypoints match.
 
+    ``spacing`` is the voxel size relative to the smallest one, which determines what a rotation is.
     The bits are the same in each run, since the random samples are.
     """
     if fixed is None or moving is None:
@@ -66,11 +69,12 @@ def matched(fixed: Keypoints | None, moving: Keypoints | None, model: str) -> Li
     pairs = match_descriptors(fixed.descriptors, moving.descriptors, max_ratio=_MAX_RATIO)
     if len(pairs) < _MIN_MATCHES:
         return None
-    ends = fixed.places[pairs[:, 0]], moving.places[pairs[:, 1]]
+    ends = fixed.places[pairs[:, 0]] * spacing, moving.places[pairs[:, 1]] * spacing
     kind, samples = (EuclideanTransform, 2) if model == "rigid" else (AffineTransform, 3)
     found, agree = ransac(
         ends, kind, samples, residual_threshold=_TOLERANCE, max_trials=1000, rng=0
     )
     if agree is None or agree.sum() < _MIN_MATCHES:
         return None
-    return Link(found.params[:2, :2], found.params[:2, 2], -1.0)
+    matrix = found.params[:2, :2] * spacing / spacing[:, None]
+    return Link(matrix, found.params[:2, 2] / spacing, -1.0)

@@ -107,6 +107,8 @@ def register_slices(
 
     Notes
     -----
+    What a rotation is follows from the voxel size of the stack, if its voxels are not square.
+
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
     ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
     squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
@@ -139,7 +141,8 @@ def register_slices(
     factor = _factor(v.shape[1:], max_side, name)
     thin = v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
     planes = np.asarray(thin)
-    images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor)
+    size = v.space.voxel_size
+    images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor, size)
     return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
 
 
@@ -206,6 +209,8 @@ def register_frames(
 
     Notes
     -----
+    What a rotation is follows from the voxel size of the movie, if its voxels are not cubes.
+
     One sweep for each frame, which downsamples it. As many downsampled frames as there are
     neighbours are held in memory at a time.
 
@@ -236,7 +241,7 @@ def register_frames(
     def frame(t: int) -> np.ndarray:
         return np.asarray(downsample(v[t].astype("f4"), factor))
 
-    images = _Images(name, "t", v.space.axes, v.shape[0], frame, factor)
+    images = _Images(name, "t", v.space.axes, v.shape[0], frame, factor, v.space.voxel_size)
     return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
 
 
@@ -252,15 +257,21 @@ class _Image:
     keypoints: Keypoints | None
 
     def linked(
-        self, fixed: _Image, *, model: str, method: str, max_shift: Sequence[float]
+        self,
+        fixed: _Image,
+        *,
+        model: str,
+        method: str,
+        max_shift: Sequence[float],
+        spacing: np.ndarray,
     ) -> Link | None:
         """Return the link from another image; None if too few keypoints match."""
         if method == "intensity":
-            return aligned(fixed.voxels, self.voxels, model, max_shift)
-        start = matched(fixed.keypoints, self.keypoints, model)
+            return aligned(fixed.voxels, self.voxels, model, max_shift, spacing.tolist())
+        start = matched(fixed.keypoints, self.keypoints, model, spacing)
         if start is None:
             return None
-        link = aligned(fixed.voxels, self.voxels, model, max_shift, start=(start, SIDE))
+        link = aligned(fixed.voxels, self.voxels, model, max_shift, spacing.tolist(), (start, SIDE))
         middle = (np.array(fixed.voxels.shape) - 1) / 2
         return link if (abs(link.shift_at(middle)) <= max_shift).all() else None
 
@@ -275,6 +286,13 @@ class _Images:
     count: int
     image: Callable[[int], np.ndarray]
     factor: int
+    voxel_size: Sequence[float] | None  #: Along z, y and x
+
+    @property
+    def spacing(self) -> np.ndarray:
+        """The voxel size along the axes, relative to the smallest one."""
+        size = np.array([(self.voxel_size or (1.0,) * 3)["zyx".index(a)] for a in self.axes])
+        return size / size.min()
 
     def registered(
         self,
@@ -304,6 +322,7 @@ class _Images:
             list(itertools.pairwise(range(self.count))),
             model=model,
             max_residual=_MAX_RESIDUAL,
+            spacing=self.spacing,
         )
         found = solved(reference=self.count // 2 if fixed is None else fixed)
         if fixed is None:
@@ -354,7 +373,9 @@ class _Images:
             image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
             maximum = [n / 2 if limit is None else limit / self.factor for n in voxels.shape]
             points = corners((0, n - 1) for n in voxels.shape)
-            linked = partial(image.linked, model=model, method=method, max_shift=maximum)
+            linked = partial(
+                image.linked, model=model, method=method, max_shift=maximum, spacing=self.spacing
+            )
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = [*zip(before, pool.map(linked, before.values()), strict=True)]
             pairs, matches = (
