@@ -301,6 +301,13 @@ def test_multiview_stitcher(tmp_path, version):
     wanted = [np.c_[turn, np.add(p, (2, 0.02, 2))] for p in PLACES]
     np.testing.assert_allclose(transforms, wanted)
     assert bv.fuse(tiles, transforms).ndim == 3
+    group = zarr.open_group(tmp_path / "0.zarr" / "scale0")
+    for name, values in (("flat", np.eye(3)), ("lost", np.full((4, 4), np.nan))):
+        group.create_array(name, data=values)
+        with pytest.raises(
+            ValueError, match=f"the transform {name} of .* is no homogeneous matrix"
+        ):
+            bv.open_tiles(tmp_path / "0.zarr", transform_key=name)
 
 
 def test_tables_with_paths(tmp_path, monkeypatch):

@@ -115,14 +115,20 @@ def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
     nodes = {name: find(scale.below(name)) for name in scale.folders("")}
     arrays = {name: node for name, node in nodes.items() if node is not None and node.is_array}
     known = sorted(name for name in arrays if name not in ("image", *"tczyx", "x_in", "x_out"))
+    if not known:
+        raise ValueError(f"open_tiles: {path} has no transforms; give a table of tiles")
     if key not in known and (key is not None or len(known) != 1):
         raise ValueError(
-            f"open_tiles: {path} has the transforms {', '.join(known) or 'none'}; choose one by "
-            "transform_key="
+            f"open_tiles: {path} has the transforms {', '.join(known)}; choose one by transform_key="
         )
     stored = read_array(arrays[key or known[0]])
     affine = stored[min(time, len(stored) - 1)] if stored.ndim == 3 else stored
-    n = len(affine) - 1
+    n = sum(a in arrays for a in "zyx") or 3
+    if affine.shape != (n + 1, n + 1) or not np.isfinite(affine).all():
+        raise ValueError(
+            f"open_tiles: the transform {key or known[0]} of {path} is no homogeneous matrix of {n} axes; "
+            "choose another by transform_key="
+        )
     size, origin, own = np.ones(3), np.zeros(3), np.eye(4)
     for a, name in enumerate("zyx"):
         if name in arrays:
