@@ -1,6 +1,7 @@
 """Registration against known transforms, and transforms of slices against scipy."""
 
 import itertools
+import os
 import sys
 
 import numpy as np
@@ -465,3 +466,20 @@ def test_keypoints_need_scikit_image(monkeypatch):
     monkeypatch.setitem(sys.modules, "skimage", None)
     with pytest.raises(ValueError, match=r"needs skimage: pip install 'beam-volumes\[align\]'"):
         bv.register_slices(np.zeros((3, 6, 7)), model="rigid", method="keypoints")
+
+
+def test_a_report_of_tiles_is_refused_before_it_is_written(tmp_path):
+    film = np.random.default_rng(0).random((40, 100), np.float32)
+    tiles = [film[:, :60], film[:, 40:]]
+    positions, pairs = bv.register_tiles(tiles, [(0, 0), (0, 40)])
+    page = str(tmp_path / "tiles.html")
+    with pytest.raises(TypeError, match="tiles_report: pairs=None is no result of register_tiles"):
+        bv.tiles_report(page, tiles, positions, None)
+    with pytest.raises(ValueError, match="positions has 2 rows for 1 tiles; give one for each"):
+        bv.tiles_report(page, tiles[:1], positions, pairs)
+    with pytest.raises(ValueError, match=r"does not end in .html"):
+        bv.tiles_report(page[:-5], tiles, positions, pairs)
+    assert not os.listdir(tmp_path)
+    bv.tiles_report(page, tiles, positions, pairs)
+    with pytest.raises(FileExistsError, match="give overwrite=True"):
+        bv.tiles_report(page, tiles, positions, pairs)

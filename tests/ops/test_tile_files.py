@@ -308,6 +308,10 @@ def test_multiview_stitcher(tmp_path, version):
             ValueError, match=f"the transform {name} of .* is no homogeneous matrix"
         ):
             bv.open_tiles(tmp_path / "0.zarr", transform_key=name)
+    for values in (np.arange(36)[::-1], np.r_[np.arange(35), 40], np.full(36, np.nan)):
+        group["y"][:] = values
+        with pytest.raises(ValueError, match=r"coordinates y of .* do not increase in equal steps"):
+            bv.open_tiles(tmp_path / "0.zarr", transform_key="stage")
 
 
 def test_tables_with_paths(tmp_path, monkeypatch):
@@ -325,6 +329,9 @@ def test_tables_with_paths(tmp_path, monkeypatch):
         np.testing.assert_array_equal(np.asarray(tiles[2]), tile_of(2))
     with pytest.raises(ValueError, match="source has no rows"):
         bv.open_tiles({column: [] for column in table})
+    for blank in ("", None):
+        with pytest.raises(ValueError, match="source has no path in row 1"):
+            bv.open_tiles(table | {"path": ["in/0.zarr", blank, "in/2.zarr"]})
     (tmp_path / "in" / "tiles.csv").write_bytes(b"path,z,y,x\n\xff,0,0,0\n")
     with pytest.raises(ValueError, match=r"source='in/tiles.csv' is no CSV file"):
         bv.open_tiles("in/tiles.csv")

@@ -142,6 +142,11 @@ def _of_table(table: Any, index: Any, path: str | None = None) -> tuple[list[Vol
     places = [str(p) for p in table["path"]]
     if not places:
         raise ValueError("open_tiles: source has no rows; give one for each tile")
+    blank = [row for row, place in enumerate(places) if place.strip() in ("", "None", "nan")]
+    if blank:
+        raise ValueError(
+            f"open_tiles: source has no path in row {blank[0]}; give one for each tile"
+        )
     if path is not None:
         places = [os.path.join(os.path.dirname(path), p) for p in places]
         for place in places:

@@ -50,6 +50,8 @@ def tiles_report(
 
     Raises
     ------
+    TypeError
+        If ``positions`` or ``pairs`` is no table.
     ValueError
         If the path does not end in ``.html``, or there is not one position for each tile.
     FileExistsError
@@ -77,6 +79,11 @@ def tiles_report(
         raise ValueError(f"tiles_report: path={text!r} does not end in .html; give such a path")
     if os.path.exists(text) and not overwrite:
         raise FileExistsError(f"tiles_report: path={text!r} exists; give overwrite=True")
+    for name, table in (("positions", positions), ("pairs", pairs)):
+        if not hasattr(table, "to_pylist"):
+            raise TypeError(
+                f"tiles_report: {name}={table!r} is no result of register_tiles; give it"
+            )
     opened = [as_volume(tile) for tile in tiles]
     if len(opened) != len(positions):
         raise ValueError(

@@ -134,6 +134,11 @@ def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
         if name in arrays:
             at = read_array(arrays[name])
             origin[a], size[a] = at[0], at[1] - at[0] if len(at) > 1 else 1.0
+            if not size[a] > 0 or not np.allclose(np.diff(at), size[a], rtol=1e-3, atol=0):
+                raise ValueError(
+                    f"open_tiles: the coordinates {name} of {path} do not increase in equal steps; give a "
+                    "table of tiles"
+                )
     own[3 - n :, 3 - n :] = affine
     matrix = own[:3] @ np.block([[np.diag(size), origin[:, None]], [np.zeros(3), np.ones(1)]])
     where = f"{path.rstrip('/')}/scale0/image"
