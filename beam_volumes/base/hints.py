@@ -122,6 +122,7 @@ INSTEAD = {
     ),
     "match_segments": "bv.segment_iou is a table of the best partners, with their IoU and dice",
     "montage": "np.concatenate(np.asarray(v), axis=1) puts the slices of a small volume side by side",
+    "z_project": "v.max(axis='z') is that, and v.mean(axis='z') averages",
     **dict.fromkeys(("skeletonize", "thin", "medial_axis"), _THINNED),
     "isotropic_erosion": f"{_ERODED} is that",
     "isotropic_dilation": f"{_DILATED} is that",
