@@ -217,7 +217,8 @@ def test_lengths_of_expanded_labels():
     # The first in raster order of equally near voxels.
     _, at = bv.distance_transform_edt(np.array([[0, 1, 0]]), max_distance=1, return_indices=True)
     assert np.asarray(at)[1].tolist() == [[0, 0, 2]]
-    for bad, error in ((0, "above 0"), ("9 nm", 'spacing="voxel_size"'), (np.nan, "above 0")):
+    assert np.array_equal(bv.expand_labels(nuclei, 0), nuclei)
+    for bad, error in ((-1, "above 0"), ("9 nm", 'spacing="voxel_size"'), (np.nan, "above 0")):
         with pytest.raises(ValueError, match=f"distance=.*{error}"):
             bv.expand_labels(nuclei, bad)
     with pytest.raises(TypeError, match="labels of float64"):

@@ -352,8 +352,8 @@ def expand_labels(
         Bool or integer labels; 0 is background, and every other voxel keeps its label.
     distance : float or str, default: 1
         The largest distance to a label, in the unit of ``spacing``, or with
-        ``spacing="voxel_size"`` as a text such as ``"200 nm"``. A length that is too large for the
-        memory is refused.
+        ``spacing="voxel_size"`` as a text such as ``"200 nm"``. 0 returns the labels. A length that is
+        too large for the memory is refused.
     spacing : float, sequence of float or "voxel_size", optional
         Extent of a voxel: one for all axes, or one for each; 1 by default. ``"voxel_size"`` takes it
         from the volume.
@@ -395,6 +395,8 @@ def expand_labels(
     if labels.dtype.kind not in "bui":
         raise TypeError(f"{name}: labels of {labels.dtype}; use bool or integers")
     steps = par.voxel_sizes(labels, spacing, "spacing", name)
+    if distance == 0:
+        return labels
     maximum = par.max_distance(labels, distance, "distance", spacing, "spacing", name)
     return stage_of(labels, _nearest_label(labels, steps, maximum, name))
 
