@@ -90,6 +90,7 @@ THEIRS = {
     "invert": lambda: skimage.util.invert(MASK),
     "downscale_local_mean": lambda: skimage.transform.downscale_local_mean(V, (3, 2, 2)),
     "roll": lambda: np.roll(V, 3, axis=0),
+    "z_project": lambda: V.max(axis=0),
     "vstack": lambda: np.vstack([V, W]),
     "hstack": lambda: np.hstack([V, W]),
     "dstack": lambda: np.dstack([V, W]),
