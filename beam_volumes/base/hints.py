@@ -84,8 +84,10 @@ INSTEAD = {
         ("moments", "moments_central", "moments_normalized", "moments_hu"),
         "bv.regionprops_table(labels, properties=['moments_central']) has them for each label",
     ),
-    "maximum": "np.maximum(v, w) is that; bv.max is a number, and bv.maximum_filter takes neighbourhoods",
-    "minimum": "np.minimum(v, w) is that; bv.min is a number, and bv.minimum_filter takes neighbourhoods",
+    "maximum": "np.maximum(v, w) is that; bv.max is a number, with labels= one for each label, and "
+    "bv.maximum_filter takes neighbourhoods",
+    "minimum": "np.minimum(v, w) is that; bv.min is a number, with labels= one for each label, and "
+    "bv.minimum_filter takes neighbourhoods",
     "map_array": "bv.relabel(labels, (old, new), missing=0) is that",
     "contingency_table": "bv.contingency counts the voxels of each pair of labels, as a table",
     "marching_cubes": "bv.meshes writes surfaces",
@@ -153,7 +155,7 @@ INSTEAD = {
     "invert": "~mask is that, and 255 - v of bytes",
     "equalize": "it is not offered; bv.equalize_hist takes the whole volume, and bv.equalize_adapthist tiles",
     # shapes
-    "crop": _SLICES,
+    "crop": f"{_SLICES}; the box of a label is bbox in bv.regionprops_table",
     "slice": _SLICES,
     "resize": "bv.zoom resamples by any factors, and bv.downsample takes means of blocks",
     "rescale": "bv.zoom resamples, and bv.rescale_intensity changes the values",
