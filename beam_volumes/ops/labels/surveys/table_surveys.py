@@ -207,8 +207,9 @@ class TableSurvey(Survey):
         return {"shards": 1}
 
 
-#: Properties of scikit-image that are not sums, and what to use.
+#: What to do for medians of values that cannot be counted.
 _OTHERWISE = "give extra_properties= a function such as lambda mask, image: np.median(image[mask])"
+#: Properties of scikit-image that are not sums, and what to use.
 _OF_BOXES = {
     "slice": "is no number: bbox has its ends, and bv.find_objects(labels) the slices of all labels",
     **dict.fromkeys(

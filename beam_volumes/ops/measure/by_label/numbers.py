@@ -42,7 +42,7 @@ _COUNTS = _PARAMETERS.replace(
     "has a row of counts\n    for each.",
 )
 
-
+#: What to do for medians of values that cannot be counted.
 _ANY_MEDIAN = "use bv.labeled_comprehension(volume, labels, index, np.median, float, np.nan)"
 
 
