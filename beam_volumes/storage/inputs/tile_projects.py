@@ -17,8 +17,6 @@ from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import unit_name
 
-#: The name of the transform from voxels to isotropic voxels, in files of BigStitcher.
-CALIBRATION = "calibration"
 #: Maximum size of a file: BigStitcher needs about a kilobyte for each tile.
 _MAX_BYTES = 1 << 28
 
@@ -344,7 +342,7 @@ def with_registrations(path: str, matrices: np.ndarray, views: Sequence[tuple[st
         linear = matrix[:, :3] * scale[:, None] / scale
         moved = np.concatenate([linear, (matrix[:, 3] * scale)[:, None]], axis=1)
         calibration = np.concatenate([np.diag(scale), np.zeros((3, 1))], axis=1)
-        for name, affine in (("beam_volumes", moved), (CALIBRATION, calibration)):
+        for name, affine in (("beam_volumes", moved), ("calibration", calibration)):
             transform = ElementTree.SubElement(view, "ViewTransform", type="affine")
             ElementTree.SubElement(transform, "Name").text = name
             rows = np.concatenate([affine[::-1, 2::-1], affine[::-1, 3:]], axis=1)
