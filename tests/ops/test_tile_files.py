@@ -1,5 +1,6 @@
 """Tiles and transforms in files of BigStitcher, TeraStitcher, OME-TIFF and OME-Zarr."""
 
+import json
 import os
 
 import numpy as np
@@ -266,6 +267,21 @@ def test_positions_of_ome_zarr_are_read_and_written(tmp_path):
             bv.save_transforms(source, PLACES, tmp_path / "a.xml")
     with pytest.raises(ValueError, match="positions only"):
         bv.save_transforms(paths, [np.eye(3) * 2] * 3)
+    # All are checked before the first is written.
+    file = paths[0] / ".zattrs"
+    written = file.read_bytes()
+    bv.compute(tiles[2].to(tmp_path / "2.zarr"))
+    for bad, message in (
+        (tmp_path / "2.zarr", "not one OME-Zarr image"),
+        (paths[2], "several units"),
+    ):
+        if bad == paths[2]:
+            axes = json.loads((bad / "zarr.json").read_text())
+            axes["attributes"]["ome"]["multiscales"][0]["axes"][-1]["unit"] = "nanometer"
+            (bad / "zarr.json").write_text(json.dumps(axes))
+        with pytest.raises(ValueError, match=message):
+            bv.save_transforms([paths[0], bad], np.add(PLACES[:2], 9))
+        assert file.read_bytes() == written
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -12,7 +12,7 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.geometry.transforms import columns_of, existing, matrices_of, table_of
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.storage.formats.chunked.ome import move_image
+from beam_volumes.storage.formats.chunked.ome import image_to_move
 from beam_volumes.storage.formats.tiff.format import stage_positions
 from beam_volumes.storage.inputs.opening import asked_at, members
 from beam_volumes.storage.inputs.tile_projects import (
@@ -292,9 +292,12 @@ def save_transforms(
         raise ValueError(
             f"{name}: transforms has matrices, and OME-Zarr images store positions only; fuse the tiles"
         )
+    moves = []
     for path, tile, position in zip(paths, tiles, positions, strict=True):
         size = np.array([(tile.space.voxel_size or (1.0,) * 3)[a] for a in tile.space.visible])
-        move_image(asked_at(path)[0], axes, size, position * size)
+        moves.append(image_to_move(asked_at(path)[0], axes, size, position * size))
+    for move in moves:
+        move()
 
 
 def project_of(source: Any, name: str) -> str | os.PathLike[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -232,10 +233,13 @@ class OmeZarr(Zarr):
         return found
 
 
-def move_image(place: Place, axes: Sequence[str], size: np.ndarray, origin: np.ndarray) -> None:
-    """Set the position of an image's first voxel along ``axes``, in the unit of its voxel size.
+def image_to_move(
+    place: Place, axes: Sequence[str], size: np.ndarray, origin: np.ndarray
+) -> Callable[[], None]:
+    """Return a function that sets the position of an image's first voxel, if it can be stored.
 
-    The translations of all levels are changed by the same amount. It can be repeated.
+    The position along ``axes`` is in the unit of the voxel size. The translations of all levels are changed
+    by the same amount. It can be repeated.
     """
     node = find(place)
     if node is None or node.is_array or len(images_in(node.attributes)) != 1:
@@ -267,17 +271,17 @@ def move_image(place: Place, axes: Sequence[str], size: np.ndarray, origin: np.n
             steps.append({"type": "translation", "translation": shift.tolist()})
         return True
 
-    if node.version == 3:
-        changed(Document(place.directory, "zarr.json"), move)
-        return
-    changed(Document(place.directory, ".zattrs"), move)
-    if place.read(".zmetadata") is not None:
+    def copied(document: dict[str, Any]) -> bool:
+        document["metadata"][".zattrs"] = place.json(".zattrs")
+        return True
 
-        def copy(document: dict[str, Any]) -> bool:
-            document["metadata"][".zattrs"] = place.json(".zattrs")
-            return True
+    def write() -> None:
+        changed(Document(place.directory, "zarr.json" if node.version == 3 else ".zattrs"), move)
+        if node.version != 3 and place.read(".zmetadata") is not None:
+            changed(Document(place.directory, ".zmetadata"), copied)
 
-        changed(Document(place.directory, ".zmetadata"), copy)
+    move(copy.deepcopy(dict(node.attributes)))  # for its errors
+    return write
 
 
 def _plain(request: OpenRequest, **options: Any) -> OpenRequest:
