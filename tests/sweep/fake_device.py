@@ -320,7 +320,7 @@ class Fake(own_cuda.Cuda):
 
     def close(self):
         super().close()
-        for allocation in self.allocations:  # also of a sweep whose error is kept
+        for allocation in self.allocations:  # an error that a test holds keeps its sweep
             allocation.free()
 
     def _rows(self, block):

@@ -89,7 +89,7 @@ def aligned(
     moving: np.ndarray,
     model: str,
     max_shift: Sequence[float],
-    spacing: Sequence[float] | None = None,
+    spacing: np.ndarray,
     start: tuple[Link, int] | None = None,
 ) -> Link:
     """Find the transform of two arrays: from coarse to fine, over levels of half the extent each.
@@ -134,7 +134,7 @@ def _start(
     moving: np.ndarray,
     model: str,
     max_shift: Sequence[float],
-    spacing: Sequence[float] | None,
+    spacing: np.ndarray,
 ) -> Link:
     """Find the shift of the coarsest level; in planes, also the best of some rotations."""
     if model == "translation" or fixed.ndim != 2:
@@ -143,8 +143,7 @@ def _start(
     found = []
     for angle in np.radians(_ROTATIONS):
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        if spacing is not None:
-            turn = turn * np.array(spacing) / np.array(spacing)[:, None]
+        turn = turn * spacing / spacing[:, None]
         back = middle - turn @ middle
         turned = ndimage.affine_transform(moving, turn, back, order=1, mode="nearest")
         link = translation(fixed, turned, max_shift)
@@ -254,8 +253,8 @@ def refined(
     fixed: np.ndarray,
     moving: np.ndarray,
     start: Link,
-    model: str = "translation",
-    spacing: Sequence[float] | None = None,
+    model: str,
+    spacing: np.ndarray,
 ) -> Link:
     """Improve a link to a fraction of a voxel; the method of Lucas and Kanade.
 
@@ -266,7 +265,7 @@ def refined(
     far = ndimage.spline_filter(
         ndimage.gaussian_filter(cleaned(moving), _SMOOTHING), 3, np.float32, mode="mirror"
     )
-    generators = _generators(model, np.ones(fixed.ndim) if spacing is None else np.array(spacing))
+    generators = _generators(model, spacing)
     centre = (np.array(fixed.shape) - 1) / 2
     corner = np.linalg.norm(centre) + 1
     matrix, place = start.matrix.copy(), start.matrix @ centre + start.offset

@@ -54,7 +54,7 @@ def placed(
     model: str,
     reference: int | None,
     max_residual: float,
-    spacing: np.ndarray | None = None,
+    spacing: np.ndarray,
 ) -> Placed:
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
@@ -73,9 +73,9 @@ def placed(
         else:
             matrices = _linear_parts(kept, given, neighbours, reference)
         if model == "rigid":
-            size = np.ones(given.shape[1]) if spacing is None else spacing
-            scaled = matrices * size[:, None] / size
-            matrices = np.stack([scipy.linalg.polar(m)[0] for m in scaled]) / size[:, None] * size
+            scaled = matrices * spacing[:, None] / spacing
+            turns = np.stack([scipy.linalg.polar(m)[0] for m in scaled])
+            matrices = turns / spacing[:, None] * spacing
         places = _places(kept, matrices, given, neighbours, reference or 0)
         residuals = {p: _residual(*p, link, matrices, places) for p, link in links.items()}
         present = sorted(residuals[pair] for pair in kept)

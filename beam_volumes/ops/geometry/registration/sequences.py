@@ -107,7 +107,7 @@ def register_slices(
 
     Notes
     -----
-    What a rotation is follows from the voxel size of the stack, if its voxels are not square.
+    Rotations are rotations in physical units, so a stack with oblong pixels needs its voxel size.
 
     One sweep downsamples the stack. The downsampled planes are held in memory, up to
     ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
@@ -209,7 +209,7 @@ def register_frames(
 
     Notes
     -----
-    What a rotation is follows from the voxel size of the movie, if its voxels are not cubes.
+    Rotations are rotations in physical units, so a movie with oblong voxels needs its voxel size.
 
     One sweep for each frame, which downsamples it. As many downsampled frames as there are
     neighbours are held in memory at a time.
@@ -267,11 +267,11 @@ class _Image:
     ) -> Link | None:
         """Return the link from another image; None if too few keypoints match."""
         if method == "intensity":
-            return aligned(fixed.voxels, self.voxels, model, max_shift, spacing.tolist())
+            return aligned(fixed.voxels, self.voxels, model, max_shift, spacing)
         start = matched(fixed.keypoints, self.keypoints, model, spacing)
         if start is None:
             return None
-        link = aligned(fixed.voxels, self.voxels, model, max_shift, spacing.tolist(), (start, SIDE))
+        link = aligned(fixed.voxels, self.voxels, model, max_shift, spacing, (start, SIDE))
         middle = (np.array(fixed.voxels.shape) - 1) / 2
         return link if (abs(link.shift_at(middle)) <= max_shift).all() else None
 

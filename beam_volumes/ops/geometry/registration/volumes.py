@@ -117,7 +117,7 @@ def register(
     reach = [
         n / 2 if limit is None else limit / f for n, f in zip(near.shape, factors, strict=True)
     ]
-    link = aligned(near, far, model, reach, spacing=spacing * factors)
+    link = aligned(near, far, model, reach, spacing * factors)
     if link.quality < min_quality:
         raise ValueError(
             f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
@@ -170,8 +170,8 @@ def fit_transform(
     ------
     ValueError
         If a parameter is out of range, or points do not correspond, are too few for the model or do not
-        determine it, such as points on a line; with ``max_residual`` also if no transform agrees with
-        one more pair than it is determined by.
+        determine it, such as points on a line. With ``max_residual`` also if too few pairs agree with any
+        transform.
 
     See Also
     --------
