@@ -37,10 +37,13 @@ from skimage import (
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.hints import INSTEAD, LIBRARIES
 from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.keywords import ALIASES
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]
+#: All modules of scikit-image whose functions are compared with those here.
+SCIKIT = [*SKIMAGE, filters.rank, color, metrics, registration, transform, util]
 FOOTPRINTS = {"ball", "cube", "cross"}
 
 PAGE = Path(__file__).parent / "reference/coverage.md"
@@ -205,69 +208,6 @@ AROUND = (
     "fit_transform track pixel_classifier open_tiles save_transforms tiles_report"
 )
 
-_PER_LABEL = "with the same `labels=` and `index=`"
-
-#: Functions of scipy.ndimage with another name here, or none, and the reason.
-SCIPY = {
-    "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
-    "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
-    "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function gets whole lines, while a sweep along z "
-                         "only holds the slices that it needs"),
-    "geometric_transform": ("affine_transform map_coordinates", "with the positions as a volume, and a limit of their distance"),
-    "iterate_structure": ("ball cross cube", "with any radius; morphology has `iterations=`"),
-    "maximum": ("max", _PER_LABEL),
-    "minimum": ("min", _PER_LABEL),
-    "standard_deviation": ("std", _PER_LABEL),
-    "sum_labels": ("sum", _PER_LABEL),
-    "value_indices": ("regionprops_table", "boxes and counts; lists of all voxels are as large as the volume"),
-    "vectorized_filter": ("map_overlap", "a function of blocks"),
-    "watershed_ift": ("watershed", "basins of a total order instead of a queue; costs of the lowest pass"),
-}  # fmt: skip
-
-#: Functions of scikit-image with another name here, or none, and the reason.
-SCIKIT = {
-    "gaussian": ("gaussian_filter", "integers keep their scale"),
-    "rank.mean rank.minimum rank.maximum rank.percentile rank.gradient": (
-        "uniform_filter minimum_filter maximum_filter percentile_filter morphological_gradient", ""),
-    "rank.geometric_mean rank.majority rank.modal rank.pop rank.windowed_histogram": (
-        "generic_filter", "with your function of a neighbourhood"),
-    "dilation erosion opening closing": ("grey_dilation grey_erosion grey_opening grey_closing", "scipy's names"),
-    "skeletonize thin medial_axis convex_hull_image convex_hull_object": (
-        "map_labels", "of whole objects: thinning goes on from all sides until nothing changes, and slabs cannot do it apart"),
-    "max_tree max_tree_local_maxima": (
-        "area_opening diameter_opening h_maxima", "a tree has as many nodes as the volume has voxels"),
-    "remove_objects_by_distance": ("peak_local_max", "each removal depends on those before, of the whole volume"),
-    "regionprops": ("regionprops_table for_each_label", "objects are passed to a function"),
-    "euler_number perimeter perimeter_crofton inertia_tensor inertia_tensor_eigvals moments moments_central "
-    "moments_normalized moments_hu centroid": ("regionprops_table", "a column; moments of order 3 and less"),
-    "find_contours marching_cubes mesh_surface_area": ("outlines meshes", "of labels, as tables and files"),
-    "pearson_corr_coeff manders_coloc_coeff manders_overlap_coeff": (
-        "correlation joint_histogram sum", "Manders' coefficients are quotients of sums"),
-    "shannon_entropy blur_effect is_low_contrast cumulative_distribution": ("histogram percentile", "numbers of a histogram"),
-    "mean_squared_error normalized_root_mse peak_signal_noise_ratio": ("mean", "of `(a - b) ** 2`"),
-    "structural_similarity": ("gaussian_filter uniform_filter", "its local means and variances are filters"),
-    "normalized_mutual_information": ("joint_histogram", "a number of it"),
-    "hausdorff_distance": ("distance_transform_edt max", "the largest distance to the other mask"),
-    "corner_harris corner_shi_tomasi corner_foerstner shape_index": (
-        "structure_tensor hessian_matrix_eigvals", "formulas of their elements"),
-    "local_binary_pattern graycomatrix hog": ("map_overlap", "scikit-image's, for blocks with a margin"),
-    "multiscale_basic_features": ("features", ""),
-    "denoise_tv_bregman denoise_wavelet": (
-        "denoise_tv_chambolle denoise_nl_means", "their sweeps over the image depend on each other at any distance"),
-    "inpaint_biharmonic": ("map_labels", "of each hole in its box, with `pad=`"),
-    "unwrap_phase": ("", "the path of unwrapping depends on the whole volume"),
-    "random_walker slic felzenszwalb quickshift active_contour chan_vese": (
-        "watershed agglomerate pixel_classifier predict", "iterations over the whole image, or a queue of it"),
-    "rgb2lab rgb2luv rgb2xyz rgb2ycbcr lab2rgb hsv2rgb": (
-        "channels", "formulas of the channels; `rgb2hsv`, `rgb2gray` and stains are there"),
-    "resize rescale pyramid_reduce downscale_local_mean": ("zoom downsample", ""),
-    "radon iradon hough_line hough_circle": ("", "sums over the whole image along lines"),
-    "warp_polar swirl": ("map_coordinates", "with the positions as a volume"),
-    "phase_cross_correlation optical_flow_tvl1 optical_flow_ilk": (
-        "register register_slices", "translations, rotations and affine maps; dense flow is not offered"),
-    "montage": ("concatenate preview", "slices side by side"),
-}  # fmt: skip
-
 _V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
 _ASYMMETRIC = [[[1, 1, 0]]]
 
@@ -350,46 +290,6 @@ DASK = {
     "ndmorph": "binary_closing binary_dilation binary_erosion binary_opening",
     "imread": "imread",
 }
-DASK_ONLY = {
-    "area": ("regionprops_table", ""),
-    "gaussian": ("gaussian_filter", "an old name"),
-    "imread": ("open", ""),
-}
-
-#: StackProcessing (arXiv 2601.18407): what its signature file, src/StackProcessing/StackProcessing.fsi of
-#: sporring/stackProcessing, lists for images; its plumbing (windows, zips, taps, file names) is left out.
-STACK = {
-    "read, readFiles, readChunks, readRandom": ("open", "and slicing"),
-    "write, writeInChunks, writeChunkSlices": ("Volume.to", "slices are written as PNG or TIFF"),
-    "cast": ("Volume.astype", ""),
-    "add, sub, mul, div and their pairs and scalars": ("add subtract multiply divide", ""),
-    "maxOfPair, minOfPair": ("maximum minimum", "numpy's"),
-    "abs, exp, log, sqrt": ("abs exp log sqrt", ""),
-    "round, square": ("rint square", "numpy's"),
-    "log10, sin, cos, tan, asin, acos, atan": ("log10 sin cos tan arcsin arccos arctan", ""),
-    "getMinMax, computeStats": ("min max mean std variance sum", "separate functions, computed in one sweep"),
-    "histogram": ("histogram", "bins, not a table of values"),
-    "discreteGaussian, convGauss": ("gaussian_filter", ""),
-    "convolve, conv": ("convolve", ""),
-    "finiteDiff": ("correlate1d", "with the weights of the difference"),
-    "erode, dilate, opening, closing": (
-        "binary_erosion binary_dilation binary_opening binary_closing", "with `structure=ball(r)`"),
-    "binaryFillHoles": ("binary_fill_holes", "for the whole volume"),
-    "connectedComponents and its translation tables": ("label", ""),
-    "relabelComponents": ("remove_small_objects", "labels are not ordered by size"),
-    "watershed": ("watershed", "basins of a total order instead of a queue"),
-    "signedDistanceMap": ("signed_distance", ""),
-    "otsuThreshold": ("threshold_otsu", ""),
-    "momentsThreshold": ("threshold_moments", ""),
-    "threshold": ("greater_equal less_equal logical_and", "comparisons"),
-    "addNormalNoise": ("random_noise", "the numbers are computed from a seed and the voxel's index"),
-    "ImageConstantPad, createPadding": ("pad", ""),
-    "permuteAxes": ("transpose", ""),
-    "resampleAffineTrilinearSlices": ("affine_transform", "`order=1`"),
-    "createByEuler2DTransform": ("affine_transform apply_transforms", "one map for all slices, or one for each"),
-    "show, plot": ("view preview", "in a browser, and as an image file"),
-}  # fmt: skip
-
 INTRODUCTION = """\
 # Functions
 
@@ -435,8 +335,7 @@ def page(without: Collection[str] = ()) -> str:
     out.append("## Compared with other packages\n\n### scipy.ndimage\n")
     same = sorted(set(ndimage.__all__) & shown)
     out.append(f"Functions with the same name ({len(same)}): {_names(' '.join(same))}.\n")
-    others = {name: answer for name, answer in SCIPY.items() if name not in shown}
-    out.append(_table(("scipy.ndimage", "here", ""), _others(others)))
+    out.append(_others("scipy.ndimage", _theirs([ndimage], shown)))
     out.append("Functions with the same name do not accept these values of parameters:\n")
     out.append(_table(("function", "without"), [row[:2] for row in VALUES]))
     out.append("They do not have these parameters. None of them has `output=`.\n")
@@ -444,19 +343,18 @@ def page(without: Collection[str] = ()) -> str:
     out.append("### scikit-image\n\nFunctions with the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
     out.append("Other functions have another name here, or none:\n")
-    answers = {_names(names): answer for names, answer in SCIKIT.items()}
-    out.append(_table(("scikit-image", "here", ""), _others(answers, code=False)))
+    out.append(_others("scikit-image", _theirs(SCIKIT, shown)))
     out.append(REGIONS)
     out.append("### dask-image\n")
-    known = {**others, **DASK_ONLY}
     for module, names in DASK.items():
-        here = [n for n in names.split() if n not in known]
+        here = [n for n in names.split() if n in shown]
         if here:
             out.append(f"`{module}`, functions with the same name: {_names(' '.join(here))}.\n")
-    there = {f"{m}.{n}": known[n] for m, names in DASK.items() for n in names.split() if n in known}
-    out.append(_table(("dask-image", "here", ""), _others(there)))
-    out.append("### StackProcessing\n")
-    out.append(_table(("StackProcessing", "here", ""), _others(STACK, code=False)))
+    out.append(_others("dask-image", {n for ns in DASK.values() for n in ns.split()} - shown))
+    for library, answers in LIBRARIES.items():
+        names = {n for ns, _ in answers for n in ns.split()}
+        out.append(f"### {library}\n")
+        out.append(_others(library, names))
     return "\n".join(out)
 
 
@@ -480,31 +378,13 @@ def check() -> None:
         raise ValueError(f"no functions of beam_volumes: {sorted(gone)}")
     if len(listed) != len(set(listed)):
         raise ValueError(f"listed twice: {sorted({n for n in listed if listed.count(n) > 1})}")
-    theirs = set(ndimage.__all__) | {"vectorized_filter"}  # this since scipy 1.16
-    _same(set(SCIPY), theirs - ours, "functions of scipy.ndimage without one of the same name here")
-    _same(
-        {n for names in DASK.values() for n in names.split()} - ours - set(SCIPY),
-        set(DASK_ONLY),
-        "functions of dask-image alone",
-    )
     if unknown := {kind for *_, kind, _ in FUNCTIONS if re.match(r"\w+", kind)[0] not in KINDS}:
         raise ValueError(f"kinds without an explanation: {sorted(unknown)}")
-    names_of_scikit = {n for names in SCIKIT for n in names.split()}
-    known = {
-        n
-        for module in (*SKIMAGE, color, metrics, registration, transform, util)
-        for n in dir(module)
-    }
-    known |= {f"rank.{n}" for n in dir(filters.rank)}
-    if wrong := (names_of_scikit - known) | (names_of_scikit & ours - set(ndimage.__all__)):
-        raise ValueError(
-            f"no functions of scikit-image without one of the same name: {sorted(wrong)}"
-        )
-    for answers in (SCIPY, SCIKIT, DASK_ONLY, STACK):
-        for name, (here, _) in answers.items():
-            methods = {f"Volume.{m}" for m in dir(bv.Volume)}
-            if set(here.split()) - ours - set(bv.__all__) - set(SUPPORTED) - methods:
-                raise ValueError(f"{name}: there is no {here}")
+    theirs = {*ndimage.__all__, *(n for names in DASK.values() for n in names.split())}
+    if unanswered := theirs - ours - set(INSTEAD):
+        raise ValueError(f"functions without an answer in hints.py: {sorted(unanswered)}")
+    if wrong := _functions() & set(INSTEAD):
+        raise ValueError(f"hints.py answers for functions of beam_volumes: {sorted(wrong)}")
 
     of_scipy = set(ndimage.__all__)  # scikit-image has other functions of these names
     for package, modules, names in (
@@ -543,13 +423,6 @@ def _parameters(package: str) -> list[tuple[str, str, str]]:
     ]
 
 
-def _same(listed: set[str], real: set[str], what: str) -> None:
-    if listed != real:
-        raise ValueError(
-            f"{what}: not listed {sorted(real - listed)}, no more there {sorted(listed - real)}"
-        )
-
-
 def _listed() -> list[str]:
     """The functions that the table names, and those around them."""
     return [n for names, *_ in FUNCTIONS for n in names.split()] + AROUND.split()
@@ -567,11 +440,19 @@ def _names(names: str) -> str:
     return ", ".join(f"`{n}`" for n in names.split())
 
 
-def _others(answers: dict[str, tuple[str, str]], code: bool = True) -> list[tuple[str, str, str]]:
-    return [
-        (f"`{name}`" if code else name, _names(here) or "left out", why)
-        for name, (here, why) in answers.items()
-    ]
+def _theirs(modules: list[Any], ours: set[str]) -> set[str]:
+    """Names of functions of modules that are not in `ours`, and that have an answer here."""
+    names = {n for m in modules for n in getattr(m, "__all__", dir(m)) if callable(getattr(m, n))}
+    return (names & set(INSTEAD)) - ours
+
+
+def _others(library: str, names: set[str]) -> str:
+    """A table of what to use here, with a row for names that have the same answer."""
+    rows: dict[str, list[str]] = {}
+    for name in INSTEAD:
+        if name in names:
+            rows.setdefault(INSTEAD[name], []).append(name)
+    return _table((library, "here"), [(_names(" ".join(ns)), text) for text, ns in rows.items()])
 
 
 def _table(head: tuple[str, ...], rows: list) -> str:

@@ -1,264 +1,413 @@
-"""Suggestions for names of scipy, scikit-image, numpy and dask that this package does not have.
+"""What to use here instead of names of other libraries that this package does not have.
 
-The package and its volumes share one table. `tests/test_hints.py` evaluates each hint "EXPRESSION is that"
-and compares the result with the other library.
+The package, its volumes, the command line and docs/reference/coverage.md share these tables. A hint "write
+`EXPRESSION`" is evaluated by `tests/test_hints.py`, which compares the result with the other library.
 """
+
+# ruff: noqa: E501
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection
 
-_FILES = "bv.open opens files"
-_WRITES = "bv.compute(volume.to(path)) writes files"
-_MANY = "bv.open takes a list or a glob of files"
-_SHAPE = (
-    "scikit-image's works here, as footprint= and structure=; bv.ball, bv.cube and bv.cross are 3-D"
-)
-_SLICES = "volumes are cropped by slices, v[10:20]"
-_UFUNC = "np.{} works on volumes, and is lazy"
-_NOT_OFFERED = "it is not offered"
-_OF_ALL = "it is not offered: each voxel depends on the whole image"
-_THINNED = (
-    "it is not offered: thinning goes on from all sides until nothing changes, in no order that sweeps have; "
-    "bv.map_labels gives each object to a function such as skimage.morphology.skeletonize"
-)
-_PARTS = "it is not offered; {} do its parts"
+_FILES = "use `bv.open`, which opens files and arrays"
+_MANY = "use `bv.open`, which accepts a list or a glob of files"
+_WRITES = "use `bv.compute(v.to(path))`, which writes files"
+_SHAPE = "use scikit-image's as `footprint=` or `structure=`; `bv.ball`, `bv.cube` and `bv.cross` are 3-D"
+_SLICES = "slice the volume, as in `v[10:20]`"
 _COUNTS = (
-    "bv.regionprops_table(labels, properties=['num_pixels']) counts the voxels of each label, and "
-    "bv.histogram of each value"
+    "use `bv.regionprops_table(labels, properties=['num_pixels'])` for the voxels of each label, and "
+    "`bv.histogram` for those of each value"
 )
+_SCALED = "; the volume must be float, because scikit-image rescales integers"
+_FINITE = ", if no voxel is infinite"
 _BALL = "bv.ball(radius, mask.ndim)"
 _ERODED = f"bv.binary_erosion(mask, {_BALL}, border_value=1)"
 _DILATED = f"bv.binary_dilation(mask, {_BALL})"
-_RANGE = "(v / 255) rescales, v.astype() converts, and bv.rescale_intensity stretches"
-_AXES = "bv.transpose reorders the axes, and bv.flip reverses them"
+_RANGE = "use `v / 255` or `v.astype(dtype)`; `bv.rescale_intensity` stretches the range"
+_AXES = "use `bv.transpose`, which reorders the axes, and `bv.flip`, which reverses them"
+_THRESHOLDED = "compare the volume with a number, as in `(v >= lower) & (v <= upper)`"
+_REGION = (
+    "use `bv.regionprops_table(labels)`, which has it for each label by its name in `properties=`"
+)
+_WHOLE_OBJECT = "use `bv.map_labels`, which passes each whole object to a function such as "
+_RESIZED = (
+    "use `bv.zoom`, which resamples by any factors, or `bv.downsample`, which averages blocks"
+)
+_WHOLE_IMAGE = "not available, because each voxel depends on the whole image"
+_CHANNELS = "not available; compute it from the volumes of `bv.channels`"
+_OF_HISTOGRAM = "compute it from the numbers of `bv.histogram`"
+_TENSORS = "compute it from the volumes of `bv.structure_tensor` or `bv.hessian_matrix_eigvals`"
+_SEGMENTS = (
+    "not available, because it iterates over the whole image; use `bv.watershed`, `bv.agglomerate`, "
+    "`bv.pixel_classifier` or `bv.predict`"
+)
+_TREE = (
+    "not available, because a tree has as many nodes as the volume has voxels; use `bv.area_opening`, "
+    "`bv.diameter_opening` or `bv.h_maxima`"
+)
+_FLOW = (
+    "not available; `bv.register` and `bv.register_slices` fit shifts, rotations and affine maps"
+)
+_PER_LABEL = ", with the same `labels=` and `index=`"
+_SCIKIT_BLOCKS = "use `bv.map_overlap`, which passes blocks with a margin to scikit-image's"
+_RANK_BLOCKS = "use `bv.generic_filter`, which accepts a compiled function of a neighbourhood"
+_PYRAMID = "use `v.to('x.ome.zarr', levels='auto')`, which stores a pyramid of means"
 
-#: Names of other libraries, and what to use here.
-INSTEAD = {
+#: Names of other libraries, separated by spaces, and what to use here.
+_ROWS = (
     # files
-    **dict.fromkeys(("imread", "read", "open_zarr", "from_zarr", "from_url"), _FILES),
-    "load": f"{_FILES}, and np.asarray computes an array",
-    **dict.fromkeys(("imread_collection", "ImageCollection", "MultiImage"), _MANY),
-    **dict.fromkeys(("imsave", "imwrite", "save", "to_zarr", "store", "write"), _WRITES),
+    ("imread read open_zarr from_zarr from_url load", _FILES),
+    ("imread_collection ImageCollection MultiImage concatenate_images", _MANY),
+    ("imsave imwrite save to_zarr store write", _WRITES),
     # dask
-    "run": "bv.compute computes and writes",
-    "map_blocks": "bv.map_overlap(function, v) is that",
-    "rechunk": "v.to(path, chunks=...) stores other chunks",
-    "from_array": "bv.open opens arrays",
-    "asarray": "np.asarray computes an array, and bv.open opens one",
-    "array": "bv.open opens arrays",
-    "from_zarr": f"{_FILES}, and arrays of zarr",
-    "persist": "bv.compute(v.to(path)) stores it, and gives a volume that reads it",
+    ("run", "use `bv.compute`, which computes and writes"),
+    ("map_blocks", "write `bv.map_overlap(function, v)`"),
+    ("rechunk", "use `v.to(path, chunks=...)`, which stores other chunks"),
+    ("from_array array", "use `bv.open`, which opens arrays"),
+    ("asarray", "use `np.asarray` to compute an array, and `bv.open` to open one"),
+    ("persist", "use `bv.compute(v.to(path))`, which stores it and returns a volume that reads it"),
     # numbers of a volume
-    "var": "bv.variance(v) is that",
-    "quantile": "bv.percentile(v, 100 * q) is that",
-    "average": "bv.mean(v) is that",
-    "standard_deviation": "bv.std(v) is that",
-    "threshold_mean": "bv.mean(v) is that",
-    **dict.fromkeys(("amax", "amin"), "bv.max and bv.min are numpy's"),
-    "ptp": "bv.max(v) - bv.min(v) is that",
-    "prod": "np.exp(bv.sum(np.log(v))) is that, rounded, for voxels above 0",
-    "norm": "np.sqrt(bv.sum(v.astype(float) ** 2)) is that",
-    **dict.fromkeys(("unique", "bincount"), _COUNTS),
-    **dict.fromkeys(
-        ("argrelmax", "argrelextrema"), "bv.local_maxima and bv.peak_local_max find maxima"
-    ),
-    "argrelmin": "bv.local_minima finds minima",
-    "nanargmax": "bv.argmax(v, nan='omit') leaves out NaN",
-    "nanargmin": "bv.argmin(v, nan='omit') leaves out NaN",
-    **{
-        f"nan{n}": f"bv.{n}(v, nan='omit') is that, where no voxel is infinite"
+    ("var", "write `bv.variance(v)`"),
+    ("quantile", "write `bv.percentile(v, 100 * q)`"),
+    ("average", "write `bv.mean(v)`"),
+    ("standard_deviation", f"write `bv.std(v)`{_PER_LABEL}"),
+    ("threshold_mean", "write `bv.mean(v)`"),
+    ("amax", "write `bv.max(v)`"),
+    ("amin", "write `bv.min(v)`"),
+    ("ptp", "write `bv.max(v) - bv.min(v)`"),
+    ("prod", "write `np.exp(bv.sum(np.log(v)))`, which is rounded, for voxels above 0"),
+    ("norm", "write `np.sqrt(bv.sum(v.astype(float) ** 2))`"),
+    ("unique bincount", _COUNTS),
+    ("argrelmax argrelextrema", "use `bv.local_maxima` or `bv.peak_local_max`"),
+    ("argrelmin", "use `bv.local_minima`"),
+    ("nanargmax", "use `bv.argmax(v, nan='omit')`"),
+    ("nanargmin", "use `bv.argmin(v, nan='omit')`"),
+    *(
+        (f"nan{n}", f"write `bv.{n}(v, nan='omit')`{_FINITE}")
         for n in ("max", "min", "mean", "sum", "std")
-    },
-    "nanvar": "bv.variance(v, nan='omit') is that, where no voxel is infinite",
-    "nanmedian": "bv.percentile(v, 50, nan='omit') is that, where no voxel is infinite",
-    "nanpercentile": "bv.percentile(v, q, nan='omit') is that, where no voxel is infinite",
-    **{n: f"np.{n}(v, w) is that" for n in ("allclose", "isclose", "array_equal")},
+    ),
+    ("nanvar", f"write `bv.variance(v, nan='omit')`{_FINITE}"),
+    ("nanmedian", f"write `bv.percentile(v, 50, nan='omit')`{_FINITE}"),
+    ("nanpercentile", f"write `bv.percentile(v, q, nan='omit')`{_FINITE}"),
+    *((n, f"write `np.{n}(v, w)`") for n in ("allclose", "isclose", "array_equal")),
+    (
+        "shannon_entropy blur_effect is_low_contrast cumulative_distribution",
+        _OF_HISTOGRAM,
+    ),
     # of each label
-    "regionprops": "did you mean 'regionprops_table'?",
-    "value_indices": "bv.find_objects has boxes of labels, and bv.for_each_label their voxels",
-    "sum_labels": "bv.sum(v, labels=labels, index=old) is that, for the labels old",
-    "centroid": "bv.center_of_mass(v) is that; bv.regionprops_table has the centroids of labels",
-    **dict.fromkeys(
-        ("moments", "moments_central", "moments_normalized", "moments_hu"),
-        "bv.regionprops_table(labels, properties=['moments_central']) has them for each label",
+    ("regionprops", "use `bv.regionprops_table`, or `bv.for_each_label` with a function of objects"),
+    ("area", "use `bv.regionprops_table(labels, properties=['area'])`"),
+    ("value_indices", "use `bv.find_objects` for boxes of labels, and `bv.for_each_label` for voxels"),
+    ("sum_labels", "write `bv.sum(v, labels=labels, index=old)`, for the labels `old`"),
+    ("centroid", "write `bv.center_of_mass(v)`; `bv.regionprops_table` has the centroids of labels"),
+    (
+        "moments moments_central moments_normalized moments_hu",
+        "use `bv.regionprops_table(labels, properties=['moments_central'])`, to the order 3",
     ),
-    "maximum": "np.maximum(v, w) is that; bv.max is a number, with labels= one for each label, and "
-    "bv.maximum_filter takes neighbourhoods",
-    "minimum": "np.minimum(v, w) is that; bv.min is a number, with labels= one for each label, and "
-    "bv.minimum_filter takes neighbourhoods",
-    "map_array": "bv.relabel(labels, (old, new), missing=0) is that",
-    "contingency_table": "bv.contingency counts the voxels of each pair of labels, as a table",
-    "marching_cubes": "bv.meshes writes surfaces",
-    "mesh_surface_area": "bv.regionprops_table has surface_area_faces, which counts faces of voxels",
-    "watershed_ift": "bv.watershed takes markers; where floods meet, its basins may differ",
-    "generate_binary_structure": "structure= takes an array, and connectivity= a number",
-    "iterate_structure": "iterations= repeats a structure",
+    (
+        "perimeter perimeter_crofton euler_number inertia_tensor inertia_tensor_eigvals",
+        _REGION,
+    ),
+    (
+        "maximum",
+        f"write `np.maximum(v, w)`; `bv.max` is a number{_PER_LABEL}, and `bv.maximum_filter` "
+        "has neighbourhoods",
+    ),
+    (
+        "minimum",
+        f"write `np.minimum(v, w)`; `bv.min` is a number{_PER_LABEL}, and `bv.minimum_filter` "
+        "has neighbourhoods",
+    ),
+    ("map_array", "write `bv.relabel(labels, (old, new), missing=0)`"),
+    ("contingency_table", "use `bv.contingency`, a table of the voxels of each pair of labels"),
+    ("marching_cubes", "use `bv.meshes`, which writes the surface of each label"),
+    (
+        "mesh_surface_area",
+        "use `bv.regionprops_table(labels, properties=['surface_area_faces'])`, which counts faces of voxels",
+    ),
+    ("watershed_ift", "use `bv.watershed` with `markers=`; where floods meet, basins may differ"),
+    (
+        "generate_binary_structure",
+        "use `bv.cross(1)`, `bv.cube(3)` or any array as `structure=`; `connectivity=` is a number",
+    ),
+    ("iterate_structure", "use `bv.ball`, `bv.cross` or `bv.cube` of any radius, or `iterations=`"),
     # filters and morphology
-    "gaussian": "bv.gaussian_filter(v, sigma, mode='nearest') is that, of floats; integers are scaled there",
-    **dict.fromkeys(("uniform", "box_filter", "mean_filter"), "did you mean 'uniform_filter'?"),
-    "gradient": "bv.correlate1d(v, [-0.5, 0, 0.5], axis) is that, except at the ends of the axis; "
-    "bv.morphological_gradient subtracts the minimum of a footprint from its maximum",
-    **{
-        f"{name}_{way}": f"bv.{name}(v, axis={axis}) / {by} is that, of floats; integers are scaled there"
-        for name, by in (("sobel", 4), ("prewitt", 3))
+    ("gaussian", f"write `bv.gaussian_filter(v, sigma, mode='nearest')`{_SCALED}"),
+    ("uniform box_filter mean_filter", "use `bv.uniform_filter`"),
+    (
+        "gradient",
+        "write `bv.correlate1d(v, [-0.5, 0, 0.5], axis)`, except at the ends of the axis; "
+        "`bv.morphological_gradient` subtracts the minimum of a footprint from its maximum",
+    ),
+    *(
+        (f"{name}_{way}", f"write `bv.{name}(v, axis={axis}){by}`{_SCALED}")
+        for name, by in (("sobel", " / 4"), ("prewitt", " / 3"), ("scharr", ""), ("farid", ""))
         for axis, way in enumerate("hv")
-    },
-    **{
-        f"{name}_{way}": f"bv.{name}(v, axis={axis}) is that, of floats; integers are scaled there"
-        for name in ("scharr", "farid")
-        for axis, way in enumerate("hv")
-    },
-    "hessian": "it is not offered; bv.sato and bv.frangi find ridges",
-    "hessian_matrix_det": "bv.blob_doh finds its maxima; bv.hessian_matrix has the derivatives",
-    "rank": "bv.entropy, bv.autolevel, bv.median_filter, bv.rank_filter and others are there, without it",
-    "otsu": "bv.threshold_otsu is of a whole volume; bv.threshold_local takes neighbourhoods",
-    **{
-        n: f"bv.grey_{n}(v, footprint=bv.cross(1, v.ndim)) is that; bv.binary_{n} is for masks"
+    ),
+    ("hessian", "not available; use `bv.sato` or `bv.frangi` to find ridges"),
+    ("hessian_matrix_det", "use `bv.blob_doh` for its maxima, or `bv.hessian_matrix`"),
+    ("corner_harris corner_shi_tomasi corner_foerstner corner_kitchen_rosenfeld", _TENSORS),
+    ("shape_index", _TENSORS),
+    (
+        "rank",
+        "use `bv.entropy`, `bv.autolevel`, `bv.enhance_contrast`, `bv.median_filter`, `bv.percentile_filter`, "
+        "`bv.minimum_filter` or `bv.maximum_filter`; rank.mean is `bv.uniform_filter`, and rank.gradient "
+        "`bv.morphological_gradient`",
+    ),
+    ("geometric_mean majority modal pop windowed_histogram", _RANK_BLOCKS),
+    ("threshold", _THRESHOLDED),
+    ("otsu", "use `bv.threshold_otsu` for the volume, or `bv.threshold_local` for neighbourhoods"),
+    *(
+        (n, f"write `bv.grey_{n}(v, footprint=bv.cross(1, v.ndim))`; `bv.binary_{n}` is for masks")
         for n in ("dilation", "erosion", "opening", "closing")
-    },
-    **dict.fromkeys(
-        ("convex_hull_image", "convex_hull_object"),
-        "bv.map_labels gives each object to a function such as skimage.morphology.convex_hull_image",
     ),
-    "match_segments": "bv.segment_iou is a table of the best partners, with their IoU and dice",
-    "montage": "np.concatenate(np.asarray(v), axis=1) puts the slices of a small volume side by side",
-    "z_project": "v.max(axis='z') is that, and v.mean(axis='z') averages",
-    **dict.fromkeys(("skeletonize", "thin", "medial_axis"), _THINNED),
-    "isotropic_erosion": f"{_ERODED} is that",
-    "isotropic_dilation": f"{_DILATED} is that",
-    "isotropic_opening": f"{_DILATED.replace('mask,', _ERODED + ',')} is that",
-    "isotropic_closing": f"{_ERODED.replace('mask,', _DILATED + ',')} is that",
-    "ellipsoid_kernel": "scikit-image's works here, as kernel= of bv.rolling_ball",
-    **dict.fromkeys(
-        ("ball_kernel", "disk", "diamond", "octahedron", "footprint_rectangle", "star", "square"),
-        _SHAPE,
+    (
+        "convex_hull_image convex_hull_object",
+        f"{_WHOLE_OBJECT}skimage.morphology.convex_hull_image",
     ),
-    "distance_transform": "did you mean 'distance_transform_edt'?",
-    "distance_transform_bf": "bv.distance_transform_edt(mask) is that, with metric='euclidean'",
+    (
+        "skeletonize thin medial_axis",
+        "not available, because thinning continues until nothing changes, in an order that slabs cannot "
+        f"keep; {_WHOLE_OBJECT}skimage.morphology.skeletonize",
+    ),
+    ("remove_objects_by_distance", "not available, because each removal depends on earlier ones; use `bv.peak_local_max`"),
+    ("match_segments", "use `bv.segment_iou`, a table of the best partners with their IoU and dice"),
+    ("montage", "use `np.concatenate(np.asarray(v), axis=1)` for a small volume, or `bv.preview`"),
+    ("z_project", "write `v.max(axis='z')`; `v.mean(axis='z')` averages"),
+    ("isotropic_erosion", f"write `{_ERODED}`"),
+    ("isotropic_dilation", f"write `{_DILATED}`"),
+    ("isotropic_opening", f"write `{_DILATED.replace('mask,', _ERODED + ',')}`"),
+    ("isotropic_closing", f"write `{_ERODED.replace('mask,', _DILATED + ',')}`"),
+    ("ellipsoid_kernel", "use scikit-image's as `kernel=` of `bv.rolling_ball`"),
+    ("ball_kernel disk diamond octahedron footprint_rectangle star", _SHAPE),
+    ("distance_transform", "use `bv.distance_transform_edt`"),
+    ("distance_transform_bf", "write `bv.distance_transform_edt(mask)`; it has the Euclidean metric only"),
     # intensities and dtypes
-    **dict.fromkeys(
-        (
-            *(
-                "img_as_float",
-                "img_as_float32",
-                "img_as_float64",
-                "img_as_ubyte",
-                "img_as_uint",
-                "img_as_int",
-            ),
-            *("img_as_bool", "normalize"),
-        ),
+    (
+        "img_as_float img_as_float32 img_as_float64 img_as_ubyte img_as_uint img_as_int img_as_bool normalize",
         _RANGE,
     ),
-    "invert": "~mask is that, and 255 - v of bytes",
-    "equalize": "it is not offered; bv.equalize_hist takes the whole volume, and bv.equalize_adapthist tiles",
+    ("invert", "write `~mask`; for bytes, `255 - v`"),
+    ("equalize", "use `bv.equalize_hist` for the volume, or `bv.equalize_adapthist` for tiles"),
     # shapes
-    "crop": f"{_SLICES}; the box of a label is bbox in bv.regionprops_table",
-    "slice": _SLICES,
-    "resize": "bv.zoom resamples by any factors, and bv.downsample takes means of blocks",
-    "rescale": "bv.zoom resamples, and bv.rescale_intensity changes the values",
-    "downscale_local_mean": "bv.downsample(v.astype(float), factors) is that, where factors divide the shape",
-    **dict.fromkeys(
-        ("block_reduce", "coarsen"),
-        "bv.downsample takes the mean, minimum, maximum, median or mode of blocks",
+    ("crop", f"{_SLICES}; the box of a label is `bbox` of `bv.regionprops_table`"),
+    ("slice", _SLICES),
+    ("resize", _RESIZED),
+    ("rescale", f"{_RESIZED}; `bv.rescale_intensity` changes the values"),
+    ("resample", f"{_RESIZED}, or `bv.affine_transform` for another grid"),
+    (
+        "downscale_local_mean",
+        "write `bv.downsample(v.astype(float), factors)`, where the factors divide the shape",
     ),
-    "pyramid_reduce": "it is not offered; bv.gaussian_filter and bv.downsample do its parts",
-    **dict.fromkeys(
-        ("pyramid_gaussian", "multiscale"),
-        "v.to('x.ome.zarr', levels='auto') stores a pyramid of means",
+    (
+        "block_reduce coarsen",
+        "use `bv.downsample`, which has the mean, minimum, maximum, median and mode of blocks",
     ),
-    "estimate_transform": "bv.fit_transform fits one to pairs of points",
-    "phase_cross_correlation": "bv.register finds the shift of two volumes",
-    "ransac": "bv.fit_transform has max_residual=",
-    "geometric_transform": (
-        "it is not offered; bv.affine_transform takes a matrix, and bv.map_coordinates a volume of positions"
+    ("pyramid_reduce", "use `bv.gaussian_filter` and `bv.downsample`"),
+    ("pyramid_gaussian multiscale", _PYRAMID),
+    ("estimate_transform", "use `bv.fit_transform`, which fits a transform to pairs of points"),
+    ("phase_cross_correlation", "use `bv.register`, which finds the shift between two volumes"),
+    ("optical_flow_tvl1 optical_flow_ilk", _FLOW),
+    ("ransac", "use `bv.fit_transform` with `max_residual=`"),
+    (
+        "geometric_transform",
+        "use `bv.affine_transform` with a matrix, or `bv.map_coordinates` with a volume of positions",
     ),
-    **dict.fromkeys(
-        ("AffineTransform", "matrix_transform"), "bv.affine_transform takes a matrix, of z, y, x"
+    ("warp_polar swirl", "use `bv.map_coordinates` with a volume of positions"),
+    (
+        "AffineTransform matrix_transform",
+        "use `bv.affine_transform` with a matrix in the order z, y, x",
     ),
-    **dict.fromkeys(("rot90", "swapaxes", "moveaxis", "fliplr", "flipud"), _AXES),
-    "roll": "bv.concatenate([v[-n:], v[:-n]]) is that, with axis=0",
-    "vstack": "bv.concatenate([v, w], axis=0) is that",
-    "hstack": "bv.concatenate([v, w], axis=1) is that",
-    "dstack": "bv.concatenate([v, w], axis=2) is that",
-    "append": "bv.concatenate([v, w]) is that, with axis=0",
-    "concatenate_images": _MANY,
-    **dict.fromkeys(("reshape", "ravel", "flatten"), "a volume keeps its axes"),
-    "squeeze": "v[0] drops an axis",
-    **dict.fromkeys(("zeros", "ones", "full", "empty"), "bv.open(np.zeros(shape)) makes a volume"),
+    ("rot90 swapaxes moveaxis fliplr flipud", _AXES),
+    ("roll", "write `bv.concatenate([v[-n:], v[:-n]])`, along the first axis"),
+    ("vstack", "write `bv.concatenate([v, w], axis=0)`"),
+    ("hstack", "write `bv.concatenate([v, w], axis=1)`"),
+    ("dstack", "write `bv.concatenate([v, w], axis=2)`"),
+    ("append", "write `bv.concatenate([v, w])`, along the first axis"),
+    ("reshape ravel flatten", "not available, because a volume keeps its axes"),
+    ("squeeze", "use `v[0]`, which drops an axis"),
+    ("zeros ones full empty", "use `bv.open(np.zeros(shape))`"),
     # numpy's functions of voxels
-    **{
-        name: _UFUNC.format(name)
+    *(
+        (name, f"use `np.{name}`, which is lazy for volumes")
         for name in (
             *("ceil", "floor", "rint", "round", "sign", "add", "subtract", "multiply", "divide"),
-            *("isnan", "isfinite", "isinf", "nan_to_num", "square", "logical_and", "logical_or"),
-            *("logical_not", "diff", "copy", "fabs", "fmax", "fmin"),
-            *("acos", "asin", "atan", "atan2", "pow"),
+            *("isnan", "isfinite", "isinf", "nan_to_num", "square", "logical_and", "logical_or", "logical_not", "diff"),
+            *("copy", "fabs", "fmax", "fmin", "acos", "asin", "atan", "atan2", "pow"),
         )
-    },
-    # convolutions of scipy.signal
-    **dict.fromkeys(
-        ("convolve2d", "oaconvolve"),
-        "bv.convolve(v, weights, mode='constant') is that, with mode='same'",
     ),
-    "correlate2d": "bv.correlate(v, weights, mode='constant') is that, with mode='same'",
-    **dict.fromkeys(
-        ("deconvolve", "unsupervised_wiener"), "bv.richardson_lucy and bv.wiener deconvolve"
+    # scipy.signal
+    ("convolve2d oaconvolve", "write `bv.convolve(v, weights, mode='constant')`, as with `mode='same'`"),
+    ("correlate2d", "write `bv.correlate(v, weights, mode='constant')`, as with `mode='same'`"),
+    ("deconvolve unsupervised_wiener", "use `bv.richardson_lucy` or `bv.wiener`"),
+    ("order_filter", "use `bv.rank_filter`, which selects a voxel of a footprint by its rank"),
+    ("multiscale_basic_features", "use `bv.features`, which computes them as channels"),
+    ("denoise_wavelet decimate unwrap_phase", _WHOLE_IMAGE),
+    ("radon iradon hough_line hough_circle", _WHOLE_IMAGE),
+    ("denoise_tv_bregman", "use `bv.denoise_tv_chambolle`, which minimizes the total variation"),
+    (
+        "correlation_lags mean_percentile pop_percentile sum_percentile mean_bilateral noise_filter",
+        "not available",
     ),
-    "order_filter": "bv.rank_filter selects a voxel of a footprint by its rank",
-    "multiscale_basic_features": "bv.features computes them as channels",
-    # beyond neighbourhoods, or not offered
-    **dict.fromkeys(
-        (*("denoise_wavelet", "decimate", "resample"),),
-        _OF_ALL,
+    ("rgb2lab lab2rgb rgb2luv rgb2xyz rgb2ycbcr hsv2rgb", _CHANNELS),
+    ("hog local_binary_pattern graycomatrix", _SCIKIT_BLOCKS),
+    ("inpaint_biharmonic", f"{_WHOLE_OBJECT}skimage.restoration.inpaint_biharmonic, with `pad=`"),
+    ("max_tree max_tree_local_maxima", _TREE),
+    ("find_contours", "use `bv.outlines`, which traces labels, and objects of a mask"),
+    # comparisons
+    (
+        "mean_squared_error peak_signal_noise_ratio normalized_root_mse",
+        "compute it from `bv.mean((v - w) ** 2)`, the mean of squares, of float volumes",
     ),
-    "denoise_tv_bregman": "bv.denoise_tv_chambolle minimizes the total variation",
-    **dict.fromkeys(
-        (
-            *("correlation_lags", "lab2rgb"),
-            *("threshold", "mean_percentile", "pop_percentile", "sum_percentile"),
-            *("mean_bilateral", "noise_filter"),
-        ),
-        _NOT_OFFERED,
+    (
+        "structural_similarity",
+        "compute it from local means and variances by `bv.uniform_filter` or `bv.gaussian_filter`",
     ),
-    **dict.fromkeys(
-        ("hog", "local_binary_pattern", "graycomatrix"),
-        "bv.map_overlap gives blocks with a margin to a function of scikit-image",
+    ("normalized_mutual_information", "compute it from the numbers of `bv.joint_histogram`"),
+    (
+        "hausdorff_distance",
+        "use `bv.max(bv.distance_transform_edt(~a), mask=b)` in both directions, and the larger number",
     ),
-    **dict.fromkeys(
-        ("max_tree", "max_tree_local_maxima"),
-        "a tree has as many nodes as the volume has voxels; bv.area_opening, bv.diameter_opening and "
-        "bv.h_maxima filter by components",
+    ("pearson_corr_coeff manders_overlap_coeff", "use `bv.correlation(v, w)`"),
+    ("manders_coloc_coeff", "write `bv.sum(v, mask=mask) / bv.sum(v)`"),
+    # other operations
+    ("generic_filter1d vectorized_filter", f"{_RANK_BLOCKS}, or `bv.map_overlap` with a function of blocks"),
+    ("butterworth", "use `bv.fourier_filter`, which multiplies frequencies by any function of them"),
+    (
+        "fft ifft fft2 ifft2 rfft irfft",
+        "use `bv.fftn`, `bv.rfftn` or their inverses, which transform along any axes",
     ),
-    "find_contours": "bv.outlines traces labels, and objects of a mask",
-    **dict.fromkeys(
-        ("mean_squared_error", "peak_signal_noise_ratio"),
-        "bv.mean((v - w) ** 2) is the mean of squares",
+    ("random_walker slic felzenszwalb active_contour chan_vese quickshift", _SEGMENTS),
+)  # fmt: skip
+
+#: Names of libraries that are compared with this package by hand, and what to use here.
+LIBRARIES = {
+    "cc3d": (
+        ("connected_components", "use `bv.label`; connectivity 6, 18 and 26 is `connectivity=1`, 2 and 3 here"),
+        ("dust", "use `bv.remove_small_objects`"),
+        ("largest_k", "use `bv.keep_largest`"),
+        ("contacts region_graph", "use `bv.region_adjacency`, a table of touching labels and their faces"),
+        ("statistics", "use `bv.regionprops_table`"),
+        ("each", "use `bv.for_each_label`, which passes each object to a function"),
+        ("voxel_connectivity_graph color_connectivity_graph", "not available; use `bv.region_adjacency`"),
     ),
-    **dict.fromkeys(
-        ("pearson_corr_coeff", "manders_overlap_coeff"),
-        "bv.correlation(v, w) compares two channels",
+    "SimpleITK": (
+        ("ReadImage ImageFileReader ImageSeriesReader", _FILES),
+        ("WriteImage ImageFileWriter ImageSeriesWriter", _WRITES),
+        ("GetImageFromArray GetArrayFromImage GetArrayViewFromImage", "use `bv.open` and `np.asarray`"),
+        ("Cast", "use `v.astype(dtype)`"),
+        ("DiscreteGaussian SmoothingRecursiveGaussian RecursiveGaussian", "use `bv.gaussian_filter`, whose sigma is in voxels or a length"),
+        ("Median", "use `bv.median_filter`; a radius r is `size=2 * r + 1`"),
+        ("Mean BoxMean", "use `bv.uniform_filter`; a radius r is `size=2 * r + 1`"),
+        ("Bilateral", "use `bv.denoise_bilateral`"),
+        ("CurvatureFlow CurvatureAnisotropicDiffusion GradientAnisotropicDiffusion MinMaxCurvatureFlow", "not available; use `bv.denoise_tv_chambolle` or `bv.denoise_nl_means`"),
+        ("GradientMagnitude", "use `bv.generic_gradient_magnitude`"),
+        ("GradientMagnitudeRecursiveGaussian", "use `bv.gaussian_gradient_magnitude`"),
+        ("Laplacian", "use `bv.laplace`"),
+        ("LaplacianRecursiveGaussian", "use `bv.gaussian_laplace`"),
+        ("SobelEdgeDetection", "use `bv.sobel`"),
+        ("CannyEdgeDetection", "use `bv.canny`, slice by slice"),
+        ("ObjectnessMeasure", "use `bv.frangi` or `bv.sato`"),
+        ("BinaryDilate DilateObjectMorphology", "use `bv.binary_dilation`"),
+        ("BinaryErode ErodeObjectMorphology", "use `bv.binary_erosion`"),
+        ("BinaryMorphologicalOpening", "use `bv.binary_opening`"),
+        ("BinaryMorphologicalClosing", "use `bv.binary_closing`"),
+        ("GrayscaleDilate", "use `bv.grey_dilation`"),
+        ("GrayscaleErode", "use `bv.grey_erosion`"),
+        ("GrayscaleMorphologicalOpening", "use `bv.grey_opening`"),
+        ("GrayscaleMorphologicalClosing", "use `bv.grey_closing`"),
+        ("WhiteTopHat", "use `bv.white_tophat`"),
+        ("BlackTopHat", "use `bv.black_tophat`"),
+        ("BinaryFillhole VotingBinaryIterativeHoleFilling", "use `bv.binary_fill_holes`"),
+        ("GrayscaleFillhole GrayscaleGrindPeak ReconstructionByDilation ReconstructionByErosion", "use `bv.reconstruction`"),
+        ("HMaxima HConvex", "use `bv.h_maxima`"),
+        ("HMinima HConcave", "use `bv.h_minima`"),
+        ("RegionalMaxima", "use `bv.local_maxima`"),
+        ("RegionalMinima", "use `bv.local_minima`"),
+        ("AreaOpening BinaryOpeningByReconstruction", "use `bv.area_opening` or `bv.remove_small_objects`"),
+        ("BinaryThinning", "not available; use `bv.map_labels`, which passes each whole object to a function"),
+        ("OtsuThreshold", "use `v > bv.threshold_otsu(v)`"),
+        ("OtsuMultipleThresholds", "use `bv.threshold_multiotsu`"),
+        ("LiThreshold", "use `v > bv.threshold_li(v)`"),
+        ("YenThreshold", "use `v > bv.threshold_yen(v)`"),
+        ("TriangleThreshold", "use `v > bv.threshold_triangle(v)`"),
+        ("MomentsThreshold", "use `v > bv.threshold_moments(v)`"),
+        ("IsoDataThreshold", "use `v > bv.threshold_isodata(v)`"),
+        ("BinaryThreshold Threshold", _THRESHOLDED),
+        ("DoubleThreshold", "use `bv.apply_hysteresis_threshold`"),
+        ("ConnectedThreshold ConfidenceConnected NeighborhoodConnected IsolatedConnected", "use `bv.flood`, or `bv.binary_propagation` of seeds with a `mask=`"),
+        ("ConnectedComponent ScalarConnectedComponent", "use `bv.label`; ScalarConnectedComponent is `by_value=True`"),
+        ("RelabelComponent", "use `bv.remove_small_objects` and `bv.relabel_sequential`; labels are not ordered by size"),
+        ("ChangeLabel", "use `bv.relabel`"),
+        ("LabelContour", "use `bv.find_boundaries`"),
+        ("LabelOverlay LabelToRGB", "use `bv.label2rgb`"),
+        ("LabelOverlapMeasures", "use `bv.contingency` or `bv.segment_iou`"),
+        ("LabelShapeStatisticsImageFilter LabelIntensityStatisticsImageFilter LabelStatisticsImageFilter", "use `bv.regionprops_table`"),
+        ("StatisticsImageFilter MinimumMaximumImageFilter", "use `bv.min`, `bv.max`, `bv.mean`, `bv.std` or `bv.sum`"),
+        ("MorphologicalWatershed", "use `bv.watershed`"),
+        ("MorphologicalWatershedFromMarkers", "use `bv.watershed` with `markers=`"),
+        ("SignedMaurerDistanceMap SignedDanielssonDistanceMap ApproximateSignedDistanceMap", "use `bv.signed_distance`"),
+        ("DanielssonDistanceMap", "use `bv.distance_transform_edt`"),
+        ("HausdorffDistance", "compute it from `bv.distance_transform_edt`"),
+        ("RescaleIntensity IntensityWindowing ShiftScale", "use `bv.rescale_intensity`, or arithmetic"),
+        ("Normalize", "use `(v - bv.mean(v)) / bv.std(v)`"),
+        ("HistogramMatching", "use `bv.match_histograms`"),
+        ("AdaptiveHistogramEqualization", "use `bv.equalize_adapthist`"),
+        ("InvertIntensity", "use `255 - v`, for bytes"),
+        ("N4BiasFieldCorrection", "not available; use `bv.fit_bias` for each slice"),
+        ("Resample", "use `bv.affine_transform`, or `bv.zoom`"),
+        ("BinShrink Shrink", "use `bv.downsample`"),
+        ("Expand", "use `bv.zoom`"),
+        ("Flip", "use `bv.flip`"),
+        ("PermuteAxes", "use `bv.transpose`"),
+        ("ConstantPad MirrorPad WrapPad ZeroFluxNeumannPad", "use `bv.pad`"),
+        ("Crop RegionOfInterest Extract", _SLICES),
+        ("Compose", "use `bv.stack`"),
+        ("Mask", "use `bv.where(mask, v, 0)`"),
+        ("AdditiveGaussianNoise ShotNoise SaltAndPepperNoise", "use `bv.random_noise`"),
+        ("RichardsonLucyDeconvolution", "use `bv.richardson_lucy`"),
+        ("WienerDeconvolution", "use `bv.wiener`"),
+        ("FFTConvolution", "use `bv.fftconvolve`"),
+        ("ForwardFFT", "use `bv.fftn`"),
+        ("InverseFFT", "use `bv.ifftn`"),
+        ("ImageRegistrationMethod Elastix", "use `bv.register`, which finds shifts, rotations and affine maps"),
     ),
-    "manders_coloc_coeff": "bv.sum(v, mask=mask) / bv.sum(v) is that",
-    **dict.fromkeys(
-        ("perimeter", "perimeter_crofton", "euler_number", "inertia_tensor"),
-        "bv.regionprops_table(labels) has it for each label, by its name in properties=",
+    "StackProcessing": (
+        ("readFiles readChunks readRandom", _FILES),
+        ("writeInChunks writeChunkSlices", _WRITES),
+        ("cast", "use `v.astype(dtype)`"),
+        ("sub mul div", "use arithmetic, as in `v - w`"),
+        ("maxOfPair", "use `np.maximum(v, w)`"),
+        ("minOfPair", "use `np.minimum(v, w)`"),
+        ("getMinMax computeStats", "use `bv.min`, `bv.max`, `bv.mean`, `bv.std`, `bv.variance` or `bv.sum`, in one sweep"),
+        ("discreteGaussian convGauss", "use `bv.gaussian_filter`"),
+        ("conv", "use `bv.convolve`"),
+        ("finiteDiff", "use `bv.correlate1d` with the weights of the difference"),
+        ("erode", "use `bv.binary_erosion` with `structure=bv.ball(r)`"),
+        ("dilate", "use `bv.binary_dilation` with `structure=bv.ball(r)`"),
+        ("binaryFillHoles", "use `bv.binary_fill_holes`, for the whole volume"),
+        ("connectedComponents", "use `bv.label`, without translation tables"),
+        ("relabelComponents", "use `bv.remove_small_objects`; labels are not ordered by size"),
+        ("signedDistanceMap", "use `bv.signed_distance`"),
+        ("otsuThreshold", "use `v > bv.threshold_otsu(v)`"),
+        ("momentsThreshold", "use `v > bv.threshold_moments(v)`"),
+        ("addNormalNoise", "use `bv.random_noise`"),
+        ("ImageConstantPad createPadding", "use `bv.pad`"),
+        ("permuteAxes", "use `bv.transpose`"),
+        ("resampleAffineTrilinearSlices", "use `bv.affine_transform` with `order=1`"),
+        ("createByEuler2DTransform", "use `bv.affine_transform` for one map, or `bv.apply_transforms` for one for each slice"),
+        ("plot", "use `bv.view` in a browser, or `bv.preview` for an image file"),
     ),
-    **dict.fromkeys(
-        ("generic_filter1d", "vectorized_filter"),
-        "it is not offered; bv.generic_filter takes a compiled function of neighbourhoods",
-    ),
-    "butterworth": "bv.fourier_filter multiplies frequencies by any function of them",
-    **dict.fromkeys(
-        ("fft", "ifft", "fft2", "ifft2", "rfft", "irfft"),
-        "bv.fftn, bv.rfftn and their inverses transform along any axes",
-    ),
-    **dict.fromkeys(
-        ("random_walker", "slic", "felzenszwalb", "active_contour", "chan_vese", "quickshift"),
-        "it is not offered; bv.watershed, bv.agglomerate and bv.predict segment",
-    ),
+}  # fmt: skip
+
+#: Each name, and what to use here.
+INSTEAD = {
+    name: text
+    for rows in (*LIBRARIES.values(), _ROWS)
+    for names, text in rows
+    for name in names.split()
 }
 
 
@@ -272,7 +421,7 @@ def hint(name: str, known: Collection[str]) -> str:
     >>> hint("gausian_filter", ["gaussian_filter", "label"]), hint("li", ["threshold_li"])
     ("did you mean 'gaussian_filter'?", "did you mean 'threshold_li'?")
     >>> hint("imread", []), hint("nothing", []), hint("sort", ["sqrt"])
-    ('bv.open opens files', '', '')
+    ('use `bv.open`, which opens files and arrays', '', '')
     """
     if name.startswith("_"):
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import generate_binary_structure
 
+from beam_volumes.across.components import check_connectivity
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
@@ -96,8 +97,7 @@ def find_boundaries(
         other = ": its result has another shape" if mode == "subpixel" else ""
         raise ValueError(f'{name}: mode={mode!r}{other}; use "thick", "inner" or "outer"')
     ndim = len(labels.space.axes)
-    if not par.is_whole(connectivity) or not 1 <= connectivity <= ndim:
-        raise ValueError(f"{name}: connectivity={connectivity!r}; give 1 to {ndim}")
+    check_connectivity(connectivity, ndim, name)
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
     _check_background(background, "background", labels, name)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from beam_volumes.across.components import connectivity_structure
+from beam_volumes.across.components import check_connectivity, connectivity_structure
 from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.scalar import Scalar
@@ -677,10 +677,7 @@ def neighbours(
     """Return the neighbours of a voxel, 3x3x3."""
     axes = _axes(volume)
     if structure is None:
-        if connectivity not in range(1, max(1, len(axes)) + 1):
-            raise ValueError(
-                f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
-            )
+        check_connectivity(connectivity, len(axes), name)
         return connectivity_structure(connectivity)
     element = par.element(structure, what, name) != 0
     if (

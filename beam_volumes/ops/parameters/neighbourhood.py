@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.across.components import check_connectivity
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
@@ -206,10 +207,7 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
     axes = volume.space.visible
     if footprint is None:
         steps = len(axes) if connectivity is None else connectivity
-        if not par.is_whole(steps) or steps not in range(1, max(1, len(axes)) + 1):
-            raise ValueError(
-                f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
-            )
+        check_connectivity(steps, len(axes), name)
         element = np.indices((3,) * len(axes)) - 1
         element = np.abs(element).sum(axis=0) <= steps
     else:
