@@ -321,9 +321,10 @@ def _saturate(wide: np.ndarray, out: np.ndarray) -> None:
 
 def checked_dtype(dtype: Any) -> np.dtype:
     """Return a dtype of real numbers in native byte order; refuse others."""
-    result = np.dtype(dtype).newbyteorder("=")
+    try:
+        result = np.dtype(dtype).newbyteorder("=")
+    except (TypeError, ValueError):
+        result = np.dtype(object)
     if result.kind not in "buif" or result.itemsize > 8:
-        raise TypeError(
-            f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are"
-        )
+        raise TypeError(f"dtype={dtype!r}; use bool, an integer or a float of up to 64 bits")
     return result

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import dis
 import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
 from beam_volumes.graph.volume import Volume
 
@@ -63,8 +66,8 @@ _OF_ARRAYS = {"size": ("footprint",), "axis": ("labels", "index")}
 
 #: Parameters that take one positional argument, unlike ``*targets``.
 _IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-#: Errors that show the call, if they name none of its parameters.
-_UNNAMED = (
+#: Errors that arguments of a wrong type or value cause.
+_OF_ARGUMENTS = (
     TypeError,
     ValueError,
     OverflowError,
@@ -73,6 +76,12 @@ _UNNAMED = (
     KeyError,
     AttributeError,
 )
+_PACKAGE = "beam_volumes"
+#: A function that a message begins with, and the parameter behind it.
+_PREFIX = re.compile(r"(\w+)(:| needs\b| takes\b)")
+_PARAMETER = re.compile(r"(\w+)=")
+#: Whether a function with `named_checked` is running.
+_INSIDE: ContextVar[bool] = ContextVar("_INSIDE", default=False)
 
 
 def meant(name: str, known: Sequence[str]) -> str:
@@ -96,8 +105,8 @@ def meant(name: str, known: Sequence[str]) -> str:
 def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
     """Check arguments: parameters by name, and values by annotation.
 
-    With ``names_call``, the function computes nothing yet. Then its own errors take precedence if they name a
-    parameter, and other errors show the call.
+    With ``names_call``, the function computes nothing yet. All its errors then begin with its name, including
+    those of functions that it calls (`_of_caller`).
 
     Examples
     --------
@@ -144,21 +153,25 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         for name, value in given:
             if wrong is None and name in kinds and value is not parameters[name].default:
                 wrong = kinds[name].error(function.__name__, name, value)
-        if not names_call and wrong is not None:
-            raise wrong
+        if not names_call:
+            if wrong is not None:
+                raise wrong
+            return function(*args, **kwargs)
+        is_outermost = not _INSIDE.get()
+        token = _INSIDE.set(True)
         try:
             result = function(*args, **kwargs)
-        except _UNNAMED as error:
-            if wrong is not None:  # the function's own message has a better remedy
-                is_own = isinstance(error, TypeError | ValueError) and _names(
-                    str(error), wrong.name
-                )
-                raise (ParameterError(str(error), wrong.name) if is_own else wrong) from error
-            if not names_call or _is_named(error, kinds, [name for name, _ in given]):
+        except _OF_ARGUMENTS as error:
+            if wrong is not None and not _is_about(error, wrong.name):
+                raise wrong from error
+            if not is_outermost:
                 raise
-            call = ", ".join(f"{name}={short(value)}" for name, value in given)
-            same = TypeError if isinstance(error, TypeError) else ValueError
-            raise same(f"{error}; in {function.__name__}({call})") from error
+            better = _of_caller(error, function.__name__, known, kinds, given)
+            if wrong is not None:  # the function's own message has a better remedy
+                raise ParameterError(str(better), wrong.name) from error
+            raise better from better.__cause__
+        finally:
+            _INSIDE.reset(token)
         if wrong is not None:
             raise wrong
         return result
@@ -167,7 +180,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
 
 
 def named_checked(function: Function) -> Function:
-    """Check arguments, and show the call in errors that name no parameter."""
+    """Check arguments, and begin errors with the function's name."""
     return checked_keywords(function, names_call=True)
 
 
@@ -192,21 +205,80 @@ def _as_elsewhere(
     return args, kwargs
 
 
-def _is_named(error: Exception, kinds: Mapping[str, Kind], given: Sequence[str]) -> bool:
-    """Whether an error has another library's type, or names a given parameter.
+def _of_caller(
+    error: Exception,
+    function: str,
+    known: Sequence[str],
+    kinds: Mapping[str, Kind],
+    given: Sequence[tuple[str, Any]],
+) -> Exception:
+    """The error in terms of the function that the user has called, and of its parameters.
 
-    Parameters of one letter, and those that hold a volume, do not count: in "the volume has 3 axes", volume
-    is no parameter.
+    `grey_closing` calls other functions, but its user has called none of them. The call is
+    appended to messages of other libraries, and to messages that name no parameter.
     """
-    if type(error) not in _UNNAMED and not type(error).__module__.startswith("numpy"):
-        return True
-    ends = {
-        name: "=" if kinds[name].is_volume or len(name) == 1 else r"\b"
-        for name in given
-        if name in kinds
-    }
-    return any(_names(str(error), name, end) for name, end in ends.items())
+    call = f"{function}({', '.join(f'{name}={short(value)}' for name, value in given)})"
+    if not _is_raised_here(error):
+        if isinstance(error, ValueError | TypeError) and type(error) not in _OF_ARGUMENTS:
+            return error  # a library's own type of error, such as UnicodeError
+        same = TypeError if isinstance(error, TypeError) else ValueError
+        text = str(error).removeprefix(f"{function}: ")
+        better = same(f"{function}: {text}; in {call}")
+        better.__cause__ = error
+        return better
+    if not isinstance(error, ValueError | TypeError) or not isinstance(error.args[0], str):
+        return error
+    text = error.args[0]
+    for value in (v for _, v in given if isinstance(v, np.ndarray) and v.ndim):
+        for part in (value, list(value), *value):
+            if isinstance(part, np.ndarray | list):
+                text = text.replace(repr(part), short(part))
+    inner = _PREFIX.match(text)
+    if inner is not None and (
+        inner[1] in {function, *EXPORTS} or (hasattr(np, inner[1]) and inner[1] not in known)
+    ):
+        text = text.removeprefix(inner[1]).removeprefix(": ").lstrip()
+    text = _renamed(text, known, given)
+    separator = " " if inner is not None and inner[2] != ":" else ": "
+    is_named = any(_names_parameter(text, name, kinds.get(name)) for name, _ in given)
+    end = "" if is_named else f"; in {call}"
+    error.args = (f"{function}{separator}{text}{end}", *error.args[1:])
+    return error
 
 
-def _names(text: str, name: str, end: str = r"\b") -> bool:
+def _names_parameter(text: str, name: str, kind: Kind | None) -> bool:
+    """Whether a message names a parameter.
+
+    Parameters of one letter, and those that hold a volume, only count with "=": in "the volume has 3 axes",
+    volume is no parameter.
+    """
+    end = "=" if len(name) == 1 or (kind is not None and kind.is_volume) else r"\b"
     return re.search(rf"\b{re.escape(name)}{end}", text) is not None
+
+
+def _renamed(text: str, known: Sequence[str], given: Sequence[tuple[str, Any]]) -> str:
+    """Replace the parameter at the beginning of a text by the caller's parameter with its value."""
+    named = _PARAMETER.match(text)
+    if named is None or named[1] in known:
+        return text
+    for name, value in given:
+        values = value if isinstance(value, list | tuple) else (value,)
+        if any(text.startswith(f"{named[1]}={v!r}") for v in (value, *values)):
+            return text.replace(f"{named[1]}=", f"{name}=")
+    return text
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether a ``raise`` of this package made an error, and not an operation on a wrong value."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not trace.tb_frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        return False
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _is_about(error: Exception, name: str) -> bool:
+    """Whether an error of this package is about a parameter."""
+    is_own = isinstance(error, TypeError | ValueError) and _is_raised_here(error)
+    return is_own and _names_parameter(str(error), name, None)

@@ -126,7 +126,8 @@ def canny(
     image = one_channel(as_volume(image))
     chosen = par.axes_of(image, axes, name)
     if len(chosen) < 2:
-        raise ValueError(f"{name}: {len(chosen)} axis; edges need two or three")
+        where = f"axes={axes!r} is" if axes is not None else "the volume has"
+        raise ValueError(f"{name}: {where} {len(chosen)} axis; edges need two or three")
     limits = _thresholds(image, low_threshold, high_threshold, use_quantiles, name)
     dtype = accumulator(image.dtype)
     if not image.size:

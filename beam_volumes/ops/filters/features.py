@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import combinations_with_replacement
 from typing import Any
 
+import numpy as np
+
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.derivatives import generic_gradient_magnitude
@@ -118,11 +120,11 @@ def _scales(volume: Volume, sigmas: Any) -> dict[str, list[float]]:
     axes = volume.space.visible
     scales: dict[str, list[float]] = {}
     for sigma in given:
-        text = sigma if isinstance(sigma, str) else f"{sigma:g}" if par.is_number(sigma) else ""
-        text = text or "x".join(s if isinstance(s, str) else f"{s:g}" for s in sigma)
+        lengths = par.lengths(volume, sigma, axes, "sigmas")
+        several = sigma if np.ndim(sigma) else [sigma]
+        text = "x".join(s if isinstance(s, str) else f"{s:g}" for s in several)
         if text in scales:
             raise ValueError(f"features: sigmas={sigmas!r} has {text} twice")
-        lengths = par.lengths(volume, sigma, axes, "sigmas")
         scales[text] = [lengths[a] for a in axes]
     if not scales:
         raise ValueError("features: sigmas is empty")

@@ -472,8 +472,11 @@ def _psf(volume: Volume, given: Any, name: str) -> np.ndarray:
         with file_read():
             given = np.asarray(found)
     kernel = kernel_of(volume, given, "psf", name)
+    largest = float(np.abs(kernel).max())
+    if not math.isfinite(largest * kernel.size):
+        raise ValueError(f"{name}: psf has values up to {largest:g}; divide it by its sum")
     total = math.fsum(kernel.ravel().tolist())
-    if not 0 < total < math.inf:
+    if total <= 0:
         raise ValueError(f"{name}: psf has the sum {total:g}; it must be above 0")
     return kernel / total
 

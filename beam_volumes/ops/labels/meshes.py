@@ -24,7 +24,12 @@ FORMATS = ("ply", "obj", "precomputed")
 
 @documented
 def meshes(
-    labels: Volume, folder: Any, *, format: str = "ply", step: int = 1, simplify: float = 0.0
+    labels: Volume,
+    folder: str | os.PathLike[str],
+    *,
+    format: str = "ply",
+    step: int = 1,
+    simplify: float = 0.0,
 ) -> Table:
     r"""Write the surface of each object as a triangle mesh.
 

@@ -139,11 +139,16 @@ def regionprops_table(
             named = default_properties(len(labels.space.visible), intensity is not None)
         named = [*named, *_quantiles(intensity_quantiles, name)]
     table = measured(named)
-    if not extra_properties and not fills:
+    functions = extra_properties
+    given = list(functions) if isinstance(functions, Sequence | Mapping) else [functions]
+    if not all(callable(f) for f in given):
+        raise TypeError(
+            f"{name}: extra_properties={functions!r}; give functions, or a mapping of them to dtypes"
+        )
+    if not given and not fills:
         return table
     from beam_volumes.ops.labels.comprehension import FilledArea, with_functions
 
-    functions = extra_properties
     if not isinstance(functions, Mapping):
         functions = dict.fromkeys(functions, np.dtype(np.float64))
     if fills:
