@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import sys
@@ -27,11 +28,12 @@ _STAGE = re.compile(r"\s*\[while running .*", re.S)
 #: By the Python expression: the option, or the key of a recipe. Run options are options in both.
 _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
+    r"\bport=(\d+)": r"--port \1",
     r"\bbeam_volumes\.options\.outside = True": "--outside",
 }
 #: The suffix of errors that name no parameter.
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
-_PLACED = re.compile(r"\b(voxel_size|unit)=(?![=(\[])('[^']*'|)")
+_PLACED = re.compile(r"\b(voxel_size|unit|format)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
 _COMMAND = {
     r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
@@ -146,6 +148,10 @@ def worded(text: str, recipe: bool = False) -> str:
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
     >>> worded("give voxel_size=, or affine='drop'")
     'give --voxel-size, or --option affine=drop'
+    >>> worded("the name has no suffix; pass format=")
+    'the name has no suffix; pass --format'
+    >>> print(worded(f"accelerator={chr(39) + 'nvidia' + chr(39)!r} is no hint; port=80: in use"))
+    --accelerator 'nvidia' is no hint; --port 80: in use
     >>> worded("a plate: choose one by well='B/3'", recipe=True)
     'a plate: choose one by well: B/3'
     >>> worded("give journal=, or slab=(4, 8, 8)"), worded("give affine='drop'")
@@ -167,11 +173,12 @@ def _run_keyword() -> re.Pattern[str]:
     names = "|".join(
         ["runner", *(name for name, f in USER_OPTIONS.items() if f.metadata["metavar"])]
     )
-    return re.compile(rf"\b({names})=(\([\d, ]*\)|'[^']*'|\"[^\"]*\"|[\w.]*)")
+    return re.compile(rf"\b({names})=(\([\d, ]*\)|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[\w.]*)")
 
 
 def _as_option(keyword: re.Match[str]) -> str:
-    value = re.sub(r"['\"() ]", "", keyword[2])
+    quoted = keyword[2][:1] in ("'", '"')
+    value = ast.literal_eval(keyword[2]) if quoted else re.sub(r"[() ]", "", keyword[2])
     return f"--{keyword[1].replace('_', '-')} {'none' if value == 'None' else value}"
 
 

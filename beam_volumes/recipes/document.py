@@ -48,7 +48,8 @@ class RecipeError(ValueError):
 
     def __init__(self, where: str, message: str) -> None:
         # The place of a step in a chain is its operation, which may begin the message.
-        super().__init__(f"{where}: {message.removeprefix(f'{where}: ')}")
+        is_placed = message.startswith((f"{where}: ", f"{where} "))
+        super().__init__(message if is_placed else f"{where}: {message}")
 
 
 @dataclass

@@ -20,6 +20,7 @@ from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.recipes.recipe import NAME, read_text
+from beam_volumes.show.viewer.serving import port_in_use
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.state import Folders
 from beam_volumes.studio.workspace import Workspace, new_text
@@ -87,7 +88,8 @@ def _server(port: int) -> int:
     with _lock:
         if not _ports:
             listening = socket.socket()
-            listening.bind(("127.0.0.1", port))
+            with port_in_use(port):
+                listening.bind(("127.0.0.1", port))
             _start(listening)
             _ports.append(listening.getsockname()[1])
         elif port not in (0, _ports[0]):

@@ -16,6 +16,7 @@ import numpy as np
 from beam_volumes.base.space import METRES
 from beam_volumes.graph.kinds import is_number as is_number
 from beam_volumes.graph.kinds import is_whole as is_whole
+from beam_volumes.graph.kinds import short
 from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.sources.axes import unit_name
@@ -110,7 +111,7 @@ def lengths(
     for axis, item in enumerate(per_axis(value, chosen, default, name)):
         number = in_voxels(volume, item, axis, name) if isinstance(item, str) else item
         if not is_number(number):
-            raise TypeError(f"{name}={value!r}: {item!r} is not a length")
+            raise TypeError(f"{name}={short(value)}: {short(item)} is not a length")
         if not (math.isfinite(number) and number >= 0):
             raise ValueError(f"{name}={value!r}: a length is finite and not negative")
         result.append(float(number))

@@ -14,7 +14,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -103,9 +103,22 @@ class Server:
         self._http.server_close()
 
 
+@contextmanager
+def port_in_use(port: int) -> Iterator[None]:
+    """Name the port in the error of an address that another program uses, or that needs rights."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"port={port}: {error.strerror}; choose another one, or 0 for any") from error
+
+
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
     of: Server
+
+    def server_bind(self) -> None:
+        with port_in_use(self.server_address[1]):
+            super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Note the error of a connection; the base class prints a traceback."""
