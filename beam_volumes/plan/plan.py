@@ -33,6 +33,7 @@ from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.single_file import write_file
 from beam_volumes.storage.places.stored_size import sampled_bytes, stored_bytes
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import Step, Surveyed
@@ -459,8 +460,7 @@ class Plan:
                 raise ValueError(
                     f"{os.fspath(path)}: a plan is drawn as SVG; give a path that ends in .svg"
                 )
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(svg)
+            write_file(path, svg.encode())
         return svg
 
     def _repr_html_(self) -> str | None:

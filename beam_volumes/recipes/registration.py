@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import beam_volumes as bv
@@ -14,6 +16,7 @@ from beam_volumes.recipes.build import mistakes, open_input
 from beam_volumes.recipes.catalogue import Operation, is_of_tiles
 from beam_volumes.recipes.recipe import Recipe
 from beam_volumes.show.pages.report import report
+from beam_volumes.storage.places.single_file import write_file
 
 
 def register_inputs(
@@ -29,51 +32,91 @@ def register_inputs(
     overwrite : bool, default: False
         Whether to replace files that exist.
     keep : bool, default: False
-        Whether to keep tables that exist, to resume a run.
+        Whether to keep files that exist, to resume a run. Missing ones are written, and tables that are cut.
 
     Raises
     ------
     RecipeError
-        If a file or an output exists, or the registration fails, with its line.
+        If a file or an output exists, a file is also an input or another output, or the registration
+        fails, with its line.
     """
-    wanted = [r for r in recipe.registrations if not (keep and os.path.exists(r.files["table"]))]
-    for r in wanted:
+    used: list[Any] = [item.what for item in recipe.inputs.values()]
+    for r in recipe.registrations:
         with mistakes(r.where, r.operation.name):
-            check_new(r.files.values(), overwrite)
+            check_files(r.files, used, overwrite or keep)
+        used += r.files.values()
     # The run checks its outputs, too, but after the registration.
-    for output in recipe.outputs if wanted and not keep else ():
+    for output in recipe.outputs if recipe.registrations else ():
         with mistakes(output.where, "output"):
-            check_new([output.path], overwrite)
-    for r in wanted:
+            if output.path is not None:
+                check_files({"path": output.path}, used, overwrite or keep)
+    for r in recipe.registrations:
         item = recipe.inputs[r.input]
         if is_of_tiles(item.what) and crop is None:
             with mistakes(r.where, r.operation.name):
-                of_tiles(item.what, item.options, r.parameters, r.files, overwrite)
+                files = r.files
+                if keep:
+                    files = _missing(files, len(bv.open_tiles(item.what, **item.options)[0]))
+                if files:
+                    of_tiles(item.what, item.options, r.parameters, files, overwrite, keep)
         else:
             volume = open_input(item, crop)  # refuses to crop tiles
             with mistakes(r.where, r.operation.name):
-                of_volume(r.operation, volume, r.parameters, r.files)
-        yield from r.files.values()
+                files = _missing(r.files, _rows_of(r.operation, volume)) if keep else r.files
+                if files:
+                    of_volume(r.operation, volume, r.parameters, files, r.files["table"], keep)
+        yield from files.values()
 
 
-def check_new(paths: Any, overwrite: bool) -> None:
-    """Refuse files, and folders with files, that exist."""
-    for path in paths:
-        if overwrite or path is None or not os.path.exists(path):
-            continue
-        if not os.path.isdir(path) or os.listdir(path):
+def _rows_of(operation: Operation, volume: Volume) -> int:
+    """Return the number of slices or frames."""
+    by_time = operation.name == "register_frames"
+    return (volume.space.times or 1) if by_time else volume.grid_shape[0]
+
+
+def _missing(files: Mapping[str, str], rows: int) -> dict[str, str]:
+    """Return the files that do not exist, and the tables that are cut."""
+    return {name: path for name, path in files.items() if not _is_whole(name, path, rows)}
+
+
+def _is_whole(name: str, path: str, rows: int) -> bool:
+    """Whether a file exists, and if it is the table of transforms, has all rows."""
+    if not os.path.exists(path):
+        return False
+    if name not in ("table", "pairs"):
+        return True
+    text = Path(path).read_text(encoding="utf-8", errors="replace")
+    found = list(csv.reader(text.splitlines()))
+    return text.endswith("\n") and (name == "pairs" or len(found) > rows)
+
+
+def check_files(files: Mapping[str, str], used: Sequence[Any], overwrite: bool) -> None:
+    """Refuse files that are inputs or other files, and files and folders with files that exist."""
+    taken = {os.path.realpath(path) for path in used if isinstance(path, str)}
+    for name, path in files.items():
+        place = os.path.realpath(path)
+        if place in taken:
+            raise ValueError(f"{name}: {path} is an input or another output; give another path")
+        taken.add(place)
+        is_there = os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path))
+        if is_there and not overwrite:
             raise FileExistsError(f"{path} exists: give another path, or overwrite=True")
 
 
 def of_volume(
-    operation: Operation, volume: Volume, parameters: Mapping[str, Any], files: Mapping[str, str]
+    operation: Operation,
+    volume: Volume,
+    parameters: Mapping[str, Any],
+    files: Mapping[str, str],
+    path: str = "",
+    keep: bool = False,
 ) -> ComputedTable:
-    """Write the transforms of slices or frames, and a report."""
+    """Write the transforms of slices or frames, and a report about the table at ``path``."""
     table: ComputedTable = operation.call(volume, **parameters)
     if "table" in files:
-        _write(csv_of(table), files["table"])
+        _write(csv_of(table), files["table"], keep)
     if "report" in files:
-        _write(report(files["table"]), files["report"])
+        _write(report(path), files["report"])
     return table
 
 
@@ -83,6 +126,7 @@ def of_tiles(
     parameters: Mapping[str, Any],
     files: Mapping[str, str],
     overwrite: bool,
+    keep: bool = False,
 ) -> ComputedTable:
     """Write the positions of tiles that `open_tiles` opens with options, and other files about them."""
     if "xml" in files:
@@ -90,7 +134,7 @@ def of_tiles(
     tiles, transforms = bv.open_tiles(source, **options)
     table, pairs = bv.register_tiles(tiles, transforms, **parameters)
     if "pairs" in files:
-        _write(csv_of(pairs), files["pairs"])
+        _write(csv_of(pairs), files["pairs"], keep)
     if "report" in files:
         bv.tiles_report(files["report"], tiles, table, pairs, overwrite=overwrite)
     if "xml" in files:
@@ -98,23 +142,29 @@ def of_tiles(
         bv.save_transforms(source, table, files["xml"], index=index, overwrite=overwrite)
     if "table" in files:
         table = _with_paths(table, tiles, files["table"])
-        _write(csv_of(table), files["table"])
+        _write(csv_of(table), files["table"], keep)
     return table
 
 
 def csv_of(table: ComputedTable) -> str:
     """Return the text of a CSV file."""
     import pyarrow
-    from pyarrow import csv
+    import pyarrow.csv
 
     data = pyarrow.BufferOutputStream()
-    csv.write_csv(table.to_pyarrow(), data, csv.WriteOptions(quoting_style="needed"))
+    options = pyarrow.csv.WriteOptions(quoting_style="needed")
+    pyarrow.csv.write_csv(table.to_pyarrow(), data, options)
     return data.getvalue().to_pybytes().decode()  # type: ignore[no-any-return]
 
 
-def _write(text: str, path: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+def _write(text: str, path: str, keep: bool = False) -> None:
+    """Write a file. With ``keep``, one that exists is completed, but a different one is not replaced."""
+    data = text.encode()
+    if keep and os.path.exists(path) and not data.startswith(Path(path).read_bytes()):
+        raise ValueError(
+            f"{path} is cut, and its rows differ from those that are found now; delete it to write it again"
+        )
+    write_file(path, data)
 
 
 def _with_paths(table: ComputedTable, tiles: Sequence[Volume], out: str) -> ComputedTable:

@@ -15,6 +15,7 @@ from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
+from beam_volumes.storage.places.single_file import write_file
 
 #: Maximal size of a picture: several copies exist while it is painted.
 LARGEST = 8192
@@ -69,8 +70,7 @@ class Preview:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture as PNG."""
-        with open(checked_path(path), "wb") as file:
-            file.write(self._repr_png_())
+        write_file(checked_path(path), self._repr_png_())
 
     def __repr__(self) -> str:
         return f"<preview of {self._of}: {self.caption}>"

@@ -16,7 +16,7 @@ from beam_volumes.studio.run_pane import RunPane
 from beam_volumes.studio.tab import Tab, dialog
 from beam_volumes.studio.table_pane import TablePane
 from beam_volumes.studio.view_pane import ViewPane
-from beam_volumes.studio.workspace import OTHER, Workspace
+from beam_volumes.studio.workspace import OTHER, FileChanged, Workspace
 
 _STYLE = """
 .q-card { padding: 8px }
@@ -90,9 +90,20 @@ class StudioPage:
         with dialog():
             ui.code(as_python(recipe), language="python").classes("w-full")
 
-    def _save(self) -> None:
-        self._tab.workspace.save(self._file.value)
-        ui.notify(f"saved as {self._file.value}")
+    def _save(self, overwrite: bool = False) -> None:
+        path = self._file.value
+        try:
+            self._tab.workspace.save(path, overwrite)
+        except FileChanged as changed:
+            with dialog() as shown:
+                ui.label(str(changed))
+                ui.button(
+                    "replace it",
+                    on_click=lambda: (shown.close(), self._tab.attempt(lambda: self._save(True))),
+                )
+                ui.button("cancel", on_click=shown.close)
+            return
+        ui.notify(f"saved as {path}")
 
     def _load(self) -> None:
         self._tab.workspace.load(self._file.value)

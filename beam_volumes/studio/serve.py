@@ -249,7 +249,8 @@ def studio(
     near = [os.path.dirname(os.path.abspath(p.split("*")[0])) for p in places if "://" not in p]
     urls = [p for p in places if "://" in p]
     allowed = Folders([os.getcwd(), *near, *folders], urls)
-    workspace = Workspace(document, allowed, given, memory)
+    loaded = {file: text} if file and os.path.exists(file) else {}
+    workspace = Workspace(document, allowed, given, memory, loaded)
     errors = workspace.state().errors
     for name, _ in zip(names, items, strict=False):
         if name in errors:

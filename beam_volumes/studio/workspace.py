@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from beam_volumes.recipes.recipe import read_text
 from beam_volumes.show.colours import is_labels
 from beam_volumes.show.viewer.layers import PIXELS
 from beam_volumes.show.viewer.view import Viewer
+from beam_volumes.storage.places.single_file import write_file
 from beam_volumes.studio import palette
 from beam_volumes.studio.agreement import Agreement, agreement
 from beam_volumes.studio.document import Document
@@ -31,6 +33,10 @@ from beam_volumes.studio.state import Evaluator, Folders, State
 OTHER = "other: "
 
 
+class FileChanged(ValueError):
+    """A file holds a recipe that was not loaded, or has changed since."""
+
+
 class Workspace:
     """A document with everything that is shown of it. Safe to use from several threads.
 
@@ -42,6 +48,8 @@ class Workspace:
         Inputs by name that are volumes of this process; they are not opened.
     memory : int or str, optional
         Memory for views and runs, as for `beam_volumes.compute`.
+    loaded : dict, optional
+        The text of the recipe's file, by its path.
     """
 
     def __init__(
@@ -50,8 +58,11 @@ class Workspace:
         folders: Folders,
         given: Mapping[str, Volume] | None = None,
         memory: int | str | None = None,
+        loaded: Mapping[str, str] | None = None,
     ) -> None:
         self.document, self.folders = document, folders
+        #: The texts of files as they were last loaded or saved.
+        self._loaded = {os.path.realpath(path): text for path, text in (loaded or {}).items()}
         self.previews = Previews(memory)
         #: Another recipe, to compare with.
         self.other = State("")
@@ -225,16 +236,35 @@ class Workspace:
 
     # files and jobs
 
-    def save(self, path: str) -> None:
-        """Write the recipe."""
+    def save(self, path: str, overwrite: bool = False) -> None:
+        """Write the recipe; FileChanged if that would replace a text that was not loaded here."""
+        path = os.path.expanduser(path)
         self.folders.check(path)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.document.text)
+        if "://" in path or not path.lower().endswith((".yaml", ".yml")):
+            raise ValueError(f"{path}: a recipe is a local file whose name ends in .yaml or .yml")
+        place = os.path.realpath(path)
+        with self._lock:
+            text = self.document.text
+            if os.path.exists(place) and os.path.getsize(place):
+                try:
+                    found = read_text(path)
+                    Document(found, path)
+                except ValueError as error:
+                    raise ValueError(f"{path} is no recipe; give another name ({error})") from None
+                if not overwrite and found not in (self._loaded.get(place), text):
+                    raise FileChanged(
+                        f"{path} is another recipe, or has changed since it was loaded"
+                    )
+            write_file(place, text.encode())
+            self._loaded[place] = text
 
     def load(self, path: str) -> None:
         """Replace the recipe by the one in a file, as one change."""
+        path = os.path.expanduser(path)
         self.folders.check(path)
-        self.document.replace(read_text(path))
+        text = read_text(path)
+        self.document.replace(text)
+        self._loaded[os.path.realpath(path)] = text
 
     def limit_memory(self, memory: int | str | None) -> None:
         """Set the memory of views and runs; None for the default."""

@@ -11,6 +11,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe
+from beam_volumes.recipes.registration import register_inputs
 
 
 def tissue(*shape):
@@ -170,3 +171,64 @@ def test_refusals_of_recipes(register, says, tmp_path, monkeypatch):
     text = f"input: a.tif\nregister: {register}\n{steps}\noutput: o.zarr"
     with pytest.raises(RecipeError, match=f"recipe:2: .*{says}"):
         build(parse_recipe(text))
+
+
+def test_resuming_completes_the_files_of_a_registration(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    world, shifts = tissue(80, 90), [(0, 0), (3, -4), (1, 2)]
+    stack = np.stack([world[8 + y : 72 + y, 8 + x : 72 + x] for y, x in shifts])
+    bv.compute(bv.open(stack).to("stack.tif"), runner=None, progress=False)
+    stage = "".join(f"tile{k}.tif,0,0,{26 * k}\n" for k in range(2))
+    Path("stage.csv").write_text("path,z,y,x\n" + stage)
+    for k in range(2):
+        tile = bv.open(world[None, :64, 26 * k : 26 * k + 64])
+        bv.compute(tile.to(f"tile{k}.tif"), runner=None, progress=False)
+    recipes = [
+        "input: stack.tif\nregister: {register_slices: {table: t.csv, report: r.html}}\n",
+        "input: stage.csv\nregister: {register_tiles: {max_shift: 4, table: t.csv, pairs: p.csv, "
+        "report: r.html}}\n",
+    ]
+    for text in recipes:
+        recipe = parse_recipe(text + "output: o.zarr\n")
+        files = list(register_inputs(recipe, overwrite=True))
+        whole = {name: Path(name).read_bytes() for name in files}
+        assert [*register_inputs(recipe, keep=True)] == []
+        for name in files:
+            Path(name).unlink()
+            assert [*register_inputs(recipe, keep=True)] == [name]
+            assert name == "r.html" or Path(name).read_bytes() == whole[name]
+        table = whole["t.csv"]
+        ends = [n + 1 for n, byte in enumerate(table) if byte == ord("\n")]
+        for n in (0, ends[0], ends[1], ends[-1] - 1, len(table) - 4):
+            Path("t.csv").write_bytes(table[:n])
+            assert [*register_inputs(recipe, keep=True)] == ["t.csv"]
+            assert Path("t.csv").read_bytes() == table
+        edited = table.replace(b"\n", b"\r\n")
+        Path("t.csv").write_bytes(edited)
+        assert [*register_inputs(recipe, keep=True)] == []
+        Path("t.csv").write_bytes(edited[: ends[1]])
+        with pytest.raises(ValueError, match=r"t\.csv is cut, and its rows differ"):
+            list(register_inputs(recipe, keep=True))
+        assert Path("t.csv").read_bytes() == edited[: ends[1]]
+        for name in files:
+            Path(name).unlink()
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_a_registration_replaces_no_input_and_no_other_file(
+    tmp_path, monkeypatch, capsys, overwrite
+):
+    monkeypatch.chdir(tmp_path)
+    np.save("em.npy", np.zeros((3, 8, 9)))
+    before = Path("em.npy").read_bytes()
+    for files in ("table: t.csv, report: em.npy", "table: t.csv, report: ./t.csv"):
+        by = f"input: em.npy\nregister: {{register_slices: {{{files}}}}}\noutput: o.zarr\n"
+        Path("r.yaml").write_text(by)
+        assert main(["run", "r.yaml", *overwrite]) == 2
+        assert "is an input or another output" in capsys.readouterr().err
+    Path("r.yaml").write_text(
+        "input: em.npy\nregister: {register_slices: {table: t.csv}}\noutput: t.csv\n"
+    )
+    assert main(["run", "r.yaml", *overwrite]) == 2
+    assert main(["register-slices", "em.npy", "-o", "em.npy", *overwrite]) == 2
+    assert Path("em.npy").read_bytes() == before and not Path("t.csv").exists()

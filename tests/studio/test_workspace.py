@@ -1,5 +1,6 @@
 """What the studio shows equals what the run writes, or is marked; everything else is refused clearly."""
 
+import os
 import re
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import search, why_not
 from beam_volumes.studio.preview import Previews, Region, Unavailable
+from beam_volumes.studio.serve import studio
 from beam_volumes.studio.state import Folders
-from beam_volumes.studio.workspace import Workspace, new_text
+from beam_volumes.studio.workspace import FileChanged, Workspace, new_text
 from tests.tiers import thorough
 from tests.waiting import PATIENCE
 
@@ -376,3 +378,63 @@ def test_memory_stays_under_its_limit():
     assert done.returncode == 0, done.stdout + done.stderr
     first, second, last = map(int, re.findall(r"\d+", done.stdout.split("memory: ")[1])[:3])
     assert last < max(first, second) + 64
+
+
+def test_a_save_replaces_only_the_recipe_that_was_loaded(workspace):
+    w = workspace
+    w.save("r.yaml")
+    w.document.set("smooth", "sigma", 3)
+    w.save("r.yaml")
+    saved = Path("r.yaml").read_bytes()
+    assert saved == w.document.text.encode()
+    w.document.set("smooth", "sigma", 4)
+    Path("r.yaml").write_text("# by an editor\n" + saved.decode())
+    with pytest.raises(FileChanged, match=r"r\.yaml is another recipe, or has changed"):
+        w.save("r.yaml")
+    assert Path("r.yaml").read_text().startswith("# by an editor")
+    w.save("r.yaml", overwrite=True)
+    Path("other.yaml").write_text("input: a.zarr\noutput: b.zarr\n")
+    with pytest.raises(FileChanged):
+        w.save("other.yaml")
+    w.load("other.yaml")
+    w.document.set_outputs([{"path": "c.zarr"}])
+    w.save("other.yaml")
+    assert "c.zarr" in Path("other.yaml").read_text()
+    Path("empty.yaml").touch()
+    w.save("empty.yaml")
+    np.save("em.npy", np.zeros(9))
+    before = Path("em.npy").read_bytes()
+    Path("link.yaml").symlink_to("em.npy")
+    Path("compose.yaml").write_text("services: {db: {image: postgres}}\n")
+    for path in ("em.npy", "link.yaml", "compose.yaml", "new.txt", ""):
+        for overwrite in (False, True):
+            with pytest.raises(ValueError, match=r"recipe|outside"):
+                w.save(path, overwrite)
+    assert Path("em.npy").read_bytes() == before and "postgres" in Path("compose.yaml").read_text()
+    assert not Path("new.txt").exists()
+
+
+def test_a_save_that_fails_keeps_the_recipe(workspace, monkeypatch):
+    w = workspace
+    w.save("r.yaml")
+    w.document.set("smooth", "sigma", 3)
+    before, names = Path("r.yaml").read_bytes(), sorted(os.listdir())
+
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(OSError, match=r"No space left on device: .*r\.yaml"):
+            w.save("r.yaml")
+    assert Path("r.yaml").read_bytes() == before and sorted(os.listdir()) == names
+    w.save("r.yaml")  # it is still the one that was loaded
+
+
+def test_the_studio_knows_the_recipe_that_it_was_started_with(workspace, monkeypatch):
+    pytest.importorskip("nicegui")
+    Path("r.yaml").write_text(workspace.document.text)
+    with studio("r.yaml") as s:
+        s.workspace.document.set("smooth", "sigma", 3)
+        s.workspace.save("r.yaml")
+        assert "sigma: 3" in Path("r.yaml").read_text()

@@ -20,6 +20,7 @@ from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.cli.verbs.run import run_recipe
 from beam_volumes.plan.run_options import AUTO
 from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.storage.places.single_file import write_file
 
 RECIPE = """\
 # Cells of an electron-microscopy stack: denoise, subtract the background, threshold the membranes,
@@ -72,9 +73,11 @@ def act(args: argparse.Namespace) -> None:
     print_note(
         "the demo takes about a minute while kernels are compiled, and about 10 s when run again"
     )
+    recipe, text = folder / "recipe.yaml", RECIPE.replace("@", folder.as_posix())
+    if recipe.exists() and recipe.read_bytes() != text.encode():
+        raise ValueError(f"{recipe} is not the recipe of the demo; give another folder by --out")
     make_slices(folder, (z, y, x), args.seed)
-    recipe = folder / "recipe.yaml"
-    recipe.write_text(RECIPE.replace("@", folder.as_posix()))
+    write_file(recipe, text.encode())
     print_note(f"running {recipe}:")
     print_note("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     options = replace(run_options(args), overwrite=True)
@@ -117,4 +120,4 @@ def write_preview(folder: Path, z: int) -> None:
     gap = np.full((image.shape[0], 8, 3), 128, np.uint8)
     grey = [np.repeat(a[..., None], 3, 2) for a in (image, np.where(mask, 255, 0).astype("u1"))]
     both = np.hstack([grey[0], gap, grey[1], gap, colours])
-    (folder / "preview.png").write_bytes(imagecodecs.png_encode(both))
+    write_file(folder / "preview.png", imagecodecs.png_encode(both))

@@ -11,7 +11,7 @@ from beam_volumes.cli.options import opened, opening, parse_index
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.recipes.catalogue import registrations
 from beam_volumes.recipes.document import parse_value
-from beam_volumes.recipes.registration import check_new, csv_of, of_tiles, of_volume
+from beam_volumes.recipes.registration import check_files, csv_of, of_tiles, of_volume
 
 
 def register_register_slices(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
 
 
 def act_register_tiles(args: argparse.Namespace) -> None:
-    files = _files(args)
+    files = _files(args, args.source)
     source = args.source[0] if len(args.source) == 1 else args.source
     options = {"index": parse_index(args.index), "transform_key": args.transform_key}
     parameters = _parameters(args, "register_tiles")
@@ -76,16 +76,16 @@ def _one_volume(parser: argparse.ArgumentParser, name: str) -> None:
 def _register(args: argparse.Namespace, name: str) -> None:
     if args.report and not args.out:
         raise ValueError("--report shows a table; give its path with -o OUT.csv")
-    files = _files(args)
+    files = _files(args, [args.volume])
     volume, parameters = opened(args.volume, args), _parameters(args, name)
-    _print(of_volume(registrations()[name], volume, parameters, files), files)
+    _print(of_volume(registrations()[name], volume, parameters, files, args.out), files)
 
 
-def _files(args: argparse.Namespace) -> dict[str, str]:
+def _files(args: argparse.Namespace, sources: list[str]) -> dict[str, str]:
     """Return the paths of the files to write."""
     found = {"table": args.out, **{n: getattr(args, n, None) for n in ("report", "pairs", "xml")}}
     files = {name: path for name, path in found.items() if path is not None}
-    check_new(files.values(), args.overwrite)
+    check_files(files, sources, args.overwrite)
     return files
 
 

@@ -18,6 +18,7 @@ from beam_volumes.plan.run_options import AS_BEGUN
 from beam_volumes.runs.verify import Check
 from beam_volumes.session.resume import note_of
 from beam_volumes.show.pages.report import report
+from beam_volumes.storage.places.single_file import write_file
 
 #: Maximum number of problems to print; the check stops there.
 MAXIMUM = 100
@@ -137,6 +138,5 @@ def act_report(args: argparse.Namespace) -> None:
     given = (args.dataset, args.level, args.index, args.voxel_size, args.unit, args.origin)
     special = any(s is not None for s in given) or bool(args.option)
     html = report(args.path, opened(args.path, args) if special else None)
-    with open(out, "w", encoding="utf-8") as file:
-        file.write(html)
+    write_file(out, html.encode())
     print_result(out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ import platformdirs
 
 from beam_volumes.kernels.jit import processor
 from beam_volumes.plan.cost import machine
+from beam_volumes.storage.places.single_file import write_file
 from beam_volumes.version import __version__
 
 #: Version of the document's layout; other versions are ignored.
@@ -108,9 +108,7 @@ def save(speeds: Speeds) -> Path:
     path = document()
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {k: v for k, v in asdict(speeds).items() if not k.startswith("_")}
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps({"format": _FORMAT, **content}, indent=1))
-    partial.replace(path)
+    write_file(path, json.dumps({"format": _FORMAT, **content}, indent=1).encode())
     load.cache_clear()
     return path
 

@@ -14,6 +14,7 @@ from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.pages import charts
 from beam_volumes.show.pages.page import Page, uri
+from beam_volumes.storage.places.single_file import write_file
 
 #: Maximum numbers of pairs in the table, and of overlaps with a picture; the worst come first.
 MAX_ROWS, MAX_PICTURES = 40, 12
@@ -90,8 +91,7 @@ def tiles_report(
             f"tiles_report: positions has {len(positions)} rows for {len(opened)} tiles; give one for each"
         )
     html = _Registration(opened, positions, pairs).html()
-    with open(text, "w", encoding="utf-8") as file:
-        file.write(html)
+    write_file(text, html.encode())
 
 
 class _Registration:

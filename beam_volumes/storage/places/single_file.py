@@ -1,12 +1,14 @@
-"""Files that are assembled from parts."""
+"""Files that are written as a whole or not at all."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from beam_volumes.storage.places.place import Spec, is_local, url
 
@@ -43,11 +45,41 @@ def write_whole(
 ) -> None:
     """Write a file atomically, by a function that writes it at a new path in ``home``."""
     whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
-    write(whole)
-    if not is_ours():
-        os.remove(whole)
-        raise FileNotFoundError(f"{place}: another run has taken its place")
-    os.replace(whole, place)
+    try:
+        write(whole)
+        if not is_ours():
+            raise FileNotFoundError(f"{place}: another run has taken its place")
+        os.replace(whole, place)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(whole)
+        raise
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Create or replace a local file; if that fails, a file that exists is unchanged.
+
+    The file keeps its permissions, and a symbolic link keeps its target.
+    """
+    place = os.path.realpath(path)
+    if os.path.exists(place):
+        with open(place, "ab") as out:  # refuses a folder, and a file that may not be written
+            if not os.path.isfile(place):  # a terminal or a pipe
+                out.write(data)
+                return
+
+    def write(whole: str) -> None:
+        with open(whole, "xb") as out:
+            if os.path.exists(place):
+                shutil.copymode(place, whole)
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+
+    try:
+        write_whole(place, os.path.dirname(place), write, lambda: True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 def flush(places: Iterable[Spec]) -> None:
