@@ -24,6 +24,7 @@ MAX_DIGITS = 40
 
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_LINE_END = re.compile("[\n\r\x85\u2028\u2029]")
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -121,6 +122,11 @@ def load(text: str, name: str) -> Entry:
     if root is None:
         raise RecipeError(name, "is empty")
     return _Reader(name).entry(root, root, 0)
+
+
+def plain_node(node: Any) -> Any:
+    """Return the value of a node of YAML, as `load` reads it."""
+    return _Reader("recipe").entry(node, node, 0).plain()
 
 
 def parse_value(text: str, where: str) -> Entry:
@@ -259,8 +265,9 @@ def _node(value: Any, depth: int) -> yaml.Node:
         items = [_node(v, depth + 1) for v in value]
         return yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=flow)
     if isinstance(value, str):
-        # Quote text that YAML 1.2 or 1.1 would read as another type.
+        # Quote text that YAML 1.2 or 1.1 would read as another type, and escape ends of lines.
         style = None if plain_scalar(value) == value else "'"
+        style = '"' if _LINE_END.search(value) else style
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style=style)
     text = yaml.safe_dump(value).removesuffix("\n...\n").strip()
     return yaml.ScalarNode(_SCALAR_TAGS[type(value)], text)

@@ -1,5 +1,7 @@
 """Edits of a recipe change one entry and nothing else, and can be undone."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,3 +173,178 @@ def test_any_edits_leave_a_recipe_and_are_undone(data):
     while d.undo():
         assert d.text in done
     assert d.text == TEXT
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        [
+            "0:4, 0:16", ":, 0:16, 0:16", "a: b", "a #b", "#", "no", "~", "1e3", "", " a ", "- x", "? x",
+            "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "[", "}", "'", '"', "a\nb", "a\n", "\n", "\r\n",
+            "a\u2028b", "a\x85", "\t", "---", "...", "a,b", "x" * 200, "\U0001f52c é", "=", "<<", "\\",
+            1, 0, 1.5, -0.0, 1e300, float("inf"), True, False, [1, "0:4"], [], {}, {"ball": 2},
+            {"a, b": "c: d", "": [None]},
+        ]
+    ),
+    st.text(max_size=8),
+    st.lists(st.one_of(st.integers(), st.floats(allow_nan=False), st.text(max_size=3)), max_size=3),
+)  # fmt: skip
+#: Ways to write a step that is called @.
+FORMS = [
+    "  @: abs\n",
+    "  @: abs   # spaces  \n\n",
+    "  @: {op: clip, min: 1, box: '0:4, 2'}\n",
+    "  '@': {op: clip,   # first\n\n n: [1,\n2], # second\n  m: 3,}\n",
+    "  @: {op: clip,\n  min: 1}   \n",
+    '  "@" : {op: clip, text: "a\n\tb\n\nc",\nmin: 1}\n',
+    "  @:\n    op: clip   # one\n    # two\n    min: 1   \n\n    mode:   # 3\n    - a\n    - b   # 4\n",
+    "  @:\n      mode:\n          - reflect\n          - {a: b}\n      op: clip\n",
+    "  @:\n    op: clip\n    text: |\n      a\n      # no comment\n      #off: b: c\n\n",
+    "  @:\n    text: >-   # folded\n      a\n      b\n    op: clip\n",
+    "  @: {op: clip, min: &x@ 1, max: *x@}\n",
+    "  @: &y@ {op: clip, min: 1}\n  @b: *y@\n",
+    "  @:\n    <<: {a: 1}\n    op: clip\n    empty:\n",
+    "  @: {op: clip, a, b: }\n",
+    "  # comment\n  @:\n",
+    "  #off: @: {op: clip,\n  #off:   min: 1}\n  ? @c\n  : {op: abs}\n",
+    "  #off: @: {op: clip,\n#off: min: 1}\n# left\n",
+]
+
+
+@st.composite
+def recipes(draw):
+    """A recipe in any of the forms that YAML allows."""
+    forms = draw(st.lists(st.sampled_from(FORMS), max_size=4))
+    steps = "".join(form.replace("@", f"s{k}") for k, form in enumerate(forms))
+    head = draw(st.sampled_from(["input: em.zarr\n", "input: &p em.zarr # c\n", "'input': |\n  a\n",
+        "inputs: {em: a.zarr, b: {path: b.zarr}}\n", "inputs:\n  em: a.zarr\n  b:\n    path: b.zarr\n",
+        "input:\n    path:\n      em.zarr\n    level: 0\n", "input:\noutput: o.zarr\n"]))  # fmt: skip
+    tail = draw(st.sampled_from(["", "output: o.zarr\n", "outputs:\n- a.zarr\n# c\n- {path: b.zarr}  # d\n",
+        "outputs: [{path: a.zarr}]\n", "output: {path: a.zarr,\n levels: 2}\n", "outputs: []\n",
+        "memory: 1GiB\n",
+        "outputs:\n    - path: a.zarr\n      chunks: 8\n    # c\n    - path: b.zarr\n"]))  # fmt: skip
+    if "output" in head and "output" in tail:
+        tail = ""
+    whole = draw(st.sampled_from(["steps:\n", '"steps" :   # all\n', "steps:\n  # none\n"]))
+    if not forms:
+        whole = draw(st.sampled_from(["", "steps: {}\n", "steps: null # c\n", "steps:\n"]))
+    text = draw(st.sampled_from([head + whole + steps + tail, tail + whole + steps + head]))
+    if draw(st.integers(0, 9)) == 0:
+        text = "{input: em.zarr, # c\nsteps: {a: abs,\n# d\nb: {op: clip}}}\n"
+    text = draw(st.sampled_from(["", "# top\n", "---\n", "%YAML 1.1\n---\n", "\ufeff"])) + text
+    text += draw(st.sampled_from(["", "...\n", "# end\n", "# end"]))
+    text = text.removesuffix("\n") if draw(st.booleans()) else text
+    return text.replace("\n", "\r\n") if draw(st.booleans()) else text
+
+
+def parsed(text):
+    """The document, with an empty mapping of steps and a list of outputs."""
+    found = load(text, "t").plain()
+    outputs = [found.pop("output")] if "output" in found else found.pop("outputs", None) or []
+    return {"outputs": outputs, "steps": found.pop("steps", None) or {}, **found}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_an_edited_text_is_the_edited_document(data):
+    draw = data.draw
+    d = Document(draw(recipes()))
+    for _ in range(draw(st.integers(1, 3))):
+        text, was = d.text, parsed(d.text)
+        steps, items = was["steps"], d.items()
+        assert [i.name for i in items if i.is_step] == list(steps)
+        edit = draw(
+            st.sampled_from(
+                ["insert", "input", "outputs", *["move", "remove", "set", "enable"] * 2]
+            )
+        )
+        value = draw(VALUES)
+        index = draw(st.integers(0, len(items)))
+        at = sum(i.is_step for i in items[:index])
+        touched = ""
+        if edit == "insert":
+            name = d.insert(index, "median_filter", {"size": value})
+            new = list(steps.items())
+            new.insert(
+                at,
+                (
+                    name,
+                    {**({} if name == "median_filter" else {"op": "median_filter"}), "size": value},
+                ),
+            )
+            was["steps"] = dict(new)
+        elif edit == "input":
+            name = draw(st.sampled_from(d.inputs()))
+            d.set_input(name, str(value))
+            of = was if "input" in was else was["inputs"]
+            of[name] = (
+                {**of[name], "path": str(value)} if isinstance(of[name], dict) else str(value)
+            )
+        elif edit == "outputs":
+            new = d.outputs()
+            if new and draw(st.booleans()):
+                k = draw(st.integers(0, len(new) - 1))
+                new[k : k + 1] = draw(st.sampled_from([[], [{**new[k], "path": "a: b"}]]))
+            else:
+                new.append({"step": "none", "path": "x, y"})
+            kept = [o for o in was["outputs"] if isinstance(o, str)]
+            d.set_outputs(new)
+            was["outputs"] = [o["path"] if o in [{"path": x} for x in kept] else o for o in new]
+        elif items:
+            item = draw(st.sampled_from(items))
+            touched = "" if edit == "move" else item.name
+            if edit == "move":
+                names = [i.name for i in items if i.name != item.name]
+                names.insert(index, item.name)
+                d.move(item.name, index)
+                was["steps"] = {n: steps[n] for n in names if n in steps}
+                assert [i.name for i in d.items()] == names
+            elif edit == "remove":
+                d.remove(item.name)
+                was["steps"] = {n: s for n, s in steps.items() if n != item.name}
+            elif edit == "enable" and not item.is_enabled:
+                d.enable(item.name, True)
+                was = parsed(d.text)
+                assert was["steps"].pop(item.name) == {"op": "clip", "min": 1}
+                assert repr(was) == repr(parsed(text))
+                d.undo()
+            elif edit == "enable":
+                try:
+                    d.enable(item.name, False)
+                except ValueError as error:
+                    assert "cannot be disabled" in str(error) and ("&y" in text or "? s" in text)
+                    assert d.text == text
+                else:
+                    assert not d.item(item.name).is_enabled
+                    found = parsed(d.text)
+                    del was["steps"][item.name]
+                    assert repr(found) == repr(was)
+                    d.enable(item.name, True)
+                    assert d.text == text
+                    was = parsed(text)
+            elif item.is_enabled:
+                key = draw(
+                    st.sampled_from(["min", "box", "mode", "text", "a", "inputs", "n", "empty"])
+                )
+                value = draw(st.one_of(st.none(), st.just(value)))
+                other = draw(st.sampled_from(["", "min", "text"]))
+                step = steps[item.name]
+                step = {"op": step} if isinstance(step, str) else dict(step or {})
+                new = {k: v for k, v in {**step, key: value}.items() if k != other or k == key}
+                if value is None:
+                    del new[key]
+                d.set(item.name, key, value, instead_of="" if other == key else other)
+                if repr(new) != repr(step):
+                    was["steps"] = {**steps, item.name: new}
+        assert repr(parsed(d.text)) == repr(was)
+        if not re.search(r"[*?] ?\w|^{", text):  # other lines stay as they are
+            touched = next((i.lines for i in items if i.name == touched), (0, 0))
+            lines = text.splitlines()
+            for line in [*lines[: touched[0]], *lines[touched[1] :]]:
+                assert (
+                    "#" not in line
+                    or line in d.text.splitlines()
+                    or edit in ("input", "outputs")
+                    or "null" in line
+                )
+        if text.endswith("\n") and "\r" not in text:
+            assert "\r" not in d.text
