@@ -214,19 +214,28 @@ def crop(volume: Volume, box: str) -> Volume:
     >>> crop(bv.open(np.zeros((8, 9, 10))), "2:4,,-3:").shape
     (2, 9, 3)
     """
-    parts = str(box).split(",")
-    matches = [_RANGE.fullmatch(p) for p in parts]
-    if not all(matches):
-        raise ValueError(f"the box {box!r} is not of the form z0:z1,y0:y1,x0:x1")
-    axes = ", ".join(volume.axes)
-    if len(parts) > volume.ndim:
-        raise ValueError(f"the box {box!r} has {len(parts)} ranges for the axes {axes}")
-    ranges = [slice(*(int(n) if n else None for n in m.groups())) for m in matches if m]
+    ranges, axes = ranges_of(box), ", ".join(volume.axes)
+    if len(ranges) > volume.ndim:
+        raise ValueError(f"the box {box!r} has {len(ranges)} ranges for the axes {axes}")
     result = volume[tuple(ranges)]
     if 0 in result.shape and 0 not in volume.shape:
         shape = " x ".join(map(str, volume.shape))
         raise ValueError(f"the box {box!r} holds nothing of a volume of {shape} ({axes})")
     return result
+
+
+def ranges_of(box: str) -> list[slice]:
+    """Return the ranges of a box of `crop`.
+
+    Examples
+    --------
+    >>> ranges_of("2:4,,-3:")
+    [slice(2, 4, None), slice(None, None, None), slice(-3, None, None)]
+    """
+    matches = [_RANGE.fullmatch(part) for part in str(box).split(",")]
+    if not all(matches):
+        raise ValueError(f"the box {box!r} is not of the form z0:z1,y0:y1,x0:x1")
+    return [slice(*(int(n) if n else None for n in m.groups())) for m in matches if m]
 
 
 def astype(volume: Volume, dtype: str) -> Volume:

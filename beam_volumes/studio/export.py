@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import keyword
+import math
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from beam_volumes.recipes.catalogue import is_of_tiles
+from beam_volumes.recipes.catalogue import footprints, is_of_tiles, ranges_of
 from beam_volumes.recipes.document import Entry
 from beam_volumes.recipes.recipe import Recipe, RecipeStep, split_name
 
 #: Operations that are methods of volumes in Python.
 _METHODS = ("astype", "sel", "with_space")
+#: Names that the program uses for other things.
+_TAKEN = ("bv", "np", "csv", "float", "input")
 
 
 def as_python(recipe: Recipe) -> str:
@@ -30,53 +35,101 @@ def as_python(recipe: Recipe) -> str:
     bv.compute(mask.to('mask.zarr'))
     <BLANKLINE>
     """
+    names = _variables([*recipe.inputs, *recipe.order])
     lines = ["import numpy as np", "import beam_volumes as bv", ""]
     lines[2:2] = ["from pyarrow import csv"] if recipe.registrations else []
     for item in recipe.inputs.values():
-        call = f"({_arguments([repr(item.what)], item.options)})"
+        call = f"({_arguments([_literal(item.what)], item.options)})"
         opened = f"bv.open_tiles{call}[0]" if is_of_tiles(item.what) else f"bv.open{call}"
-        lines.append(f"{_name(item.name)} = {opened}")
+        lines.append(f"{names[item.name]} = {opened}")
     for r in recipe.registrations:
-        item, first, part = recipe.inputs[r.input], _name(r.input), ""
+        item, first, part = recipe.inputs[r.input], names[r.input], ""
         if r.operation.is_of_many:
-            first, part = f"*bv.open_tiles({_arguments([repr(item.what)], item.options)})", "[0]"
+            given = _arguments([_literal(item.what)], item.options)
+            first, part = f"*bv.open_tiles({given})", "[0]"
         call = f"bv.{r.operation.name}({_arguments([first], r.parameters)}){part}"
-        lines.append(f"csv.write_csv({call}.to_pyarrow(), {r.files['table']!r})")
-    lines += [f"{_name(n)} = {_call(recipe.steps[n])}" for n in recipe.order]
+        lines.append(f"csv.write_csv({call}.to_pyarrow(), {_literal(r.files['table'])})")
+    lines += [f"{names[n]} = {_call(recipe.steps[n], names)}" for n in recipe.order]
     targets = []
     for o in recipe.outputs:
-        given = _arguments([repr(o.path)], o.options)
-        targets.append(_name(o.step) if o.path is None else f"{_name(o.step)}.to({given})")
+        step = _name(o.step, names)
+        given = _arguments([_literal(o.path)], o.options)
+        targets.append(step if o.path is None else f"{step}.to({given})")
     lines.append(f"bv.compute({_arguments(targets, recipe.options)})")
     return "\n".join([*lines, ""])
 
 
-def _name(text: str) -> str:
-    """Return a variable for an input or a step, or an item of one."""
+def _variables(names: Iterable[str]) -> dict[str, str]:
+    """Return a variable for each input and step.
+
+    Examples
+    --------
+    >>> _variables(["a-b", "a_b", "for", "np", "input"])
+    {'a-b': 'a_b', 'a_b': 'a_b_', 'for': 'for_', 'np': 'np_', 'input': 'input_'}
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        variable = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        while keyword.iskeyword(variable) or variable in (*_TAKEN, *found.values()):
+            variable += "_"
+        found[name] = variable
+    return found
+
+
+def _name(text: str, names: Mapping[str, str]) -> str:
+    """Return the variable of an input or a step, or an item of one."""
     name, number = split_name(text)
-    found = name.replace("-", "_")
-    if keyword.iskeyword(found) or found in ("bv", "np", "input"):
-        found += "_"
-    return found if number is None else f"{found}[{number}]"
+    return names[name] if number is None else f"{names[name]}[{number:d}]"
 
 
-def _arguments(positional: list[str], named: Any) -> str:
-    return ", ".join([*positional, *(f"{k}={v!r}" for k, v in named.items())])
+def _literal(value: Any) -> str:
+    """Return plain data of a recipe as Python; ValueError for everything else.
+
+    Examples
+    --------
+    >>> print(_literal({"a": [1, "x", True, None]}), _literal(float("inf")))
+    {'a': [1, 'x', True, None]} float('inf')
+    """
+    if isinstance(value, dict):
+        pairs = (f"{_literal(str(k))}: {_literal(v)}" for k, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
+    if value is None or type(value) in (bool, int, float, str):
+        return repr(value)
+    raise ValueError(f"{value!r} cannot be written as a program")
 
 
-def _call(step: RecipeStep) -> str:
+def _arguments(positional: Iterable[str], named: Mapping[str, Any]) -> str:
+    """Return arguments: Python for the positional ones, and plain data by keyword."""
+    return ", ".join([*positional, *(f"{_keyword(k)}={_literal(v)}" for k, v in named.items())])
+
+
+def _keyword(name: str) -> str:
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(f"{name!r} is not the name of a parameter")
+    return name
+
+
+def _call(step: RecipeStep, names: Mapping[str, str]) -> str:
     op = step.operation
-    inputs = [_name(e.value) if isinstance(e.value, str) else repr(e.value) for e in step.inputs]
+    inputs = [
+        _name(e.value, names) if isinstance(e.value, str) else _literal(e.plain())
+        for e in step.inputs
+    ]
     first = inputs[0]
     axes = step.parameters["axes"].plain() if "axes" in step.parameters else None
     ndim = f"{first}.ndim" if axes is None else str(len(axes) if isinstance(axes, list) else 1)
     if op.name == "crop":
-        ranges = [part.strip() or ":" for part in str(step.parameters["box"].plain()).split(",")]
-        return f"{first}[{', '.join(ranges)}]"
+        ranges = ranges_of(step.parameters["box"].plain())
+        ends = ([_end(r.start), _end(r.stop)] for r in ranges)
+        return f"{first}[{', '.join(map(':'.join, ends))}]"
     if op.name == "num_labels":
         return f"{first}.num_labels"
     named = [
-        f"{name}={_value(entry, bool(op.volume(name)), ndim)}"
+        f"{_keyword(name)}={_value(entry, bool(op.volume(name)), ndim, names)}"
         for name, entry in step.parameters.items()
     ]
     if op.name in _METHODS:
@@ -87,17 +140,25 @@ def _call(step: RecipeStep) -> str:
     return f"{home}.{op.name}({', '.join([*inputs, *named])})"
 
 
-def _value(entry: Entry, is_volume: bool, ndim: str) -> str:
+def _end(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _value(entry: Entry, is_volume: bool, ndim: str, names: Mapping[str, str]) -> str:
     value = entry.value
-    if isinstance(value, str) and is_volume:
-        return _name(value)
+    if isinstance(value, str) and is_volume and split_name(value)[0] in names:
+        return _name(value, names)
     if isinstance(value, list):
-        return f"[{', '.join(_value(e, False, ndim) for e in value)}]"
-    if not isinstance(value, dict):
-        return repr(value)
-    (key, inner), *_ = value.items()
+        return f"[{', '.join(_value(e, False, ndim, names) for e in value)}]"
+    if not isinstance(value, dict) or len(value) != 1:
+        return _literal(entry.plain())
+    ((key, inner),) = value.items()
     if key == "step":
-        return _name(inner.value)
+        return _name(inner.value, names)
+    if key not in footprints():
+        return _literal(entry.plain())
     size = inner.plain()
-    given = _arguments([], size) if isinstance(size, dict) else repr(size)
+    if isinstance(size, dict) and "ndim" in size:
+        return f"bv.{key}({_arguments([], size)})"
+    given = _arguments([], size) if isinstance(size, dict) else _literal(size)
     return f"bv.{key}({given}, ndim={ndim})"

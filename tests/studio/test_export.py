@@ -1,11 +1,16 @@
 """The program of a recipe computes the same."""
 
+import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.recipes.build import build
+from beam_volumes.recipes.document import printed
 from beam_volumes.recipes.recipe import parse_recipe
 from beam_volumes.recipes.registration import register_inputs
 from beam_volumes.studio.export import as_python
@@ -30,11 +35,17 @@ steps:
   eigen: {op: structure_tensor, input: small}
   one: {op: abs, input: eigen.0}
   sized: {op: with_space, input: em, other: other}
+  open_it: {op: clip, input: em, max: .inf}
+  np: {op: binary_erosion, input: mask, structure: {ball: {radius: 1, ndim: 3}}}
+  float: {op: subtract, inputs: [open_it, -5]}
+  csv: {op: crop, box: ' 1 : -2 ,, :9'}
 outputs:
   - {step: cells, path: cells.zarr, chunks: 8}
   - {step: both, path: both.zarr}
   - {step: one, path: one.zarr}
   - {step: sized, path: sized.zarr}
+  - {step: csv, path: csv.zarr}
+  - {step: np, path: np.zarr}
   - {step: many}
 memory: 1GiB
 """
@@ -60,3 +71,47 @@ def test_the_program_computes_the_same(tmp_path, monkeypatch):
     for a, b in zip(known["found"], want, strict=True):
         assert np.array_equal(np.asarray(a), b)
     assert known["found"][3].voxel_size == (2, 1, 1)
+
+
+CODE = "__import__('os').getpid()"
+TEXTS = st.sampled_from(
+    [CODE, f"x={CODE}", f"1) or {CODE}", f"ball(1) or {CODE}", "a'b", 'a"""b', "a\nprint()", "\\"]
+)
+DATA = st.recursive(
+    TEXTS | st.none() | st.booleans() | st.integers() | st.floats(),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(TEXTS | st.just("ball"), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(DATA, DATA)
+@example({"ball": {"radius": 1, f"x={CODE}": 2}}, 8)
+@example({f"ball(1) or {CODE}": 2}, 8)
+@example(1, {f"x={CODE}": 2})
+def test_no_value_of_a_recipe_is_pasted_as_code(footprint, chunks):
+    steps = {"m": {"op": "median_filter", "footprint": footprint}}
+    o = {"path": CODE, "step": "m", "chunks": chunks}
+    try:
+        text = printed({"input": {"path": CODE, "unit": CODE}, "steps": steps, "outputs": [o]})
+        program = as_python(parse_recipe(text))
+    except ValueError:
+        return
+    # All calls are of this package, or of float("inf").
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Call):
+            assert ast.unparse(node.func).startswith(("bv.", "m.to", "float"))
+            assert not isinstance(node.func, ast.Name) or isinstance(node.args[0], ast.Constant)
+
+
+@pytest.mark.parametrize("box", [f"0:{CODE}", f"{CODE}", "0:1:2", "1]+[2", ":\n"])
+def test_a_box_that_is_no_range_is_refused(box):
+    steps = {"c": {"op": "crop", "box": box}}
+    text = printed({"input": "em.npy", "steps": steps, "output": "o.zarr"})
+    if box.strip() == ":":
+        assert "c = input_[:]" in as_python(parse_recipe(text))
+        return
+    with pytest.raises(ValueError, match="is not of the form"):
+        as_python(parse_recipe(text))
