@@ -15,7 +15,9 @@ CHANNELS = ((0, 255, 0), (255, 0, 255), (0, 255, 255), (255, 255, 0), (255, 64, 
 NOT_FINITE = (176, 32, 32)
 #: The colour of boundaries between labels.
 BOUNDARY = (255, 255, 0)
-_PRIMARY = ({"r", "red", "0"}, {"g", "green", "1"}, {"b", "blue", "2"})
+#: Colours of red, green and blue channels, and of one for opacity, which is not shown.
+RGB = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (0, 0, 0))
+_NAMES = ({"r", "red"}, {"g", "green"}, {"b", "blue"}, {"a", "alpha"})
 
 Window = tuple[float, float]
 
@@ -33,13 +35,16 @@ def is_labels(volume: Volume) -> bool:
 
 
 def is_rgb(volume: Volume) -> bool:
-    """Whether three channels of bytes are red, green and blue."""
+    """Whether channels are red, green and blue, by their names; for bytes also the names 0, 1 and 2."""
     names = [name.lower() for name in volume.channels]
-    return (
-        len(names) == 3
-        and volume.dtype == np.uint8
-        and all(name in known for name, known in zip(names, _PRIMARY, strict=True))
-    )
+    if names == ["0", "1", "2"]:
+        return volume.dtype == np.uint8
+    return len(names) in (3, 4) and all(n in known for n, known in zip(names, _NAMES, strict=False))
+
+
+def colours_of(volume: Volume) -> tuple[tuple[int, int, int], ...]:
+    """Return the colours of the channels of a volume; more channels repeat them."""
+    return RGB if is_rgb(volume) else CHANNELS
 
 
 def window_of(planes: Iterable[np.ndarray], percentiles: Window) -> Window:
@@ -94,18 +99,19 @@ def coloured(labels: np.ndarray) -> np.ndarray:
 
 
 def painted(
-    channels: np.ndarray, windows: Sequence[Window], labels: bool, rgb: bool = False
+    channels: np.ndarray,
+    windows: Sequence[Window],
+    labels: bool,
+    colours: Sequence[tuple[int, int, int]] = CHANNELS,
 ) -> np.ndarray:
     """Combine planes of several channels into an RGB picture of bytes."""
     if labels:
         return coloured(channels[0])
-    if rgb:
-        return np.moveaxis(channels, 0, -1)
     if len(channels) == 1:
         picture = np.repeat(grey(channels[0], windows[0])[..., None], 3, axis=-1)
     else:
         total = np.zeros((*channels.shape[1:], 3))
-        for plane, window, colour in zip(channels, windows, CHANNELS, strict=False):
+        for plane, window, colour in zip(channels, windows, colours, strict=False):
             total += grey(plane, window)[..., None] * (np.array(colour) / 255)
         picture = np.minimum(total, 255).round().astype(np.uint8)
     if channels.dtype.kind == "f":

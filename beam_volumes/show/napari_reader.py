@@ -17,7 +17,8 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.options import options
 from beam_volumes.graph.volume import Volume
-from beam_volumes.show.colours import CHANNELS, is_labels, window_of
+from beam_volumes.show.colours import colours_of, is_labels, is_rgb
+from beam_volumes.show.picture import windows_of
 from beam_volumes.show.sampling import coarser
 from beam_volumes.show.sections import sections
 
@@ -104,9 +105,10 @@ def layers(volume: Volume, name: str) -> list[Layer]:
         if labels:
             found.append((_levels(one), about, "labels"))
             continue
-        about["contrast_limits"] = _limits(one)
+        about["contrast_limits"] = _limits(volume if is_rgb(volume) else one)
         if names:
-            red, green, blue = (v / 255 for v in CHANNELS[c % len(CHANNELS)])
+            colours = colours_of(volume)
+            red, green, blue = (v / 255 for v in colours[c % len(colours)])
             about |= {"colormap": [[0.0, 0.0, 0.0], [red, green, blue]], "blending": "additive"}
         found.append((_levels(one), about, "image"))
     return found
@@ -137,7 +139,7 @@ def _place_of(volume: Volume) -> dict[str, Any]:
 def _limits(volume: Volume) -> tuple[float, float]:
     try:
         found = sections(volume, max_size=256, max_bytes=64 << 20)
-        low, high = window_of((s.voxels[0] for s in found.sections), (0.5, 99.5))
+        low, high = (windows_of(found, (0.5, 99.5), labels=False)[0] or [(0.0, 1.0)])[0]
     except ValueError:
         low, high = 0.0, 1.0
     return (low, high) if low < high else (low, low + 1)

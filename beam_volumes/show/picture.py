@@ -10,7 +10,15 @@ import numpy as np
 
 from beam_volumes.base import codecs as imagecodecs
 from beam_volumes.graph.volume import Volume
-from beam_volumes.show.colours import BOUNDARY, Window, is_labels, is_rgb, painted, window_of
+from beam_volumes.show.colours import (
+    BOUNDARY,
+    Window,
+    colours_of,
+    is_labels,
+    is_rgb,
+    painted,
+    window_of,
+)
 from beam_volumes.show.sampling import Section, along
 from beam_volumes.show.sections import Sections
 
@@ -33,14 +41,25 @@ def png_uri(picture: np.ndarray) -> str:
 def windows_of(
     found: Sections, percentiles: Window, labels: bool | None = None
 ) -> tuple[list[Window], bool]:
-    """Return the window of each channel, and whether the volume is shown as labels."""
+    """Return the window of each channel, and whether the volume is shown as labels.
+
+    Red, green and blue have one window, so grey stays grey; bytes are shown as they are.
+    """
     as_labels = is_labels(found.of) if labels is None else labels
     if as_labels or not found.sections:
         return [], as_labels
-    many = len(found.sections[0].voxels)
-    return [
-        window_of((s.voxels[k] for s in found.sections), percentiles) for k in range(many)
-    ], False
+    return channel_windows([s.voxels for s in found.sections], found.of, percentiles), False
+
+
+def channel_windows(
+    planes: Sequence[np.ndarray], volume: Volume, percentiles: Window
+) -> list[Window]:
+    """Return the window of each channel of intensities."""
+    many = len(planes[0])
+    if not is_rgb(volume):
+        return [window_of((p[k] for p in planes), percentiles) for k in range(many)]
+    is_bytes = volume.dtype == np.uint8
+    return [(0.0, 255.0) if is_bytes else window_of((p[:3] for p in planes), percentiles)] * many
 
 
 def lengths_of(volume: Volume, section: Section) -> tuple[float, float]:
@@ -107,7 +126,10 @@ def tile(
         max(THINNEST, round(length / longest * size)) for length in lengths_of(found.of, section)
     )
     return resized(
-        painted(section.voxels, windows, labels, is_rgb(found.of)), rows, columns, mixed=not labels
+        painted(section.voxels, windows, labels, colours_of(found.of)),
+        rows,
+        columns,
+        mixed=not labels,
     )
 
 

@@ -8,7 +8,7 @@ import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.show import colours, sampling
+from beam_volumes.show import colours, napari_reader, sampling
 from beam_volumes.show.picture import picture
 from beam_volumes.show.sections import sections
 
@@ -92,6 +92,33 @@ def test_colours():
     assert {tuple(c) for c in image_of(two, size=16).reshape(-1, 3)} == {(0, 255, 0), (255, 0, 255)}
     rgb = np.random.default_rng(1).integers(0, 255, (3, 16, 16)).astype("u1")
     assert np.array_equal(image_of(rgb[:, None], size=16)[:16, :16], np.moveaxis(rgb, 0, -1))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "u2", "i2"])
+def test_grey_of_an_rgb_image_stays_grey_and_yellow_stays_yellow(dtype):
+    """Red, green and blue have one window, although they differ in their percentiles."""
+    grey = np.linspace(10, 60, 32).astype(dtype)
+    image = np.stack([np.broadcast_to(grey, (32, 32))] * 3)
+    image[:2, 5], image[2, 5] = 90, 0  # a yellow line
+    image[2, 20:] = image[2, 20:] // 2  # and a part without much blue
+    v = bv.stack(list(image.astype(dtype)[:, None]), ("red", "green", "blue"))
+    found = bv.preview(v, size=32)
+    low, high = found.window[0]
+    assert found.window == [(low, high)] * 3
+    want = np.clip((image.astype("f8") - low) / (high - low), 0, 1) * 255
+    assert np.array_equal(found.image[:32, :32], np.moveaxis(want.round().astype("u1"), 0, -1))
+    assert np.ptp(found.image[6:20, :32], axis=-1).max() == 0 and found.image[5, 0, 2] == 0
+    ends = (0, 255) if dtype == "u1" else np.percentile(image, (0.5, 99.5))
+    assert (low, high) == tuple(ends)
+    alpha = np.full((1, 32, 32), 3, dtype)
+    four = bv.stack([*image.astype(dtype)[:, None], alpha], ("red", "green", "blue", "alpha"))
+    assert np.array_equal(bv.preview(four, size=32).image, found.image)
+    # Other channels have their own windows and colours.
+    three = bv.stack(list(image.astype(dtype)[:, None]), ("DAPI", "GFP", "actin"))
+    assert len(set(bv.preview(three, size=32).window)) == 2
+    layers = [about for _, about, _ in napari_reader.layers(v, "v")]
+    assert [about["colormap"][1] for about in layers] == np.eye(3).tolist()
+    assert [about["contrast_limits"] for about in layers] == found.window
 
 
 def pyramid(folder, shape=(64, 640, 640)):

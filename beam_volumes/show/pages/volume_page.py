@@ -9,11 +9,11 @@ import numpy as np
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
 from beam_volumes.show.block import Subsampled, subsampled
-from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window_of
+from beam_volumes.show.colours import Window, colours_of, is_labels, painted
 from beam_volumes.show.notebook import facts
 from beam_volumes.show.pages import charts
 from beam_volumes.show.pages.page import Page
-from beam_volumes.show.picture import THINNEST, lengths_of, resized
+from beam_volumes.show.picture import THINNEST, channel_windows, lengths_of, resized
 from beam_volumes.show.preview import preview
 from beam_volumes.show.sampling import Section
 from beam_volumes.show.sections import normals
@@ -34,7 +34,7 @@ def add_volume(page: Page, volume: Volume, heading: str) -> None:
         _add_still(page, volume)
         return
     labels = is_labels(block.of)
-    windows = [] if labels else [window_of([c], _PERCENTILES) for c in block.voxels]
+    windows = [] if labels else channel_windows([block.voxels], block.of, _PERCENTILES)
     page.side_by_side([_slider(page, block, axis, windows, labels) for axis in normals(volume)])
     many = "" if len(volume.nodes) == len(block.of.nodes) else f"; {len(block.of.nodes)} channels"
     page.words(f"The pictures and numbers show {block.how}{many}.")
@@ -67,7 +67,7 @@ def _picture(
     rows, columns = (
         max(THINNEST, round(length / longest * SIZE)) for length in lengths_of(block.of, section)
     )
-    image = painted(section.voxels, windows, labels, is_rgb(block.of))
+    image = painted(section.voxels, windows, labels, colours_of(block.of))
     return resized(image, rows, columns, mixed=not labels)
 
 

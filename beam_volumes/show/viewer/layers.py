@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.space import Space
-from beam_volumes.show.colours import CHANNELS, Window
+from beam_volumes.show.colours import Window
 from beam_volumes.show.pages.table_page import dataset_of
 from beam_volumes.show.viewer.chunks import nanometres
 
@@ -22,15 +22,19 @@ State = dict[str, Any]
 
 
 def image_layer(
-    name: str, url: str, space: Space | None, window: Window, channel: int | None = None
+    name: str,
+    url: str,
+    space: Space | None,
+    window: Window,
+    colour: tuple[int, int, int] | None = None,
 ) -> State:
     """Return a layer of intensities; one of several channels has its own colour."""
     low, high = window
     if not low < high:
         high = low + 1
     shown = "emitGrayscale(normalized());"
-    if channel is not None:
-        red, green, blue = (f"{c / 255:.3f}" for c in CHANNELS[channel % len(CHANNELS)])
+    if colour is not None:
+        red, green, blue = (f"{c / 255:.3f}" for c in colour)
         shown = f"emitRGB(vec3({red}, {green}, {blue}) * normalized());"
     layer = {
         "type": "image",
@@ -39,7 +43,7 @@ def image_layer(
         "shader": f"#uicontrol invlerp normalized\nvoid main() {{\n  {shown}\n}}\n",
         "shaderControls": {"normalized": {"range": [low, high]}},
     }
-    if channel is not None:
+    if colour is not None:
         layer |= {"blend": "additive", "opacity": 1}
     return layer
 

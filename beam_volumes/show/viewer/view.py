@@ -13,8 +13,9 @@ from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.show.colours import is_labels, window_of
+from beam_volumes.show.colours import colours_of, is_labels, is_rgb
 from beam_volumes.show.pages.table_page import is_table
+from beam_volumes.show.picture import windows_of
 from beam_volumes.show.sections import MAX_CHANNELS, sections
 from beam_volumes.show.viewer.chunks import SIDE, Chunks
 from beam_volumes.show.viewer.client import Client, client_folder, reads_ome_zarr_05
@@ -130,8 +131,10 @@ class Viewer:
             elif len(nodes) == 1:
                 layers.append(image_layer(name, url, volume.space, _window(one)))
             else:
-                title = f"{name} {volume.channels[c]}"
-                layers.append(image_layer(title, url, volume.space, _window(one), c))
+                title, colours = f"{name} {volume.channels[c]}", colours_of(volume)
+                window = _window(Volume(nodes, volume.space) if is_rgb(volume) else one)
+                colour = colours[c % len(colours)]
+                layers.append(image_layer(title, url, volume.space, window, colour))
         return layers
 
     def _native(self, key: str, volume: Volume) -> str | None:
@@ -192,7 +195,7 @@ def _window(volume: Volume) -> tuple[float, float]:
     except ValueError:
         info = np.iinfo(volume.dtype) if volume.dtype.kind in "iu" else None
         return (float(info.min), float(info.max)) if info else (0.0, 1.0)
-    return window_of((s.voxels[0] for s in found.sections), (0.5, 99.5))
+    return (windows_of(found, (0.5, 99.5), labels=False)[0] or [(0.0, 1.0)])[0]
 
 
 @checked_keywords
