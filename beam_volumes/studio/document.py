@@ -289,14 +289,13 @@ class Document:
         """Set the path of an input."""
         parts = _parts(self.text)
         where, inputs = ([], parts) if "input" in parts else (["inputs"], parts["inputs"])
-        given = inputs[name]
+        key, given = name, inputs[name]
+        new: Any = path
         if isinstance(given, dict):
             key = "spec" if "spec" in given else "path"
             where, new = [*where, name], {**given, key: path}
-        else:
-            key, new = name, path
-        new = {name: new} if inputs is parts else {"inputs": {**inputs, name: new}}
-        self._edit(new, lambda text: _with_entry(text, where, key, path))
+        changed = {name: new} if inputs is parts else {"inputs": {**inputs, name: new}}
+        self._edit(changed, lambda text: _with_entry(text, where, key, path))
 
     def set_outputs(self, outputs: Sequence[Mapping[str, Any]]) -> None:
         """Replace the outputs; those that stay keep their text."""
@@ -378,8 +377,13 @@ class _Loader(yaml.BaseLoader):
         event = self.peek_event() if self.check_event(yaml.AliasEvent) else None
         node = super().compose_node(parent, index)
         if event is not None:
-            node = copy(node)
-            node.start_mark, node.end_mark, node.is_alias = event.start_mark, event.end_mark, True
+            alias: Any = copy(node)
+            alias.start_mark, alias.end_mark, alias.is_alias = (
+                event.start_mark,
+                event.end_mark,
+                True,
+            )
+            return alias
         return node
 
 

@@ -104,13 +104,16 @@ def _literal(value: Any) -> str:
 
 def _arguments(positional: Iterable[str], named: Mapping[str, Any]) -> str:
     """Return arguments: Python for the positional ones, and plain data by keyword."""
-    return ", ".join([*positional, *(f"{_keyword(k)}={_literal(v)}" for k, v in named.items())])
+    return ", ".join([*positional, *(_keyword(k, _literal(v)) for k, v in named.items())])
 
 
-def _keyword(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise ValueError(f"{name!r} is not the name of a parameter")
-    return name
+def _keyword(name: str, written: str) -> str:
+    is_name = name.isidentifier() and not keyword.iskeyword(name)
+    return f"{name}={written}" if is_name else f"**{{{name!r}: {written}}}"
+
+
+def _range(part: slice) -> str:
+    return ":".join("" if n is None else str(n) for n in (part.start, part.stop))
 
 
 def _call(step: RecipeStep, names: Mapping[str, str]) -> str:
@@ -123,13 +126,15 @@ def _call(step: RecipeStep, names: Mapping[str, str]) -> str:
     axes = step.parameters["axes"].plain() if "axes" in step.parameters else None
     ndim = f"{first}.ndim" if axes is None else str(len(axes) if isinstance(axes, list) else 1)
     if op.name == "crop":
-        ranges = ranges_of(step.parameters["box"].plain())
-        ends = ([_end(r.start), _end(r.stop)] for r in ranges)
-        return f"{first}[{', '.join(map(':'.join, ends))}]"
+        box = step.parameters["box"].plain()
+        try:
+            return f"{first}[{', '.join(map(_range, ranges_of(box)))}]"
+        except ValueError:  # the recipe has this error, too
+            return f"{first}[{_literal(box)}]"
     if op.name == "num_labels":
         return f"{first}.num_labels"
     named = [
-        f"{_keyword(name)}={_value(entry, bool(op.volume(name)), ndim, names)}"
+        _keyword(name, _value(entry, bool(op.volume(name)), ndim, names))
         for name, entry in step.parameters.items()
     ]
     if op.name in _METHODS:
@@ -138,10 +143,6 @@ def _call(step: RecipeStep, names: Mapping[str, str]) -> str:
         inputs = [f"[{', '.join(inputs)}]"]
     home = "bv" if op.parameters else "np"
     return f"{home}.{op.name}({', '.join([*inputs, *named])})"
-
-
-def _end(number: int | None) -> str:
-    return "" if number is None else str(number)
 
 
 def _value(entry: Entry, is_volume: bool, ndim: str, names: Mapping[str, str]) -> str:

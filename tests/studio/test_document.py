@@ -243,7 +243,7 @@ def parsed(text):
     return {"outputs": outputs, "steps": found.pop("steps", None) or {}, **found}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_an_edited_text_is_the_edited_document(data):
     draw = data.draw
