@@ -285,6 +285,13 @@ def test_a_recipe_is_made_and_run_in_a_browser(studio, monkeypatch):
         page.key("Escape", 27)
         page.click("save the recipe in the file")
         page.shows("saved as r.yaml")
+        saved = Path("r.yaml").read_text()
+        Path("r.yaml").write_text(f"# by an editor\n{saved}")
+        page.click("save the recipe in the file")
+        page.shows("has changed since it was loaded")
+        assert Path("r.yaml").read_text() != saved
+        page.click("replace it")
+        wait_until(lambda: Path("r.yaml").read_text() == saved, "the recipe that is replaced")
         assert page.failures == [] and page.messages == []
         assert {urlsplit(u).hostname for u in page.requests.values() if u[:4] == "http"} == {
             "127.0.0.1"
