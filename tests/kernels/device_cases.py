@@ -15,6 +15,7 @@ from beam_volumes.kernels.labels import components
 from beam_volumes.kernels.measure import accumulate, histogram
 from beam_volumes.kernels.morphology.distance import FAR, metric
 from beam_volumes.kernels.rows import rows_of
+from beam_volumes.ops.parameters.building import kernel_constant
 from tests.kernels import twins_on_host
 from tests.kernels.rings import ball, into_ring, random_volume, with_nans
 
@@ -177,18 +178,19 @@ def resampled(rng, dtype, mode):
     rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
     indices = [rng.integers(-1, n, m) for n, m in zip(SHAPE, small, strict=True)]
     yield Call("geometry.resample.gather", (*rows, 0, 2, 3, *indices, cval))
+    constant = kernel_constant(np.dtype(dtype), 1)
     along = [
         taps_along(-1, m - 1, 0.2, 1.7, 0.5, n, 2, number)
         for n, m in zip(SHAPE, small, strict=True)
     ]
     flat = [array for pair in along for array in pair]
     rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
-    yield Call("geometry.resample.interpolate", (*rows, 0, 2, 3, *flat, 1.0))
+    yield Call("geometry.resample.interpolate", (*rows, 0, 2, 3, *flat, constant))
     matrix = np.eye(3) + rng.normal(0, 0.3, (3, 3))
     for count in (1, 2):
         rows = rows_in_ring(rng, volume), rows_in_ring(rng, np.zeros(small, dtype))
         where = (0, 0, 0), SHAPE, (0, 1, 1), matrix, rng.normal(0, 1, 3)
-        call = *rows, 0, 2, 3, *where, np.full(3, count), number, 1.0
+        call = *rows, 0, 2, 3, *where, np.full(3, count), number, constant
         yield Call("geometry.resample.affine", call)
 
 

@@ -99,7 +99,7 @@ def at_field(
                                 if is_inside:
                                     row[x] = voxels[at_voxel]
                                 continue
-                            value = np.float64(voxels[at_voxel]) if is_inside else cval
+                            value = np.float64(voxels[at_voxel]) if is_inside else np.float64(cval)
                             total += value * weight[0, a] * weight[1, b] * weight[2, d]
                 if order:
                     row[x] = away(total, row.dtype)

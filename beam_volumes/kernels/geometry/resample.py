@@ -27,7 +27,10 @@ BLOCK = 256
 
 
 def away(value, dtype):
-    """Convert a float64 to ``dtype``; integers round half away from zero and saturate."""
+    """Convert a float64 to ``dtype``; integers round half away from zero and saturate.
+
+    Integers are of ``dtype`` already, such as constants outside of a volume.
+    """
     raise NotImplementedError("only inside compiled code")
 
 
@@ -36,7 +39,7 @@ def _away(value, dtype):
     target = dtype.dtype
     if isinstance(target, types.Boolean):
         return lambda value, dtype: value >= 0.5
-    if not isinstance(target, types.Integer):
+    if value == target or not isinstance(target, types.Integer):
         return lambda value, dtype: dtype.type(value)
     scalar, limits = as_dtype(target).type, np.iinfo(as_dtype(target))
     smallest, largest = scalar(limits.min), scalar(limits.max)
@@ -164,7 +167,7 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
                     z, y = wz[k, a], wy[r, b]
                     for x in range(nx):
                         for c in range(ix.shape[1]):
-                            v = cval
+                            v = np.float64(cval)
                             if inside and (all_there or ix[x, c] >= 0):
                                 v = np.float64(line[ix[x, c]])
                             total[x] += v * z * y * wx[x, c]
@@ -403,7 +406,8 @@ def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, c
                             elif nearest:
                                 row[x] = outside
                             else:
-                                total += cval * weight[0, ta] * weight[1, tb] * weight[2, tc]
+                                each = weight[0, ta], weight[1, tb], weight[2, tc]
+                                total += np.float64(cval) * each[0] * each[1] * each[2]
                 if not nearest:
                     row[x] = away(total, row.dtype)
             if not nearest:

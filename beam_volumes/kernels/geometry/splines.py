@@ -82,6 +82,7 @@ def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
     input.
     """
     outside, left, right = away(cval, out.lines.dtype), src.lines.shape[1], 0
+    constant = np.float64(cval)
     for x in range(nx):
         for c in range(ix.shape[1]):
             if ix[x, c] >= 0:
@@ -100,12 +101,12 @@ def interpolate_spline(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
                     weight = wz[k, a] * wy[r, b]
                     total += weight
                     if iz[k, a] < 0 or iy[r, b] < 0:
-                        _add_constant(cval * weight, sums)
+                        _add_constant(constant * weight, sums)
                         continue
                     first = src.left + left
                     line = src.lines[src.firsts[iz[k, a]] + iy[r, b], first : first + sums.size]
                     _add(line, weight, sums)
-            _sum_along(sums, left, ix, wx, cval * total, outside, row)
+            _sum_along(sums, left, ix, wx, constant * total, outside, row)
             one_nan(row)
 
 
@@ -208,7 +209,7 @@ def affine_row(
                 else:
                     for c in range(taps[2]):
                         w = index[2, c]
-                        value = cval
+                        value = np.float64(cval)
                         if u >= 0 and v >= 0 and w >= 0:
                             value = np.float64(voxels[firsts[u - z0] + v * width + w])
                         of_line += value * weight[2, c]

@@ -69,7 +69,7 @@ def nearest(labels, out, reach, sampling, scale, max_distance):
                 _lower(best, label, row[b : b + nx], row_label[b : b + nx], step)
             for x in range(nx):
                 near = np.sqrt(best[x]) * scale <= max_distance
-                out[k, y, x] = label[x] if near else 0
+                out[k, y, x] = label[x] if near else labels.dtype.type(0)
 
 
 @kernel

@@ -14,6 +14,7 @@ from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry import splines
 from beam_volumes.kernels.geometry.resample import MODES
+from beam_volumes.ops.parameters.building import kernel_constant
 from beam_volumes.sweep.stage import Block, KernelStage, Regrid, digest
 
 #: More positions than any axis has.
@@ -218,7 +219,7 @@ class Axes(KernelStage, Regrid):
         )
         where = block, out, y0, y1, out.cols
         if self.weighted:
-            return *where, iz, wz, iy, wy, ix, wx, float(self.cval)
+            return *where, iz, wz, iy, wy, ix, wx, kernel_constant(self.dtype, self.cval)
         iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
         return *where, iz, iy, ix, self.dtype.type(self.cval)
 
@@ -312,7 +313,8 @@ class Affine(KernelStage, Regrid):
         block = inputs[0]
         return (
             block, out, y0, y1, out.cols, block.start, self.of, out.start,
-            self.matrix, self.offset, self.taps, MODES[self.mode], float(self.cval),
+            self.matrix, self.offset, self.taps, MODES[self.mode],
+            kernel_constant(self.dtype, self.cval),
         )  # fmt: skip
 
 

@@ -23,7 +23,12 @@ from beam_volumes.ops.geometry.rearrange import pad
 from beam_volumes.ops.geometry.resampling import of_order
 from beam_volumes.ops.interpolation.grids import Interpolation
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import first_channel, kernel_input, triple
+from beam_volumes.ops.parameters.building import (
+    first_channel,
+    kernel_constant,
+    kernel_input,
+    triple,
+)
 from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.sweep.stage import Block, Padding, Stage
 
@@ -76,7 +81,7 @@ class AtField(Stage):
         at_field(
             source, fields, out.as_rows, y0, y1, out.cols, inputs[0].start, self.shape, out.start,
             self.lead, self.extent, self.moved, self.relative, self.reach, self.taps, MODES[self.mode],
-            float(self.cval), wrong,
+            kernel_constant(self.dtype, self.cval), wrong,
         )  # fmt: skip
         if wrong[0]:
             at = ", ".join(str(int(n)) for n, m in zip(wrong[1:4], self.moved, strict=True) if m)

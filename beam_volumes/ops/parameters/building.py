@@ -84,6 +84,47 @@ def constant_in(dtype: np.dtype, number: float, what: str, name: str) -> float:
     return exact(number, dtype)
 
 
+def kernel_constant(dtype: np.dtype, number: float) -> Any:
+    """The constant for a kernel: an integer of the dtype, or a float64, also for interpolation in float32.
+
+    >>> kernel_constant(np.dtype("u8"), 2**53 + 1), kernel_constant(np.dtype("f4"), 0.1)
+    (np.uint64(9007199254740993), 0.1)
+    """
+    return dtype.type(number) if dtype.kind in "iu" else float(number)
+
+
+def converted(found: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:
+    """Convert the result of a user's function; refuse another kind of numbers, and values that do not fit.
+
+    >>> converted(np.array([1, 255]), np.dtype("u1"), "f")
+    array([  1, 255], dtype=uint8)
+    >>> converted(np.array([0.5]), np.dtype("u1"), "f")
+    Traceback (most recent call last):
+    ValueError: f: the function returned float64, and the result is uint8; give dtype="float64", ...
+    """
+    whole = found.dtype.kind in "ui" and dtype.kind in "ui"
+    if not whole and not np.can_cast(found.dtype, dtype, "same_kind"):
+        raise ValueError(
+            f"{what}: the function returned {found.dtype}, and the result is {dtype}; give "
+            f'dtype="{found.dtype}", or convert in the function'
+        )
+    if found.size and whole and not np.can_cast(found.dtype, dtype):
+        for value in (found.min(), found.max()):
+            if not representable(int(value), dtype):
+                raise ValueError(
+                    f"{what}: the function returned {value}, which is not a {dtype} number; give "
+                    f'dtype="{found.dtype}", or convert in the function'
+                )
+    with np.errstate(over="raise"):
+        try:
+            return found.astype(dtype, copy=False)
+        except FloatingPointError:
+            raise ValueError(
+                f"{what}: the function returned a number of {found.dtype} that is infinite in {dtype}; give "
+                f'dtype="{found.dtype}"'
+            ) from None
+
+
 def holds(dtype: np.dtype, number: float) -> bool:
     """Whether a dtype holds a number exactly, so a wider one may be used for computation.
 

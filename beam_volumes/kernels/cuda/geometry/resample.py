@@ -70,21 +70,27 @@ _gather = per_voxel(_copy)
 
 def interpolate(
     src: Rows, out: Rows, y0: int, y1: int, nx: int, iz: Any, wz: Any, iy: Any, wy: Any, ix: Any,
-    wx: Any, cval: float, stream: Any = None,
+    wx: Any, cval: Any, stream: Any = None,
 ) -> None:  # fmt: skip
     """The twin of `beam_volumes.kernels.geometry.resample.interpolate`."""
     dtype, box = out.lines.dtype, (len(iz), y1 - y0, nx)
     taps = (on_device(a, stream) for a in (iz, wz, iy, wy, ix, wx))
     target = viewed(out, stored_dtype(dtype))
-    launch(_weighted(dtype), box, stream, numbers(src), target, y0, *taps, float(cval))
+    constants = float(cval), _outside(cval, dtype)
+    launch(_weighted(dtype), box, stream, numbers(src), target, y0, *taps, *constants)
+
+
+def _outside(cval: Any, dtype: np.dtype) -> Any:
+    """The bits of a constant that the dtype has."""
+    return np.array(cval).astype(dtype).view(stored_dtype(dtype))[()]
 
 
 @lru_cache
 def _weighted(dtype: np.dtype) -> Any:
     away = away_to(dtype)
 
-    def weighted(k, y, x, src, out, y0, iz, wz, iy, wy, ix, wx, cval):
-        total = cval
+    def weighted(k, y, x, src, out, y0, iz, wz, iy, wy, ix, wx, cval, outside):
+        result = outside
         if iz[k, 0] != _ALL and iy[y, 0] != _ALL and ix[x, 0] != _ALL:
             total = 0.0
             for a in range(iz.shape[1]):
@@ -96,14 +102,15 @@ def _weighted(dtype: np.dtype) -> Any:
                             value = np.float64(src.lines[row, src.left + ix[x, c]])
                         value = _times(_times(value, wz[k, a]), wy[y, b])
                         total = total + _times(value, wx[x, c])
-        out.lines[out.firsts[k] + y0 + y, out.left + x] = away(total)
+            result = away(total)
+        out.lines[out.firsts[k] + y0 + y, out.left + x] = result
 
     return per_voxel(weighted)
 
 
 def affine(
     src: Rows, out: Rows, y0: int, y1: int, nx: int, start: Any, shape: Any, at: Any, matrix: Any,
-    offset: Any, taps: Any, mode: int, cval: float, stream: Any = None,
+    offset: Any, taps: Any, mode: int, cval: Any, stream: Any = None,
 ) -> None:  # fmt: skip
     """The twin of `beam_volumes.kernels.geometry.resample.affine`, for input and result of one dtype."""
     dtype, box = out.lines.dtype, (out.firsts.size, y1 - y0, nx)
@@ -114,7 +121,7 @@ def affine(
     places = (tuple(int(v) for v in p) for p in (start, shape, at, taps))
     launch(
         _affine(dtype, nearest), box, stream, source, viewed(out, bits), y0, *places,
-        on_device(matrix, stream), on_device(offset, stream), int(mode), float(cval),
+        on_device(matrix, stream), on_device(offset, stream), int(mode), float(cval), _outside(cval, dtype),
     )  # fmt: skip
 
 
@@ -139,12 +146,14 @@ def _affine(dtype: np.dtype, nearest: bool) -> Any:
 
     find = device_function(find)
 
-    def transformed(k, y, x, src, out, y0, start, shape, at, taps, matrix, offset, mode, cval):
+    def transformed(
+        k, y, x, src, out, y0, start, shape, at, taps, matrix, offset, mode, cval, outside
+    ):
         first = cuda.local.array(3, np.int64)
         weight = cuda.local.array((3, 2), np.float64)
         position = at[0] + k, at[1] + y0 + y, at[2] + x
         is_there = find(position, start, shape, taps, matrix, offset, mode, first, weight)
-        total, result = 0.0, away(cval)
+        total, result = 0.0, outside
         for a in range(taps[0] if is_there else 0):
             for b in range(taps[1]):
                 for c in range(taps[2]):
