@@ -49,7 +49,7 @@ def progress(p):
         told.add(p.compiling.kernel)
         pathlib.Path(holding.TOLD, p.compiling.kernel).touch()
 if __name__ == "__main__":
-    held = bv.map_overlap(holding.hold, bv.open(place), name="hold", version="1")
+    held = bv.map_overlap(holding.hold, bv.open(place), dtype=bv.open(place).dtype, name="hold", version="1")
     target = bv.exp(held).to(out, chunks=(8, 32, 32))
     bv.compute(target, runner=None if runner == "none" else runner,
                options=options or None, progress=progress, workers=2, slab=(8, 32, 32))

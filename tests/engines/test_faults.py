@@ -35,7 +35,7 @@ def slow(v, seconds, noise=0):
         time.sleep(seconds)
         return block + 1
 
-    return bv.map_overlap(work, v, name="slow", version=1)
+    return bv.map_overlap(work, v, dtype=v.dtype, name="slow", version=1)
 
 
 def journal_of(path):

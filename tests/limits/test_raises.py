@@ -54,7 +54,7 @@ def volume(tmp_path):
 def test_a_function_that_raises_once_and_always(tmp_path, volume, runner, kind):
     def wanted(once, out):
         func = partial(fails_at, 250, once and str(once), kind)
-        unlucky = bv.map_overlap(func, volume, name="unlucky", version=1)
+        unlucky = bv.map_overlap(func, volume, dtype=volume.dtype, name="unlucky", version=1)
         return (bv.minimum_filter(unlucky, 1) + 1).to(tmp_path / out, **CHUNKS)
 
     where = r"pass 1, slab 2 \[4:6, 0:16, 0:16\]: unlucky, slices \d to \d: no luck$"
@@ -140,7 +140,9 @@ def test_a_slab_swept_twice_at_a_time(tmp_path, pool, form):
     bv.compute(v.to(tmp_path / "alone.zarr", **how), runner=None, slab=(4, 16, 16))
     (tmp_path / "here").mkdir()
     func = partial(together, str(tmp_path / "here"), parties)
-    target = bv.map_overlap(func, v, name="together").to(tmp_path / "out.zarr", **how)
+    target = bv.map_overlap(func, v, dtype=v.dtype, name="together").to(
+        tmp_path / "out.zarr", **how
+    )
     session = begin(bv.plan(target, slab=(4, 16, 16), window=4, workers=4, threads=1))
     session.prepare()
     data = cloudpickle.dumps(session)

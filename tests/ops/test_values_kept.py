@@ -8,6 +8,7 @@ import skimage.feature
 import skimage.filters
 import skimage.measure
 import skimage.morphology
+import skimage.segmentation
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
@@ -76,6 +77,106 @@ def test_labels_that_are_looked_up_are_compared_as_integers(tmp_path):
     assert table.at([-1, 1], "intensity_max").tolist() == [0, 7]
     with pytest.raises(TypeError, match="index"):
         table.at([1.5], "intensity_max")
+
+
+@pytest.mark.parametrize("ids", [[2**53, 2**53 + 1], [LARGE, 2**64 - 1]])
+def test_expand_labels_keeps_labels_that_no_float_holds(ids):
+    small = np.zeros((2, 5, 9), "u8")
+    small[0, 2, 2], small[0, 2, 6] = 1, 2
+    expected = np.array([0, *ids], "u8")[skimage.segmentation.expand_labels(small, 2)]
+    labels = np.array([0, *ids], "u8")[small]
+    np.testing.assert_array_equal(same_everywhere(lambda: bv.expand_labels(labels, 2)), expected)
+
+
+@pytest.mark.parametrize("mode", ["constant", "grid-constant"])
+@pytest.mark.parametrize("cval", [2**53 + 1, 2**64 - 3, -(2**53) - 1])
+def test_constants_outside_are_not_rounded(cval, mode):
+    """Of all functions with ``cval``: a shift by a row, or the constant next to a voxel."""
+    dtype = np.dtype("i8" if cval < 0 else "u8")
+    x = np.arange(60).reshape(3, 4, 5).astype(dtype)
+    moved = np.full_like(x, dtype.type(cval))
+    moved[:, 1:] = x[:, :-1]
+    field = np.zeros((3, *x.shape))
+    field[1] = -1
+    places = np.indices(x.shape) + field
+    how = {"order": 0, "mode": mode, "cval": cval}
+    back = np.eye(3)[None].repeat(3, 0)
+    back[:, 0, 2] = 1
+    for found in (
+        bv.shift(x, (0, 1, 0), **how),
+        bv.affine_transform(x, np.eye(3), (0, -1, 0), **how),
+        bv.warp(x, bv.open(field, axes="czyx"), max_displacement=1, **how),
+        bv.map_coordinates(x, bv.open(places, axes="czyx"), max_displacement=1, **how),
+        bv.map_overlap(lambda b: np.roll(b, 1, 1), x, depth=1, mode=mode, cval=cval),
+    ):
+        np.testing.assert_array_equal(computed(found, slab=(2, 3, 5)), moved)
+    turned = set(computed(bv.rotate(x, 40, **how)).ravel().tolist())
+    assert cval in turned and turned <= {cval, *x.ravel().tolist()}
+    if mode == "constant":
+        found = computed(bv.apply_transforms(x, back, order=0, cval=cval))
+        np.testing.assert_array_equal(found, moved)
+    extreme = bv.minimum_filter if cval < 0 else bv.maximum_filter
+    assert (computed(extreme(x, (1, 3, 1), mode=mode, cval=cval))[:, 0] == cval).all()
+    assert (computed(bv.pad(x, ((1, 0), (0, 0), (0, 0)), constant_values=cval))[0] == cval).all()
+
+
+# Functions of users
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [(lambda b: b / 65535, "f8"), (lambda b: b.astype("i4") - 9000, "i4"), (lambda b: b > 99, "?")],
+)
+def test_map_overlap_has_the_dtype_that_its_function_returns(function, dtype):
+    x = np.arange(24, dtype="u2").reshape(2, 3, 4) * 2000
+    found = same_everywhere(lambda: bv.map_overlap(function, x, depth=1), [(1, 2, 4)])
+    np.testing.assert_array_equal(found, function(x))
+    assert found.dtype == dtype
+    planes = bv.open(np.stack([x, x + 1]), axes="czyx")
+    mixed = bv.map_overlap(lambda b: function(b[:1]), planes, mixes="channels", channels=1)
+    assert mixed.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "says"),
+    [
+        (lambda b: b / 3, "u2", "returned float64, and the result is uint16"),
+        (lambda b: b * np.nan, "i8", "returned float64, and the result is int64"),
+        (lambda b: b, bool, "returned uint16, and the result is bool"),
+        (lambda b: b * 1j, "f8", "returned complex128, and the result is float64"),
+        (lambda b: b.astype("i4") - 9, "u2", "returned -9, which is not a uint16 number"),
+        (lambda b: b, "u1", "returned 46000, which is not a uint8 number"),
+        (lambda b: b * 1e300, "f4", "returned a number of float64 that is infinite in float32"),
+    ],
+)
+def test_results_of_functions_that_the_dtype_cannot_hold_are_refused(function, dtype, says):
+    x = np.arange(24, dtype="u2").reshape(2, 3, 4) * 2000
+    with pytest.raises(ValueError, match=rf"own: the function {says}"):
+        computed(bv.map_overlap(function, x, dtype=dtype, name="own"))
+    if dtype is not bool:
+        with pytest.raises(ValueError, match=rf"own: label 1: the function {says}"):
+            numbers = bv.map_labels(
+                np.ones((2, 3, 4), "u1"), lambda r: function(x), dtype=dtype, name="own"
+            )
+            computed(numbers)
+
+
+def test_integers_that_fit_may_have_any_width():
+    x = np.arange(6, dtype="u2").reshape(1, 2, 3)
+    found = computed(bv.map_overlap(lambda b: np.where(b > 3, 1, 0), x, dtype="u1"))
+    assert found.dtype == np.uint8 and found.tolist() == (x > 3).astype(int).tolist()
+    # A function that fails for the block of ones is called for the voxels all the same.
+    strict = bv.map_overlap(lambda b: b + 0 * int(b.max() == 5 or 1 / 0), x)
+    np.testing.assert_array_equal(computed(strict), x)
+
+
+@pytest.mark.parametrize("value", [2.5, np.nan, 300, -1, "x", None, [1, 2]])
+def test_numbers_of_labels_are_not_cut_to_their_column(value):
+    labels = np.array([[1, 1, 2]], "u1")
+    with pytest.raises(ValueError, match=r"the function returned n=.* for label 1"):
+        computed(bv.for_each_label(labels, lambda r: {"n": value}, {"n": "u1"}))
+    table = bv.for_each_label(labels, lambda r: {"n": 3.0, "f": 2}, {"n": "u1", "f": "f4"})
+    assert computed(table).to_pydict() == {"label": [1, 2], "n": [3, 3], "f": [2, 2]}
 
 
 # Labels and marks

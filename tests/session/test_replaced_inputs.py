@@ -50,7 +50,7 @@ def test_an_input_that_is_replaced_during_a_run_ends_it(tmp_path, write, out):
             os.rename(other, path)
         return block
 
-    volume = bv.map_overlap(replacing, bv.open(path), depth=0)
+    volume = bv.map_overlap(replacing, bv.open(path), dtype=VOXELS.dtype)
     target = volume.to(tmp_path / "out.zarr", chunks=(1, 8, 8)) if out else bv.sum(volume)
     with pytest.raises(ValueError, match=r"the input .*a.* has been replaced or changed"):
         bv.compute(target, **QUIET)

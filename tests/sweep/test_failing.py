@@ -96,7 +96,7 @@ def test_a_read_that_fails_ahead_is_told_where_it_is_needed(tmp_path, monkeypatc
         seen.append(int(block.shape[0]))
         return block
 
-    stage = bv.map_overlap(work, volume, name="mine", version=1)
+    stage = bv.map_overlap(work, volume, dtype=volume.dtype, name="mine", version=1)
     with pytest.raises(OSError, match=r"slices 24 to 31"):
         bv.compute(stage, runner=None, progress=False, threads=1, window=4, slab=x.shape)
     assert sum(seen) == 24

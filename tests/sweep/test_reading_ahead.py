@@ -99,7 +99,9 @@ def test_the_next_layer_is_asked_for_while_a_window_is_computed(depth, window, h
     shape = (100, 4, 5)
     ends = [min(100, z + window + halo) for z in range(0, 100, window)]
     layers = Layers(shape, depth, sorted({-(-end // depth) for end in ends}))
-    filtered = bv.map_overlap(layers.use, layers.volume(), depth=(halo, 0, 0), mode="nearest")
+    filtered = bv.map_overlap(
+        layers.use, layers.volume(), dtype="u2", depth=(halo, 0, 0), mode="nearest"
+    )
     how = {"slab": shape, "window": window, "threads": 1}
     assert "reading ahead" in bv.plan(filtered, **how).explain(verbose=True)
     found = bv.compute(filtered, runner=None, progress=False, **how)

@@ -38,9 +38,9 @@ def test_each_voxel_of_each_stage_is_computed_once_in_a_slab(window, threads):
     shape = (23, 40, 50)
     v = bv.open(coordinates(shape))
     first, second = Recorder(shape, (2, 1, 3)), Recorder(shape, (1, 0, 2))
-    a = bv.map_overlap(first, v, depth=(2, 1, 3), mode="nearest")
+    a = bv.map_overlap(first, v, dtype="f8", depth=(2, 1, 3), mode="nearest")
     # A tee: three users of one stage, with halos of their own.
-    b = bv.map_overlap(second, a, depth=(1, 0, 2), mode="nearest")
+    b = bv.map_overlap(second, a, dtype="f8", depth=(1, 0, 2), mode="nearest")
     users = bv.minimum_filter(a, 5) + bv.uniform_filter(a, (1, 7, 1)) + b
     bv.compute(users, runner=None, window=window, threads=threads, slab=shape)
     assert (first.counts == 1).all() and (second.counts == 1).all()
@@ -49,7 +49,7 @@ def test_each_voxel_of_each_stage_is_computed_once_in_a_slab(window, threads):
 def test_slabs_compute_only_halos_twice():
     shape, halo = (24, 8, 8), (2, 0, 0)
     seen = Recorder(shape, (0, 0, 0))
-    a = bv.map_overlap(seen, bv.open(coordinates(shape)), depth=0)
+    a = bv.map_overlap(seen, bv.open(coordinates(shape)), depth=0, dtype="f8")
     out = bv.map_overlap(lambda x: x, a, depth=halo)
     bv.compute(out, runner=None, slab=(8, 8, 8), window=3)
     per_slice = seen.counts.reshape(24, -1)

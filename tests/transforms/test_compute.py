@@ -251,7 +251,7 @@ def test_a_runner_splits_a_range_of_slabs_while_it_is_swept(tmp_path, monkeypatc
         wait_until(split.exists, "the split")
         return block + 1
 
-    more = bv.map_overlap(held, volume, name="held", version=1)
+    more = bv.map_overlap(held, volume, dtype=volume.dtype, name="held", version=1)
     transform = bv.Compute(more.to(tmp_path / "out.zarr", chunks=(1, 6, 5)), slab=(1, 6, 5))
     residuals = []
 

@@ -110,7 +110,7 @@ def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
     v, array = volume_of(tmp_path)
     error, kind, text = ERRORS[name]
 
-    target = bv.map_overlap(calling(tmp_path, error), v, name="add", version=1)
+    target = bv.map_overlap(calling(tmp_path, error), v, dtype=v.dtype, name="add", version=1)
     target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
     how = {"runner": Stubborn(), "slab": (2, 8, 8), "progress": False}
     with pytest.raises(kind, match=rf"pass 1, slab 1 .*{text}") as caught:
@@ -130,7 +130,9 @@ def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
 def test_it_may_be_tried_more_or_less_often(tmp_path, retries):
     """By a number in Python, an option of the command, or a field of Beam YAML's."""
     v, _ = volume_of(tmp_path)
-    target = bv.map_overlap(calling(tmp_path, lambda n: KeyError("boom")), v, name="add", version=1)
+    target = bv.map_overlap(
+        calling(tmp_path, lambda n: KeyError("boom")), v, dtype=v.dtype, name="add", version=1
+    )
     target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
     how = {"slab": (2, 8, 8), "max_retries": retries}
     with pytest.raises(RuntimeError, match="boom"):
@@ -159,7 +161,7 @@ def test_it_may_be_tried_more_or_less_often(tmp_path, retries):
 def test_what_may_pass_is_tried_again(tmp_path, error):
     v, array = volume_of(tmp_path)
     add = calling(tmp_path, error, times=2)
-    target = bv.map_overlap(add, v, name="add", version=1)
+    target = bv.map_overlap(add, v, dtype=v.dtype, name="add", version=1)
     target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
     Stubborn.cancelled.set()  # never waited for
     Stubborn.cancelled.wait = lambda _: False
@@ -171,7 +173,7 @@ def test_what_may_pass_is_tried_again(tmp_path, error):
 def test_the_other_slabs_of_a_run_that_has_failed_are_not_swept(tmp_path):
     v, _ = volume_of(tmp_path)
     add = calling(tmp_path, lambda n: ValueError("boom"))
-    target = bv.map_overlap(add, v, name="add", version=1)
+    target = bv.map_overlap(add, v, dtype=v.dtype, name="add", version=1)
     target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
     session = begin(bv.plan(target, slab=(2, 8, 8)))
     session.prepare()
@@ -195,7 +197,7 @@ def test_an_element_of_compute_all_too(tmp_path, monkeypatch):
 
     def one(path):
         out = f"{folder}/out.zarr"
-        return {"out": bv.map_overlap(add, bv.open(path)).to(out, chunks=(2, 8, 8))}
+        return {"out": bv.map_overlap(add, bv.open(path), dtype=v.dtype).to(out, chunks=(2, 8, 8))}
 
     each = bv.ComputeAll(one, memory="1GiB").computing.or_named
     for _ in range(4):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from beam_volumes.base.geometry import Halo
+from beam_volumes.base.nesting import calling
 from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import StageNode
@@ -15,9 +18,12 @@ from beam_volumes.graph.stages import interleaved_dtype, separated
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import first_channel, stage_of_volumes
+from beam_volumes.ops.parameters.building import constant_in, exact, first_channel, stage_of_volumes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Padding, identity
+
+#: Voxels along each axis of the block that shows what a function returns, without and with its overlap.
+_PROBE, _MAX_PROBE = 4, 32
 
 
 @documented
@@ -50,7 +56,8 @@ def map_overlap(
         The overlap in voxels: one number for all axes, or for each axis a number or a pair
         ``(before, after)``.
     dtype : dtype, optional
-        Dtype that the function returns; the dtype of the first volume by default.
+        The dtype of the result. By default the dtype that the function returns: it is called once for
+        a small block of ones, or, if it fails there, taken to return the dtype of the first volume.
     %(mode)s
     %(cval)s
     %(name_and_version)s
@@ -72,7 +79,8 @@ def map_overlap(
     Raises
     ------
     ValueError
-        If no volume is given, shapes differ, or a parameter is out of range.
+        If no volume is given, shapes differ, or a parameter is out of range; on computation, if the
+        function returns another kind of numbers than ``dtype``, or integers that it cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.
 
@@ -119,9 +127,14 @@ def map_overlap(
         par.not_too_long(max(pair), f"map_overlap: depth={depth!r}")
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo
-    padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
+    modes = par.modes_of(mode, chosen, "map_overlap")
+    if any("constant" in m for m in modes):
+        for v in opened:
+            constant_in(v.dtype, cval, "cval", "map_overlap")
+    whole = next((v.dtype for v in opened if v.dtype.kind in "iu"), first.dtype)
+    padding = Padding(modes, exact(cval, whole))
     what = name or str(getattr(func, "__name__", "map_overlap"))
-    of = checked_dtype(dtype if dtype is not None else first.dtype)
+    of = checked_dtype(_returned(func, opened, (z, y, x), mixes) if dtype is None else dtype)
     how = (func, (z, y, x), padding)
     if mixes is None:
         who = (len(opened), deterministic, identity(name, version))
@@ -133,6 +146,21 @@ def map_overlap(
     mixed = StageNode.of(stage, tuple(n for v in opened for n in v.nodes))
     shared = shared_space(what, *opened)
     return Volume(separated(mixed, what), shared.with_leading(shared.times, True, names))
+
+
+def _returned(
+    func: Callable[..., np.ndarray], volumes: Sequence[Volume], halo: Halo, mixes: str | None
+) -> np.dtype:
+    """Return the dtype that a function returns for a block of ones; if it fails, that of the first."""
+    around = zip(volumes[0].grid_shape, halo, strict=True)
+    shape = [min(min(n, _PROBE) + sum(ends), _MAX_PROBE) for n, ends in around]
+    blocks = [np.ones((len(v.nodes), *shape) if mixes else shape, v.dtype) for v in volumes]
+    with calling("map_overlap"), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return np.asarray(func(*blocks)).dtype
+        except Exception:  # of such a small block: the run raises it with its place
+            return volumes[0].dtype
 
 
 def _names(channels: int | Sequence[str] | None, like: Volume) -> tuple[tuple[str, ...], int]:

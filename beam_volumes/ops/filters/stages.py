@@ -29,6 +29,7 @@ from beam_volumes.kernels.filters.columns import (
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
+from beam_volumes.ops.parameters.building import converted
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import Block, KernelStage, Padding, Stage, digest
@@ -537,9 +538,10 @@ class Overlap(Stage):
                 f"{self.name}: the function returned shape {result.shape} for a block of {first + padded}; "
                 f"it must return that shape, or {first + core} without the overlap"
             )
+        result = converted(result, self.dtype[0] if fields else self.dtype, self.name)
         for k in range(out.depth):
             to = out.slice(k, y0, y1)
             for c, field in enumerate(fields or ()):
-                np.copyto(to[field], result[c, k], casting="unsafe")
+                to[field] = result[c, k]
             if not fields:
-                np.copyto(to, result[k], casting="unsafe")
+                to[...] = result[k]

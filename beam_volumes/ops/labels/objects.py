@@ -23,7 +23,7 @@ from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import first_channel
+from beam_volumes.ops.parameters.building import first_channel, representable
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import PlainData, digest, identity
@@ -316,6 +316,18 @@ class EachLabel(TableStep):
                 f"{self.name}: the function returned {returned} for label {label}; it must return a dict of "
                 f"{', '.join(wanted)}, or None"
             )
+        for column, dtype in self.names:
+            value = np.asarray(given[column])
+            if value.ndim or value.dtype.kind not in "buif":
+                raise ValueError(
+                    f"{self.name}: the function returned {column}={given[column]!r} for label {label}; it "
+                    "must return a number"
+                )
+            if not representable(value.item(), np.dtype(dtype)):
+                raise ValueError(
+                    f"{self.name}: the function returned {column}={value} for label {label}, which is not a "
+                    f"{np.dtype(dtype)} number; use another dtype for this column"
+                )
         return (label, *(given[column] for column in wanted))
 
 

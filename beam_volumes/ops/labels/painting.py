@@ -22,6 +22,7 @@ from beam_volumes.graph.traversal import voxels_per_label
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.objects import Region, StoredObjects, box_of
 from beam_volumes.ops.labels.surveys.table_surveys import RegionSurvey
+from beam_volumes.ops.parameters.building import converted
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, digest, identity
@@ -255,14 +256,15 @@ class PaintObjects(Completion):
             return None
         found = np.asarray(given)
         wanted = np.dtype(bool) if self.as_labels else self.dtype
-        if found.shape != region.mask.shape or not np.can_cast(found.dtype, wanted, "same_kind"):
+        if found.shape != region.mask.shape or (self.as_labels and found.dtype != bool):
             hint = "; give dtype= for numbers" if self.as_labels else ""
             raise ValueError(
                 f"{self.name}: the function returned shape {found.shape} of {found.dtype} for label {label}; "
                 f"it must return shape {region.mask.shape} of {wanted}{hint}"
             )
         if not self.as_labels:
-            found = np.where(region.mask, found.astype(self.dtype), self.dtype.type(0))
+            found = np.where(region.mask, found, found.dtype.type(0))
+            found = converted(found, self.dtype, f"{self.name}: label {label}")
         return found.reshape(box.shape)
 
 

@@ -122,7 +122,8 @@ class Turns:
                 self._add(total, made, turn)
             assert total is not None
             total /= len(turns)
-            return total.astype(made.dtype)
+            # Means of integers are no integers.
+            return total.astype(made.dtype if made.dtype.kind == "f" else np.float32)
 
         return call
 
