@@ -198,6 +198,47 @@ def test_matched_histograms(dtype, reference):
     np.testing.assert_allclose(np.percentile(ours, shares), np.percentile(theirs, shares), atol=0.5)
 
 
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8", "u8", "f2", "f4", "f8"])
+def test_matched_histograms_of_repeated_values_are_not_interpolated(dtype):
+    """Voxels have the share of their own value, as in scikit-image, however far apart the values are."""
+    rng = np.random.default_rng(5)
+    wide = 1000 if dtype == "f2" else 2**30
+    x = np.append(rng.integers(0, 9, 40), wide)[rng.integers(0, 41, (3, 20, 7))].astype(dtype)
+    like = rng.choice([3, 4, 50, wide], (2, 21, 10)).astype(dtype)
+    expected = exposure.match_histograms(x.astype("f8").ravel(), like.astype("f8").ravel())
+    ours = bv.compute(bv.match_histograms(x, like), runner=None, slab=(2, 9, 7))
+    np.testing.assert_allclose(ours, expected.reshape(x.shape), rtol=1e-6)
+    np.testing.assert_array_equal(np.asarray(bv.match_histograms(x, x)), x)
+
+
+def test_matched_histograms_of_many_values_are_within_the_documented_bound():
+    rng = np.random.default_rng(6)
+    x = rng.normal(50, 12, (5, 30, 40))
+    like = np.append(rng.gamma(2, 20, 5000), [-300, 900]).reshape(1, 1, -1)
+    expected = exposure.match_histograms(x, like.reshape(1, 2, -1)).ravel()
+    for nbins in (7, 100):
+        edges = np.histogram_bin_edges(x, nbins)
+        bins = np.digitize(x.ravel(), edges[1:-1])
+        of_largest = np.array([expected[bins == b].max(initial=-np.inf) for b in range(nbins)])[
+            bins
+        ]
+        counts, edges = np.histogram(like, nbins)
+        occupied = ((edges[1:] + edges[:-1]) / 2)[counts > 0]
+        bound = np.diff(occupied).max() + np.diff(edges)[0] / 2
+        ours = np.asarray(bv.match_histograms(x, like, nbins=nbins)).ravel()
+        assert np.abs(ours - of_largest).max() <= bound
+        assert (np.diff(ours[np.argsort(x.ravel())]) >= 0).all()
+        same = np.asarray(bv.match_histograms(x, x, nbins=nbins))
+        assert np.abs(same - x).max() <= np.ptp(x) / nbins / 2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("value", [0, 7.1, 1e8, -3e30])
+def test_matched_histograms_of_one_value_need_no_finite_bins(value):
+    x, like = np.full((2, 3, 4), value, "f4"), np.arange(24, dtype="f8").reshape(2, 3, 4)
+    assert (np.asarray(bv.match_histograms(x, like)) == 23).all()
+    assert (np.asarray(bv.match_histograms(like, x)) == np.float32(value)).all()
+
+
 def test_matched_histograms_of_channels():
     x, like = voxels((3, 9, 10), "u1", 1), voxels((3, 5, 7), "u1", 2)
     ours = np.asarray(bv.match_histograms(bv.open(x, axes="cyx"), bv.open(like, axes="cyx")))

@@ -11,12 +11,12 @@ from numpy.typing import DTypeLike
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.core import rounded
 from beam_volumes.graph.elementwise import checked_dtype
-from beam_volumes.graph.nodes import FormulaValue, Node
+from beam_volumes.graph.nodes import FormulaValue, Node, Value
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary import exp_log
 from beam_volumes.ops.filters.linear import accumulator
-from beam_volumes.ops.intensity.stages import Matching, cumulative_share, ends, on_curve
+from beam_volumes.ops.intensity.stages import Matching, WideEnough, cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.distributions import histogram
 from beam_volumes.ops.measure.reductions import fold, max, min
@@ -208,14 +208,24 @@ def _shares(
     volume: Volume, name: str, nbins: int, mask: Volume | None = None, nan: str = "raise"
 ) -> FormulaValue:
     """Return each value, or the centre of each bin, and the fraction of voxels up to it."""
+    volume = kernel_input(volume)
+    counts, *extremes = _counted(volume, name, nbins, mask, nan)
+    return cumulative_share(name, volume.dtype, counts.shape[0], counts, *extremes)
+
+
+def _counted(
+    volume: Volume, name: str, nbins: int, mask: Volume | None = None, nan: str = "raise"
+) -> tuple[Value, ...]:
+    """Return the counts of each value, or the counts of bins and the extremes."""
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
-        counts = fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask)
-        return cumulative_share(name, volume.dtype, counts.shape[0], counts.value)
-    extremes = [min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)]
-    counts, _ = histogram(volume, nbins, mask=mask, nan=nan)
-    values = (counts.value, *(e.value for e in extremes))
-    return cumulative_share(name, volume.dtype, nbins, *values)
+        return (fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask).value,)
+    low, high = min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)
+    if volume.dtype.kind == "f":
+        wide = WideEnough(name, nbins)
+        high = Scalar(FormulaValue.of(wide, (low.value, high.value), volume.dtype))
+    counts, _ = histogram(volume, nbins, range=(low, high), mask=mask, nan=nan)
+    return counts.value, low.value, high.value
 
 
 @documented
@@ -232,7 +242,8 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
         A volume of any shape and dtype. A reference with channels has the channels of the volume, and
         each is matched by itself.
     nbins : int, default: 65536
-        Number of bins for integers of more than 16 bits and floats; others count every value.
+        Floats, and integers of more than 16 bits, have up to this many distinct values; more are
+        counted in this many bins of equal width. Others count every value.
 
     Returns
     -------
@@ -251,9 +262,10 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
 
     Notes
     -----
-    Two sweeps for integers of up to 16 bits, with exact counts of values and scikit-image's result;
-    three for other dtypes. Floats differ from scikit-image by up to the width of a bin, as it sorts all
-    voxels.
+    Two sweeps for integers of up to 16 bits, three for other dtypes. The result is scikit-image's if both
+    volumes have up to ``nbins`` distinct values; values are compared as float64. With more, all voxels in
+    a bin get one intensity. It differs from scikit-image's result for the largest of them by up to the
+    distance between the centres of two occupied bins of the reference, plus half the width of a bin.
 
     References
     ----------
@@ -281,10 +293,17 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     by_reference = dict(zip(volume.nodes, reference.nodes, strict=True))
 
     def matched(node: Node) -> Node:
-        one = Volume((node,), volume.space.of_one("c"))
-        like = Volume((by_reference[node],), reference.space.of_one("c"))
-        shares = _shares(one, name, nbins), _shares(like, name, nbins)
-        curve = FormulaValue.of(Matching(name), shares, np.dtype(np.float64), shares[0].shape)
+        one = kernel_input(Volume((node,), volume.space.of_one("c")))
+        like = kernel_input(Volume((by_reference[node],), reference.space.of_one("c")))
+        values: list[Value] = []
+        for v in (one, like):
+            counted = _counted(v, name, nbins)
+            if len(counted) > 1:
+                values.append(fold(folds.DistinctCounts.of(v.dtype, nbins, name), v, None).value)
+            values += counted
+        formula = Matching(name, one.dtype, like.dtype)
+        points = 1 << 16 if counts_every_value(one.dtype) else 2 * nbins
+        curve = FormulaValue.of(formula, tuple(values), np.dtype(np.float64), (2, points))
         return on_curve(one, name, curve, result).node
 
     return volume.map_channels(matched) if volume.size else volume.astype(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve
-from beam_volumes.ops.measure.threshold_formulas import bin_edges
+from beam_volumes.ops.measure.threshold_formulas import bin_edges, counts_every_value
 from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.sweep.stage import Block, KernelStage
 
@@ -79,12 +80,55 @@ class CumulativeShare(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Matching(Formula):
-    """A curve to the values of a reference with the same `CumulativeShare`."""
+    """A curve to the values of a reference with the same cumulative share of voxels.
+
+    Its operands are, for each volume, the counts of every value, or the distinct values with their counts,
+    the counts of bins, and the extremes.
+    """
+
+    source: np.dtype
+    reference: np.dtype
 
     def evaluate(self, *arguments: Any) -> Any:
-        (values, shares), (wanted, shares_there) = arguments
-        found = np.diff(shares_there, prepend=0.0) > 0
-        return np.stack([values, np.interp(shares, shares_there[found], wanted[found])])
+        own = 1 if counts_every_value(self.source) else 4
+        lowest, highest, counts = self._classes(self.source, arguments[:own])
+        low, high, there = self._classes(self.reference, arguments[own:])
+        found = there > 0
+        values = (low[found] + high[found]) / 2
+        shares = np.cumsum(there[found]) / there.sum()
+        matched = np.interp(np.cumsum(counts) / counts.sum(), shares, values)
+        if np.array_equal(lowest, highest):
+            return np.stack([lowest, matched])
+        # All voxels of a bin get one value, like the equal voxels of scikit-image.
+        return np.stack([np.ravel([lowest, highest], "F"), np.repeat(matched, 2)])
+
+    @staticmethod
+    def _classes(source: np.dtype, arguments: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """The lowest and highest value of voxels that are treated alike, and their number, as float64."""
+        if len(arguments) == 1:
+            counts = arguments[0]
+            first = 0 if source.kind == "b" else int(np.iinfo(source).min)
+            values = np.arange(first, first + len(counts), dtype=np.float64)
+            return values, values, counts
+        (values, numbers), counts, low, high = arguments
+        if numbers.any():
+            values, numbers = values[numbers > 0], numbers[numbers > 0]
+            return values, values, numbers
+        edges = bin_edges(low, high, len(counts), source).astype(np.float64)
+        below = np.nextafter(edges[1:-1], -np.inf)
+        return edges[:-1], np.maximum(np.append(below, edges[-1]), edges[:-1]), counts
+
+
+@dataclass(frozen=True, eq=False)
+class WideEnough(Formula):
+    """The upper end of a range of floats, increased if there are too few numbers for so many bins."""
+
+    bins: int
+
+    def evaluate(self, *arguments: Any) -> Any:
+        low, high = arguments
+        spacing = np.spacing(max(abs(low), abs(high)))
+        return max(high, low + 2 * self.bins * spacing)
 
 
 def ends(name: str, x0: Value, x1: Value, y0: Value, y1: Value) -> FormulaValue:

@@ -23,7 +23,7 @@ from beam_volumes.kernels.measure.histogram import (
 )
 from beam_volumes.ops.measure import percentile_formulas, threshold_formulas
 from beam_volumes.ops.measure.rounding import root, rounded
-from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.reduction import Reduction, Slices
 
 #: Counts per message of a state: 1 MiB.
 _PIECE = 1 << 17
@@ -410,6 +410,73 @@ class ThresholdOfValues(IntegerCounts):
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         return threshold_formulas.of_values(self.name, state, self.source, self.extra)
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctCounts(Fold):
+    """The distinct voxels in ascending order as float64, and their counts; nothing of more than ``limit``.
+
+    The result has two rows of ``limit`` columns; unused columns are zeros.
+    """
+
+    limit: int
+
+    cost = 15.0
+
+    @classmethod
+    def of(cls, source: Any, limit: int, name: str) -> DistinctCounts:
+        source = cls.check(name, source, "raise")
+        return cls(name, np.dtype(np.float64), (2, limit), source, "raise", limit)
+
+    @property
+    def state_bytes(self) -> int:
+        return 16 * self.limit
+
+    def peak_bytes(self, threads: int) -> int:
+        # Voxels that are sorted, their values with those of a state, and both in ascending order.
+        return (threads + 2) * 128 * self.limit
+
+    def zero(self) -> Any:
+        return np.empty(0, self.source), np.empty(0, np.int64)
+
+    def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> Any:
+        chosen = voxels if mask is None else voxels[mask]
+        state, step = self.zero(), max(1, 2 * self.limit // max(1, chosen[:1].size))
+        for k in range(0, len(chosen), step):
+            part = chosen[k : k + step]
+            if part.dtype.kind == "f":
+                self.strict(part.size - int(np.isfinite(part).sum()))
+                part = part + part.dtype.type(0)  # one zero of both
+            state = self.merge(state, np.unique(part, return_counts=True))
+            if state is None:
+                break
+        return state
+
+    def fold_slices(self, slices: Slices, values: tuple[Any, ...]) -> Any:
+        state = self.zero()
+        for view in slices.views():
+            state = self.merge(state, self.fold_view(view, values))
+            if state is None:
+                break
+        return state
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None or len(a[0]) > self.limit or len(b[0]) > self.limit:
+            return None
+        if not len(a[0]):
+            return b
+        found, place = np.unique(np.concatenate([a[0], b[0]]), return_inverse=True)
+        if len(found) > self.limit:
+            return None
+        counts = np.zeros(len(found), np.int64)
+        np.add.at(counts, place, np.concatenate([a[1], b[1]]))
+        return found, counts
+
+    def finish(self, state: Any, values: tuple[Any, ...]) -> np.ndarray:
+        result = np.zeros(self.shape)
+        if state is not None:
+            result[:, : len(state[0])] = state
+        return result
 
 
 @dataclass(frozen=True, eq=False)
