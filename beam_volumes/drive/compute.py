@@ -39,7 +39,7 @@ from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import Request
 from beam_volumes.session.local import Drive, run_local
-from beam_volumes.session.masks import warn_of_masks
+from beam_volumes.session.masks import warn_of_masks, warn_of_nan
 from beam_volumes.session.requirements import check_portable
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.session import Session
@@ -193,6 +193,7 @@ def run(
         on_plan(planned)
     scratch = _check_places(planned, options)
     warn_of_masks(planned)
+    warn_of_nan(planned)
     request = Request(options.runner is not None, note)
     session = begin(planned, options, request=request, scratch=scratch, recipe=recipe)
     return _carry_out(session, _stoppable(drive, stop), options)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
+from beam_volumes.graph.traversal import everything
+from beam_volumes.ops.extrema.blobs import ScalePeaks
 from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.provenance import levels_of
@@ -68,6 +70,34 @@ def warn_of_masks(plan: Plan) -> None:
         )
         warnings.warn(text, MaskWarning, stacklevel=outside())
         _issued.add(key)
+
+
+def warn_of_nan(plan: Plan) -> None:
+    """Warn of inputs with NaN where blobs are searched; samples a few chunks of each that is stored."""
+    searched = [
+        node
+        for node in levels_of(plan).nodes.values()
+        if isinstance(node, StageNode) and isinstance(node.stage, ScalePeaks)
+    ]
+    for node in everything(searched):
+        if isinstance(node, SourceNode) and node.dtype.kind == "f" and _has_nan(node.source):
+            warnings.warn(
+                f"{node.source.name} has NaN: no blobs are found up to 4 standard deviations around them; "
+                "use np.nan_to_num(v) to replace them",
+                stacklevel=outside(),
+            )
+
+
+def _has_nan(source: Source) -> bool:
+    if "t" in source.space.leading:
+        source = source.point("t", 0)
+    boxes: Iterable[Box] = _samples(source)
+    if source.in_memory:
+        boxes = (Box((z, 0, 0), (z + 1, *source.shape[1:])) for z in range(source.shape[0]))
+    try:
+        return any(bool(np.isnan(source.read(box)).any()) for box in boxes)
+    except (OSError, ValueError):  # the run will report it
+        return False
 
 
 def looks_like_mask(source: Source) -> int | None:

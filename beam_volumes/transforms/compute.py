@@ -26,7 +26,7 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
-from beam_volumes.session.masks import warn_of_masks
+from beam_volumes.session.masks import warn_of_masks, warn_of_nan
 from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.requirements import check_portable, check_scratch
 from beam_volumes.session.session import Session
@@ -158,6 +158,7 @@ class Compute(beam.PTransform):
         check_scratch(planned, journal, None, "the workers of a pipeline")
         check_numbers(planned, journal_place(planned, journal) is not None)
         warn_of_masks(planned)
+        warn_of_nan(planned)
         self.session = begin(planned, options)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:

@@ -137,6 +137,18 @@ def test_joined_segmentations(data):
         np.testing.assert_array_equal(got, theirs)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "offset"),
+    [("u1", 1), ("u1", 254), ("u1", 300), ("i1", 127), ("i2", 32767), ("u4", 2**32 - 1)],
+)
+def test_new_labels_have_a_wider_dtype_if_the_offset_needs_it(dtype, offset):
+    labels = np.array([[0, 9, 9, 4], [7, 0, 0, 9]], dtype)
+    expected, _, _ = segmentation.relabel_sequential(labels, offset)
+    found = bv.compute(bv.relabel_sequential(labels, offset)[0], runner=None, slab=(1, 1, 4))
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
 def test_consecutive_labels_in_a_pipeline(tmp_path):
     labels = np.arange(6 * 40 * 50).reshape(6, 40, 50).astype("u4") // 2 * 3
     new, forward, _ = bv.relabel_sequential(labels)

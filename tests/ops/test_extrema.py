@@ -127,3 +127,16 @@ def test_nan_is_lower_than_all():
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("shape", [(20, 21), (9, 16, 17)])
+def test_blobs_of_an_image_with_nan_warn(shape):
+    image = np.random.default_rng(0).normal(size=shape)
+    how = {"max_sigma": 2, "num_sigma": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bv.compute(bv.blob_log(image, **how), runner=None, progress=False)
+    image[(5,) * len(shape)] = np.nan
+    for table in (bv.blob_log(image, **how), bv.blob_dog(image * 2, max_sigma=2)):
+        with pytest.warns(UserWarning, match="has NaN: no blobs are found"):
+            bv.compute(table, runner=None, progress=False)

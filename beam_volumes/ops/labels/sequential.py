@@ -36,7 +36,8 @@ def relabel_sequential(
     offset : int, default: 1
         The smallest new label, above 0.
     dtype : dtype, optional
-        The dtype of the result; by default the dtype of ``labels``, or uint8 for bool.
+        The dtype of the result. By default the dtype of ``labels``, or a wider one if ``offset`` and
+        the largest possible number of labels need it; uint8 for bool.
 
     Returns
     -------
@@ -85,6 +86,10 @@ def relabel_sequential(
     first = par.whole_number(offset, "offset", name)
     to = np.dtype(dtype if dtype is not None else labels.dtype)
     to = np.dtype(np.uint8) if to.kind == "b" else to
+    if dtype is None:
+        limit = int(np.iinfo(to).max)
+        last = first - 1 + min(limit, math.prod(labels.shape))
+        to = to if last <= limit else np.min_scalar_type(min(last, 2**64 - 1))
     if to.kind not in "ui":
         raise TypeError(f"{name}: dtype={dtype!r}; new labels are integers")
     if first > np.iinfo(to).max:

@@ -11,7 +11,10 @@ import scipy.ndimage as ndi
 
 from beam_volumes.base.geometry import pad_index
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.filters.splines import MAX_ORDER
+from beam_volumes.ops.interpolation.grids import Interpolation
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import constant_in
 from beam_volumes.ops.parameters.docs import documented
 
 #: The largest number of samples, and of voxels that are read for successive ones.
@@ -43,7 +46,8 @@ def profile_line(
     linewidth : int, default: 1
         The number of samples across the line, for two axes.
     order : int, optional
-        0 takes the nearest voxel, 1 interpolates. By default 0 for bool and 1 for others.
+        0 takes the nearest voxel, 1 interpolates linearly, 2 to 5 are splines, which read the whole
+        image. By default 0 for bool and 1 for others.
     %(mode)s
     %(cval)s
     reduce_func : callable or None, default: numpy.mean
@@ -58,7 +62,7 @@ def profile_line(
     ------
     ValueError
         If a point does not have a finite number for each axis, the profile has more than 4,194,304
-        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 1.
+        samples, ``linewidth`` is above 1 for three axes, or ``order`` is above 5, or above 0 for bool.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.
 
@@ -68,8 +72,8 @@ def profile_line(
 
     Notes
     -----
-    Boxes of up to 262,144 voxels along the line are computed one after the other. Higher orders of
-    splines need the whole image: apply `spline_filter` first, or take a plane with numpy.
+    Boxes of up to 262,144 voxels along the line are computed one after the other. With splines, each
+    box needs the coefficients of `spline_filter`, and lines along all axes for these.
 
     References
     ----------
@@ -94,9 +98,11 @@ def profile_line(
         raise ValueError(f"{name}: linewidth={width} needs an image of two axes, not {len(axes)}")
     if order is None:
         order = 0 if image.dtype.kind == "b" else 1
-    if order not in (0, 1) or (order and image.dtype.kind == "b"):
-        raise ValueError(f"{name}: order={order!r} of {image.dtype}; use 0, or 1 except for bool")
+    if not par.is_whole(order) or not 0 <= order <= (0 if image.dtype.kind == "b" else MAX_ORDER):
+        raise ValueError(f"{name}: order={order!r} of {image.dtype}; use 0 to 5, or 0 for bool")
     modes = par.modes_of(mode, axes, name)
+    if any("constant" in m for m in modes):
+        constant_in(image.dtype, cval, "cval", name)
     if 0 in image.shape:
         raise ValueError(f"{name}: an image of shape {image.shape} has no voxels")
     length = math.ceil(math.dist(start, stop) + 1)
@@ -111,11 +117,23 @@ def profile_line(
         across = np.linspace(0.5, -0.5, width) * (width - 1)
         at = at + np.array([math.cos(angle), -math.sin(angle)])[:, None, None] * across
     found = np.empty(at.shape[1:], image.dtype)
+    source = image
+    if order > 1:
+        # Voxels outside, not positions, are the constant or repeat, as for orders 0 and 1.
+        on_grid = f"grid-{mode}" if mode in ("constant", "wrap") else mode
+        how = Interpolation.of(image, name, order, on_grid, cval, True)
+        ends, orders = [(0.0, 0.0)] * 3, [0, 0, 0]
+        for a, places in zip(axes, at, strict=True):
+            ends[a], orders[a] = (float(places.min()), float(places.max())), order
+        source, added = how.source(image, orders, ends)
+        at = at + np.array([added[a] for a in axes])[:, None, None]
+        modes = (how.edges,) * 3
     share = np.abs(stop - start) / max(1, length - 1)
     step = _samples_at_a_time(share, width)
     for first in range(0, length, step):
         some = slice(first, first + step)
-        found[some] = _interpolated(image, at[:, some], order, [modes[a] for a in axes], cval)
+        own = [modes[a] for a in axes]
+        found[some] = _interpolated(source, at[:, some], order, own, cval, image.dtype)
     if reduce_func is None:
         return found
     try:
@@ -140,21 +158,22 @@ def _samples_at_a_time(share: np.ndarray, width: int) -> int:
 
 
 def _interpolated(
-    image: Volume, at: np.ndarray, order: int, modes: Sequence[str], cval: float
+    image: Volume, at: np.ndarray, order: int, modes: Sequence[str], cval: float, dtype: np.dtype
 ) -> np.ndarray:
-    """Interpolate an image at some coordinates, from their box."""
-    low = np.floor(at.min(axis=(1, 2))).astype(np.int64)
-    high = np.floor(at.max(axis=(1, 2))).astype(np.int64) + 2
+    """Interpolate an image, or the coefficients of splines, at some coordinates, from their box."""
+    low = np.floor(at.min(axis=(1, 2))).astype(np.int64) - order // 2
+    high = np.floor(at.max(axis=(1, 2))).astype(np.int64) + 2 + order // 2
     box, index = [], []
     for a, b, n, mode in zip(low, high, image.shape, modes, strict=True):
         own = np.arange(a, b) % n if mode == "wrap" else pad_index(int(a), int(b), n, mode)
         inside = own[own >= 0]
         if not inside.size:
-            return np.full(at.shape[1:], cval).astype(image.dtype)
+            return np.full(at.shape[1:], cval, dtype)
         box.append(slice(int(inside.min()), int(inside.max()) + 1))
         index.append(np.where(own >= 0, own - box[-1].start, -1))
     voxels = np.asarray(image[tuple(box)])[np.ix_(*index)]
     for axis, own in enumerate(index):
         np.moveaxis(voxels, axis, 0)[own < 0] = cval
     where = at - low[:, None, None]
-    return np.asarray(ndi.map_coordinates(voxels, where, order=order, mode="nearest"))
+    how = {"order": order, "mode": "nearest", "prefilter": False}
+    return np.asarray(ndi.map_coordinates(voxels, where, dtype, **how))

@@ -34,12 +34,12 @@ labels : Volume or numpy.ndarray, optional
     Labels of the same shape, bool or integers from 0, to measure the voxels of labels, as in
     `scipy.ndimage`.
 index : int or array_like of int, optional
-    With ``labels``, the labels to measure, above 0, in any order: the result is an array of this
-    shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
+    With ``labels``, the labels to measure, in any order; 0 is the background. The result is an array
+    of this shape. Missing labels are NaN, or 0 for integers. By default all labels are measured together.
 """
 _COUNTS = _PARAMETERS.replace(
-    "is an array of this\n    shape. Missing labels are NaN, or 0 for integers.",
-    "has a row of counts\n    for each.",
+    "The result is an array\n    of this shape. Missing labels are NaN, or 0 for integers.",
+    "The result has a row\n    of counts for each.",
 )
 
 #: What to do for medians of values that cannot be counted.
@@ -160,11 +160,12 @@ def _measured(
     wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
         raise TypeError(f"{name}: index={index!r}: labels are integers")
-    if wanted.size and wanted.min() < 1:
-        raise ValueError(
-            f"{name}: index has label {wanted.min()}: labels are above 0, the background; for this, use "
-            "mask=labels == 0"
-        )
+    if wanted.size and wanted.min() < 0:
+        raise ValueError(f"{name}: index has label {wanted.min()}: labels are from 0")
+    if labels.dtype.kind == "b":
+        labels = labels.astype(np.uint8)
+    if wanted.size and wanted.min() == 0:
+        labels, wanted = _from_one(labels, wanted, name)
     if mask is not None:
         labels = where(as_volume(mask) != 0, labels, labels.dtype.type(0))
     if not properties:
@@ -174,6 +175,15 @@ def _measured(
     table = regionprops_table(labels, one_channel(volume), properties, nan=nan)
     found = _picked(table, properties, wanted, as_volume(volume).dtype, name)
     return found if len(found) > 1 else found[0]
+
+
+def _from_one(labels: Volume, wanted: np.ndarray, name: str) -> tuple[Volume, np.ndarray]:
+    """Increase all labels by 1, so that background is a label like others."""
+    of = np.dtype(np.int64 if labels.dtype.kind == "i" else np.uint64)
+    if wanted.max() >= np.iinfo(of).max:
+        raise ValueError(f"{name}: index has 0 and {wanted.max()}; measure one of them by itself")
+    # Negative labels stay negative, and are refused.
+    return labels.astype(of) + (labels >= 0), wanted.astype(np.uint64) + np.uint64(1)
 
 
 def _picked(
