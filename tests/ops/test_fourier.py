@@ -1,6 +1,7 @@
 """Deconvolution in blocks and Fourier transforms, against scipy and scikit-image on the whole volume."""
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -323,3 +324,15 @@ def test_refusals_of_transforms():
         bv.fftn(bv.open(np.ones((3, 4, 5)), axes="cyx"))
     with pytest.raises(ValueError, match="func returned shape"):
         np.asarray(bv.fourier_filter(np.ones((4, 5, 6)), lambda *f: np.ones(7)))
+
+
+def test_a_psf_with_much_of_its_sum_at_its_border_warns():
+    image, psf = np.ones((1, 24, 24), "f4"), bv.gaussian_psf((0, 2, 2))
+    for wrong in (psf + 0.01 * psf.max(), bv.gaussian_psf((0, 2, 2), truncate=1.5)):
+        for function, how in ((bv.richardson_lucy, {}), (bv.wiener, {"balance": 0.1})):
+            with pytest.warns(UserWarning, match=r"outermost voxels of psf have \d+% of its sum"):
+                function(image, wrong, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for right in (psf, np.ones((1, 3, 5)), bv.gaussian_psf((0, 0.7, 3))):
+            bv.richardson_lucy(image, right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +38,7 @@ from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import triple
 from beam_volumes.ops.parameters.docs import documented, documented_like
+from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.sweep.stage import Block, Regrid
 
 #: The smallest divisor, as in scikit-image.
@@ -49,6 +51,10 @@ MAX_TV = 0.1
 _LEFT_OUT = 1e-4
 #: The multiple of a point spread function's reach that blocks of `richardson_lucy` discard.
 _REACHES = 4
+#: The share of a sum that the border of a point spread function may have; a cut or an offset leaves more.
+_MAX_BORDER = 0.02
+#: Axes with fewer voxels have no border: small functions are written by hand.
+_MEASURED = 7
 #: Maximum voxels for the weights of a Wiener filter.
 _RESPONSE_VOXELS = 1 << 21
 
@@ -478,6 +484,14 @@ def _psf(volume: Volume, given: Any, name: str) -> np.ndarray:
     total = math.fsum(kernel.ravel().tolist())
     if total <= 0:
         raise ValueError(f"{name}: psf has the sum {total:g}; it must be above 0")
+    inside = tuple(slice(1, -1) if n >= _MEASURED else slice(None) for n in kernel.shape)
+    border = 1 - math.fsum(kernel[inside].ravel().tolist()) / total
+    if border > _MAX_BORDER:
+        warnings.warn(
+            f"{name}: the outermost voxels of psf have {border:.0%} of its sum: subtract the background of "
+            "the measurement, or use a psf of a larger box",
+            stacklevel=outside(),
+        )
     return kernel / total
 
 
