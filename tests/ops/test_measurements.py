@@ -123,7 +123,6 @@ def test_missing_labels_masks_and_what_is_refused():
     assert bv.mean(with_nan, labels=np.ones((1, 3), "u1"), index=1, nan="omit").compute() == 3
     for how, error, message in (
         ({"index": 1}, ValueError, "index=1 needs labels="),
-        ({"labels": labels, "index": [0]}, ValueError, "index has label 0"),
         ({"labels": labels, "index": 1.5}, TypeError, "index=1.5"),
         ({"labels": labels, "index": 1, "axis": 0}, ValueError, "axis="),
         ({"labels": labels[:, :2], "index": 1}, ValueError, "do not match"),
@@ -137,3 +136,44 @@ def test_missing_labels_masks_and_what_is_refused():
     assert bv.maximum_position(values, labels, [2, 3]).compute().tolist() == [[0, 0], [0, 3]]
     with pytest.raises(ValueError, match="ddof=1"):
         bv.variance(values, labels=labels, index=1, ddof=1)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "u8", "?"])
+def test_background_is_measured_if_index_has_0(dtype):
+    random = np.random.default_rng(4)
+    values, labels = random.integers(0, 99, (3, 5, 6), "u1"), random.integers(0, 3, (3, 5, 6))
+    labels, index = labels.astype(dtype), [1, 0] if dtype == "?" else [2, 0, 1]
+    for ours, theirs in (
+        (bv.sum, ndi.sum),
+        (bv.max, ndi.maximum),
+        (bv.median, ndi.median),
+        (bv.center_of_mass, ndi.center_of_mass),
+        (bv.minimum_position, ndi.minimum_position),
+    ):
+        found = ours(values, labels=labels, index=index).compute(slab=(2, 3, 6))
+        np.testing.assert_allclose(found, theirs(values, labels, index), rtol=1e-12)
+    counts, _ = bv.histogram(values, 5, (0, 99), labels=labels, index=index)
+    np.testing.assert_array_equal(counts, [*ndi.histogram(values, 0, 99, 5, labels, index)])
+    with pytest.raises(ValueError, match="index has label -1"):
+        bv.sum(values, labels=labels, index=[0, -1])
+
+
+def test_masks_are_no_labels():
+    """As in scikit-image; scipy's measurements of a mask, by contrast, are those under it."""
+    mask = np.array([[1, 0, 1], [1, 0, 0]], bool)
+    movie = bv.open(np.stack([mask, mask]), axes="tyx")
+    for measure in (
+        lambda: bv.regionprops_table(mask),
+        lambda: bv.regionprops_table(mask, properties=["area_filled"]),
+        lambda: bv.region_adjacency(mask),
+        lambda: bv.find_objects(mask),
+        lambda: bv.for_each_label(mask, lambda r: {"n": 1}, {"n": "u1"}),
+        lambda: bv.map_labels(mask, lambda r: r.mask),
+        lambda: bv.track(movie),
+    ):
+        with pytest.raises(TypeError, match=r"labels of bool are a mask.*use bv\.label\(mask\)"):
+            measure()
+    values = np.arange(6.0).reshape(2, 3)
+    assert bv.sum(values, labels=mask, index=1).compute() == 5
+    assert bv.labeled_comprehension(values, mask, [1], np.sum, float, 0).tolist() == [5]
+    assert bv.regionprops_table(mask.astype("u1"), properties=["area"]).to_pyarrow().num_rows == 1

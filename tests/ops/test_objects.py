@@ -163,7 +163,7 @@ def test_no_objects():
     for shape in [(4, 5, 6), (0, 4, 5), (1, 1, 1)]:
         table = bv.for_each_label(np.zeros(shape, "u2"), lambda r: 1 / 0, {"n": "f4"})
         assert table.to_pyarrow().to_pydict() == {"label": [], "n": []}
-    one = bv.for_each_label(np.ones((1, 1, 1), bool), lambda r: {"n": r.mask.size}, {"n": "u1"})
+    one = bv.for_each_label(np.ones((1, 1, 1), "u1"), lambda r: {"n": r.mask.size}, {"n": "u1"})
     assert one.to_pyarrow().to_pydict() == {"label": [1], "n": [1]}
 
 

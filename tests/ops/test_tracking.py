@@ -49,7 +49,7 @@ def test_tracks_of_a_film_with_a_division_and_a_gap(how):
     labels, truth = film(np.random.default_rng(len(how)))
     movie = bv.open(labels, axes="tzyx", voxel_size=SIZE, unit="um")
     spacing = "voxel_size" if "max_distance" in how else None
-    found = bv.track(movie, **how, max_gap=1, spacing=spacing)
+    found = bv.track(movie, **how, max_gap=1, divisions=True, spacing=spacing)
     rows = list(zip(*(found[c].to_pylist() for c in COLUMNS), strict=True))
     assert renamed(rows) == renamed(truth)
     track_of = {row[:2]: row[2] for row in rows}
@@ -67,7 +67,8 @@ def test_tracks_of_a_film_with_a_division_and_a_gap(how):
     assert np.array_equal(lasting, expected)
     if spacing:
         assert found["centroid-0"].to_pylist()[0] % SIZE[0] == 0
-        assert found.equals(bv.track(movie, max_distance="9 um", max_gap=1, spacing=spacing))
+        how = {"max_gap": 1, "divisions": True, "spacing": spacing}
+        assert found.equals(bv.track(movie, max_distance="9 um", **how))
 
 
 def rows_of(true_of, track):
@@ -76,7 +77,7 @@ def rows_of(true_of, track):
 
 def test_without_gaps_and_divisions_every_part_is_a_track():
     labels, _ = film(np.random.default_rng(0))
-    found = bv.track(bv.open(labels, axes="tzyx"), divisions=False)
+    found = bv.track(bv.open(labels, axes="tzyx"))
     assert set(found["parent"].to_pylist()) == {0}
     assert (
         len(set(found["track"].to_pylist())) == 5
@@ -125,3 +126,14 @@ def test_errors_of_tracks():
     with pytest.raises(ValueError, match=r"no value for label 2.*at t=0"):
         np.asarray(bv.relabel(bright, lookup, columns=COLUMNS))
     assert _joined([])[0].size == 0
+
+
+def test_cells_that_do_not_divide_have_no_parents():
+    """Others that enter next to them are no daughters, unless divisions are searched."""
+    frames = np.zeros((3, 1, 4, 9), "u1")
+    frames[:, 0, 1:3, 1:3] = 1
+    frames[1:, 0, 1:3, 4:6] = 2
+    movie = bv.open(frames, axes="tzyx")
+    found = bv.track(movie, max_distance=4)
+    assert found["track"].to_pylist() == [1, 1, 2, 1, 2] and set(found["parent"].to_pylist()) == {0}
+    assert set(bv.track(movie, max_distance=4, divisions=True)["parent"].to_pylist()) == {0, 1}

@@ -15,11 +15,13 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.options import options
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.objects import Region, for_each_label
+from beam_volumes.ops.labels.objects import EachLabel, Region, StoredObjects, for_each_label
 from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.surveys.table_surveys import check_objects
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
+from beam_volumes.sweep.stage import identity
 
 #: Bytes of a list's entry, and of the slices of an object.
 _ENTRY, _SLICES = 8, 400
@@ -68,6 +70,8 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     [(slice(0, 1, None), slice(0, 2, None)), None, (slice(1, 2, None), slice(1, 3, None))]
     """
     name = "find_objects"
+    labels = one_channel(labels)
+    check_objects(labels.dtype, name)
     try:
         maximum = operator.index(max_label)
     except TypeError:
@@ -173,11 +177,16 @@ def labeled_comprehension(
     wanted = wanted.astype(np.uint64)
     dtype = np.dtype(out_dtype)
     call = Comprehension(func, bool(pass_positions), opened.shape)
-    table = for_each_label(labels, call, {"value": dtype}, volumes=(opened,))
-    steps = table.barrier.survey.steps  # type: ignore[attr-defined]
-    only = tuple(np.unique(wanted).tolist())
-    boxes = regionprops_table(one_channel(labels), properties=["bbox"])
-    rows = Table(then(replace(steps[-1], name=name, only=only), [boxes], name)).to_pyarrow()
+    objects = StoredObjects.of(labels, (opened,), 0, name)
+    labels = one_channel(labels)
+    step = EachLabel(
+        name, call, (("value", dtype.str),), objects, identity(None, None),
+        only=tuple(np.unique(wanted).tolist()),
+    )  # fmt: skip
+    # As in scipy, a mask is label 1.
+    numbers = labels.astype(np.uint8) if labels.dtype.kind == "b" else labels
+    boxes = regionprops_table(numbers, properties=["bbox"])
+    rows = Table(then(step, [boxes], name)).to_pyarrow()
     found, values = rows["label"].to_numpy(), rows["value"].to_numpy()
     result = np.full(wanted.shape, default, dtype)
     if len(found):

@@ -21,6 +21,7 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.surveys.chain_survey import then
+from beam_volumes.ops.labels.surveys.table_surveys import check_objects
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, representable
@@ -70,7 +71,7 @@ def for_each_label(
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Stored labels, bool or integers from 0; 0 is background.
+        Stored labels, integers from 0; 0 is background.
     function : callable
         Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
         and ``unit``. Returns a dict with a number for each column, or None to skip the object. It
@@ -123,6 +124,7 @@ def for_each_label(
     {'label': [1, 2], 'fill': [1.0, 0.75]}
     """
     what = "for_each_label"
+    check_objects(one_channel(labels).dtype, what)
     objects = StoredObjects.of(labels, volumes, pad, what)
     if not callable(function):
         raise TypeError(f"{what}: function={function!r} is not callable")

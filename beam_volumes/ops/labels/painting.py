@@ -53,7 +53,7 @@ def map_labels(
     Parameters
     ----------
     labels : Volume or numpy.ndarray
-        Stored labels, bool or integers from 0; 0 is background.
+        Stored labels, integers from 0; 0 is background.
     function : callable
         Takes a ``Region`` with ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size``
         and ``unit``, like the function of `for_each_label`. Returns an array of the shape of

@@ -37,7 +37,8 @@ def regionprops_table(
 
     Parameters
     ----------
-    %(labels)s
+    labels : Volume or numpy.ndarray
+        Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
         Intensities for the properties that need them, with the shape of the labels; scikit-image's
         name ``intensity_image`` is accepted, too. Each of several channels has its own columns, with
@@ -185,7 +186,8 @@ def region_adjacency(
 
     Parameters
     ----------
-    %(labels)s
+    labels : Volume or numpy.ndarray
+        Integer labels; 0 is background. Label the objects of a mask with `label` first.
     intensity : Volume or numpy.ndarray, optional
         A boundary volume, e.g. probabilities of membranes, with the shape of the labels.
     affinities : Volume or numpy.ndarray, optional

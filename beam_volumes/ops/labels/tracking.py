@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.scores import contingency
-from beam_volumes.ops.labels.surveys.mappings import check_labels
+from beam_volumes.ops.labels.surveys.table_surveys import check_objects
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -34,11 +34,11 @@ def track(
     max_distance: float | str | None = None,
     min_iou: float | None = None,
     max_gap: int = 0,
-    divisions: bool = True,
+    divisions: bool = False,
     spacing: float | Sequence[float] | str | None = None,
     **options: Any,
 ) -> ComputedTable:
-    """Follow the objects of a movie, and mark divisions.
+    """Follow the objects of a movie.
 
     Use it for segmented cells or particles. `relabel` with the result gives each object the same
     label at all points in time.
@@ -46,7 +46,7 @@ def track(
     Parameters
     ----------
     labels : Volume
-        Bool or integer labels with an axis of time; 0 is background.
+        Integer labels with an axis of time; 0 is background.
     max_distance : float or str, optional
         Link objects by their centroids, up to this distance between two points in time, in the unit
         of ``spacing``, or with ``spacing="voxel_size"`` as a text such as ``"5 um"``. By default,
@@ -56,9 +56,10 @@ def track(
         it if objects move less than their size.
     max_gap : int, default: 0
         The number of points in time for which an object may be missing.
-    divisions : bool, default: True
+    divisions : bool, default: False
         Whether a new object near one that continues is its daughter. The track of the parent then
-        ends, and two tracks begin.
+        ends, and two tracks begin. Objects that enter the image or were missed before can look like
+        daughters, so use it only for cells that divide.
     %(spacing)s
     **options : options
         Options of `beam_volumes.compute`, such as ``runner`` and ``workers``.
@@ -67,7 +68,7 @@ def track(
     -------
     ComputedTable
         A row for each object at each point in time: ``t``, ``label``, ``track`` from 1, ``parent``,
-        which is the track that divided or 0, and ``centroid-0``, ... in the unit of ``spacing``.
+        which is the track that divided, or 0, and ``centroid-0``, ... in the unit of ``spacing``.
 
     Raises
     ------
@@ -112,7 +113,7 @@ def track(
     """
     name = "track"
     v = one_channel(as_volume(labels))
-    check_labels(v.dtype, name)
+    check_objects(v.dtype, name)
     if not v.space.times:
         raise ValueError(
             f"{name}: the volume has the axes {', '.join(v.axes)}, and no axis of time; open it with "

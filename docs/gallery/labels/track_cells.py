@@ -30,7 +30,7 @@ bv.preview(labels[5])
 
 # %%
 # Cells move up to 4 um from frame to frame. The table is small: a row for each cell in each frame.
-tracks = bv.track(labels, max_distance="5 um", spacing="voxel_size", max_gap=1)
+tracks = bv.track(labels, max_distance="5 um", spacing="voxel_size", max_gap=1, divisions=True)
 print(tracks.to_pandas()[["t", "label", "track", "parent"]].tail(4))
 
 # %%

@@ -271,7 +271,7 @@ class RegionSurvey(TableSurvey):
         ...
         ValueError: regionprops_table: intensity_mean needs intensity=
         """
-        _check_labels(labels, name)
+        check_objects(labels, name)
         _check_nan(nan, name)
         ndim = len(axes)
         known = tables.known_properties(ndim, intensity is not None)
@@ -481,7 +481,7 @@ class AdjacencySurvey(TableSurvey):
         ...
         ValueError: region_adjacency: 16 bins need range=(low, high)
         """
-        _check_labels(labels, name)
+        check_objects(labels, name)
         _check_nan(nan, name)
         if value not in ("max", "mean", "upper"):
             raise ValueError(f"{name}: value={value!r}; use max or mean")
@@ -685,9 +685,15 @@ def _check_quantile(wanted: str, name: str) -> None:
         )
 
 
-def _check_labels(dtype: Any, name: str) -> None:
-    if np.dtype(dtype).kind not in "bui":
-        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+def check_objects(dtype: Any, name: str) -> None:
+    """Refuse labels that are no integers, and masks: all their voxels would be one object."""
+    if np.dtype(dtype).kind == "b":
+        raise TypeError(
+            f"{name}: labels of bool are a mask, which has no objects; use bv.label(mask), or "
+            "mask.astype('u1') for one object"
+        )
+    if np.dtype(dtype).kind not in "ui":
+        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use integers")
 
 
 def _check_nan(nan: str, name: str) -> None:
