@@ -104,6 +104,17 @@ class Parameter:
         return "Table" in self.annotation.split(" | ")
 
     @property
+    def is_path(self) -> bool:
+        """Whether a text is the path of files: its description declares this.
+
+        Examples
+        --------
+        >>> Parameter("psf", "ArrayLike | str", "array_like of float, or path").is_path
+        True
+        """
+        return "path" in re.findall(r"\w+", self.kind)
+
+    @property
     def is_required(self) -> bool:
         return self.default is inspect.Parameter.empty
 

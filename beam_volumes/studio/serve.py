@@ -21,6 +21,7 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.recipes.recipe import NAME, read_text
 from beam_volumes.show.viewer.serving import port_in_use
+from beam_volumes.storage.inputs.opening import local_paths
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.state import Folders
 from beam_volumes.studio.workspace import Workspace, new_text
@@ -246,9 +247,10 @@ def studio(
         if not isinstance(_plain(i), str)
     }
     places = [*paths, *([file] if file else [])]
-    near = [os.path.dirname(os.path.abspath(p.split("*")[0])) for p in places if "://" not in p]
     urls = [p for p in places if "://" in p]
-    allowed = Folders([os.getcwd(), *near, *folders], urls)
+    files = {f for p in places if "://" not in p for f in (p, *local_paths(p))}
+    near = {os.path.dirname(g) for f in files for g in (os.path.abspath(f), os.path.realpath(f))}
+    allowed = Folders([os.getcwd(), *filter(os.path.isdir, sorted(near)), *folders], urls)
     loaded = {file: text} if file and os.path.exists(file) else {}
     workspace = Workspace(document, allowed, given, memory, loaded)
     errors = workspace.state().errors

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import apply, open_input
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Input, Recipe, RecipeStep, parse_recipe, split_name
+from beam_volumes.storage.inputs.opening import local_paths
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.preview import Unavailable
 
@@ -65,32 +67,78 @@ class Folders:
         #: URLs that were given at the start.
         self.urls = set(urls)
 
-    def check(self, path: str) -> None:
-        """Raise ValueError for a place that is not below the folders."""
-        if "://" in path:
-            allowed = path in self.urls
-        else:
-            full = os.path.realpath(os.path.expanduser(path))
-            allowed = any(os.path.commonpath([full, f]) == f for f in self.folders)
-        if not allowed:
-            raise ValueError(
-                f"{path} is outside of the folders of this studio, {', '.join(self.folders)}; start it "
-                "with that folder"
-            )
+    def check(self, path: str, dataset: str | None = None) -> str:
+        """Return the absolute path of a place, or its URL; ValueError if it is not below the folders.
+
+        All that the path stands for must be below: matches of a pattern, a file before the name of a
+        dataset, and the places that links lead to.
+        """
+        if path in self.urls:
+            return path
+        # Unlike the openers, the system follows links before "..".
+        if not ("://" in path or self._has(os.path.expanduser(path))):
+            raise self._refused(path)
+        first = ""
+        for place in local_paths(path):
+            if not (self._has(place) and self._has(f"{place}/{dataset or ''}")):
+                raise self._refused(path)
+            first = first or place
+        if not first:
+            raise self._refused(path)
+        return first
+
+    def check_output(self, path: str) -> None:
+        """Raise ValueError if an output, or the folder of its run next to it, is not below the folders."""
+        place = self.check(path).rstrip(os.sep)
+        if path not in self.urls and not self._has(f"{place}.run"):
+            raise self._refused(path)
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Raise ValueError if a recipe reads or writes anything else."""
         for item in recipe.inputs.values():
             if not isinstance(item.what, str):
                 raise ValueError(f"the input {item.name!r} is a TensorStore spec; give a path")
-            self.check(item.what)
+            with _at(item.where):
+                self.check(item.what, item.options.get("dataset"))
         for output in recipe.outputs:
-            if output.path is not None:
-                self.check(output.path)
+            with _at(output.where):
+                if output.path is not None:
+                    self.check_output(output.path)
         for step in recipe.steps.values():
-            for text in _texts([e.plain() for e in step.parameters.values()]):
-                if "://" in text or os.path.exists(os.path.expanduser(text)):
-                    self.check(text)
+            for name, entry in step.parameters.items():
+                if step.operation.parameters[name].is_path and _is_given(entry.value):
+                    with _at(entry.where):
+                        self.check(entry.value)
+        for registration in recipe.registrations:
+            declared = registration.operation.parameters
+            given = [v for n, v in registration.parameters.items() if declared[n].is_path]
+            with _at(registration.where):
+                for path in [*registration.files.values(), *filter(_is_given, given)]:
+                    self.check(path)
+
+    def _has(self, path: str) -> bool:
+        real = os.path.realpath(path)
+        return any(os.path.commonpath([real, f]) == f for f in self.folders)
+
+    def _refused(self, path: str) -> ValueError:
+        return ValueError(
+            f"{path} is outside of the folders of this studio, {', '.join(self.folders)}; start it "
+            "with that folder"
+        )
+
+
+@contextlib.contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Add the line of a recipe to a refusal."""
+    try:
+        yield
+    except ValueError as error:
+        raise RecipeError(where, str(error)) from None
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a parameter has a path; the palette writes an empty text for a required one."""
+    return isinstance(value, str) and value != ""
 
 
 def _not_given(step: RecipeStep) -> str:
@@ -100,13 +148,6 @@ def _not_given(step: RecipeStep) -> str:
         if entry.value == "" and parameter.is_required:
             return f"give {name}: {parameter.text.partition('. ')[0].replace('``', '')}"
     return ""
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for part in inside for text in _texts(part)]
 
 
 class Evaluator:

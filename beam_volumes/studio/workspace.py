@@ -173,9 +173,9 @@ class Workspace:
 
     def compare_with(self, path: str = "") -> None:
         """Keep a recipe to compare with: the one in a file, or the recipe as it is now."""
+        text = self.document.text
         if path:
-            self.folders.check(path)
-        text = Document(read_text(path)).text if path else self.document.text
+            text = Document(read_text(self.folders.check(path))).text
         found = self._evaluator.state(text, State(""))
         if not found.known:
             raise ValueError(next(iter(found.errors.values()), f"{path} has no steps"))
@@ -238,16 +238,14 @@ class Workspace:
 
     def save(self, path: str, overwrite: bool = False) -> None:
         """Write the recipe; FileChanged if that would replace a text that was not loaded here."""
-        path = os.path.expanduser(path)
-        self.folders.check(path)
         if "://" in path or not path.lower().endswith((".yaml", ".yml")):
             raise ValueError(f"{path}: a recipe is a local file whose name ends in .yaml or .yml")
-        place = os.path.realpath(path)
+        place = os.path.realpath(self.folders.check(path))
         with self._lock:
             text = self.document.text
             if os.path.exists(place) and os.path.getsize(place):
                 try:
-                    found = read_text(path)
+                    found = read_text(place)
                     Document(found, path)
                 except ValueError as error:
                     raise ValueError(f"{path} is no recipe; give another name ({error})") from None
@@ -260,11 +258,10 @@ class Workspace:
 
     def load(self, path: str) -> None:
         """Replace the recipe by the one in a file, as one change."""
-        path = os.path.expanduser(path)
-        self.folders.check(path)
-        text = read_text(path)
+        place = os.path.realpath(self.folders.check(path))
+        text = read_text(place)
         self.document.replace(text)
-        self._loaded[os.path.realpath(path)] = text
+        self._loaded[place] = text
 
     def limit_memory(self, memory: int | str | None) -> None:
         """Set the memory of views and runs; None for the default."""

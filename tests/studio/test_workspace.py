@@ -1,5 +1,6 @@
 """What the studio shows equals what the run writes, or is marked; everything else is refused clearly."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -12,13 +13,17 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.recipes.build import expressions
 from beam_volumes.recipes.catalogue import operations
+from beam_volumes.recipes.document import placed
+from beam_volumes.recipes.recipe import checked_recipe
 from beam_volumes.session import slabs
 from beam_volumes.session.local import Stopped
 from beam_volumes.studio import preview
+from beam_volumes.studio import state as states
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Replaced
-from beam_volumes.studio.palette import search, why_not
+from beam_volumes.studio.palette import search, start, why_not
 from beam_volumes.studio.preview import Previews, Region, Unavailable
 from beam_volumes.studio.serve import studio
 from beam_volumes.studio.state import Folders
@@ -341,7 +346,177 @@ def test_errors_have_the_name_of_their_step(workspace):
     w.document.set_input("input", "http://127.0.0.1:1/x.zarr")
     assert "outside of the folders" in w.state().errors[""]
     w.document.replace("input: em.ome.zarr\nsteps: {a: {op: predict, model: /bin/sh}}\noutput: o\n")
-    assert "/bin/sh is outside" in w.state().errors[""]
+    assert "/bin/sh is outside" in w.state().errors["a"]
+
+
+@pytest.fixture
+def inside(tmp_path, monkeypatch):
+    """The current folder, the only one of a studio, next to another that links lead to."""
+    folder, outside = tmp_path / "inside", tmp_path / "outside"
+    for path in (folder / "a/b/c", outside):
+        path.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    volume = bv.open(np.ones((4, 5, 6), "u1"), voxel_size=1, unit="nm")
+    for place in (".", "../outside", "../other"):
+        bv.compute(volume.to(f"{place}/em.zarr"), runner=None, progress=False)
+        np.save(f"{place}/psf.npy", np.ones((3, 3, 3)))
+    (outside / "t.csv").write_text("path,z,y,x\nem.zarr,0,0,0\n")
+    Path("group.zarr").mkdir()
+    Path("group.zarr/zarr.json").write_text(
+        '{"zarr_format": 3, "node_type": "group", "attributes": {}}'
+    )
+    for link in ("out", "group.zarr/link", "n.h5"):
+        Path(link).symlink_to(outside)
+    Path("deep").symlink_to("a/b/c")
+    for name in ("em.zarr", "psf.npy", "t.csv"):
+        Path(f"link.{name}").symlink_to(outside / name)
+    return folder
+
+
+#: Each would be opened, or written, in another folder. ``deep/../../../outside`` is inside if links are
+#: followed first, as the system does, and outside if not, as `open` does.
+LEAVING = (
+    "{out}/psf.npy",
+    "{out}/psf.n*",
+    "{out}/p[s]f.npy",
+    "{out}/psf.npy/",
+    "{out}//psf.npy",
+    "{out}/nope/../psf.npy",
+    "{out}/em.zarr|zarr3:",
+    "{out}/em.zarr/",
+    "zarr3://{out}/em.zarr",
+    "file://{out}/psf.npy",
+    "file://{out}/%70sf.npy",
+    "../outside/psf.npy",
+    "./a/../../outside/psf.npy",
+    "nope/../../outside/psf.npy",
+    "nope|zarr3:/../../outside/psf.npy",
+    "deep/../../outside/psf.npy",
+    "out/psf.npy",
+    "o*/psf.npy",
+    "**/psf.npy",
+    "out/../other/psf.npy",
+    "link.psf.npy",
+    "link.em.zarr|zarr3:",
+    "link.psf.n*",
+    "link.psf.npy:/data",
+    "~nobody/../{out}/psf.npy",
+    "memory://psf.npy",
+    "s3://bucket/psf.npy",
+)
+
+
+@pytest.mark.parametrize("path", LEAVING)
+def test_no_path_of_a_recipe_leaves_the_folders(inside, path, monkeypatch):
+    path = path.format(out=inside.parent / "outside")
+    steps = {
+        "psf": f"{{op: wiener, psf: '{path}', balance: 0.1}}",
+        "transforms": f"{{op: apply_transforms, transforms: '{path}'}}",
+        "mapping": f"{{op: relabel, mapping: '{path}'}}",
+        "table": f"{{op: keep_labels, table: '{path}', column: label, low: 1}}",
+        "model": f"{{op: predict, model: '{path}'}}",
+        "classifier": f"{{op: classify, classifier: '{path}'}}",
+        "folder": f"{{op: meshes, folder: '{path}'}}",
+    }
+    texts = [f"input: em.zarr\nsteps: {{s: {step}}}\noutput: o.zarr\n" for step in steps.values()]
+    texts.append(f"input: '{path}'\noutput: o.zarr\n")
+    texts.append(f"input: {{path: '{path}', dataset: /}}\noutput: o.zarr\n")
+    texts.append(f"input: em.zarr\noutput: '{path}'\n")
+    texts.append(f"input: em.zarr\noutputs: [{{step: input, path: '{path}'}}]\n")
+    if not re.search(r"://|\*|link", path):  # with .csv these are no files, or others
+        register = f"register: {{register_frames: {{table: '{path}.csv'}}}}"
+        texts.append(f"input: em.zarr\n{register}\noutput: o.zarr\n")
+    folders = Folders([str(inside)])
+    monkeypatch.setattr(states, "apply", lambda *_: pytest.fail("applied"))
+    for text in texts:
+        state = Workspace(Document(text), folders).state()
+        assert any("outside of the folders" in e for e in state.errors.values()), text
+    w = Workspace(Document("input: em.zarr\noutput: o.zarr\n"), folders)
+    for use in (w.save, w.load, w.compare_with):
+        with pytest.raises(ValueError, match="outside of the folders"):
+            use(path)
+
+
+def test_an_array_inside_of_a_group_is_below_the_folders(inside):
+    for dataset in ("link/em.zarr", "../../outside/em.zarr", "/link/em.zarr", "a/../link/em.zarr"):
+        text = f"input: {{path: group.zarr, dataset: '{dataset}'}}\noutput: o.zarr\n"
+        errors = Workspace(Document(text), Folders([str(inside)])).state().errors
+        assert "outside of the folders" in errors[""] or "leads out of" in errors["input"], dataset
+    with pytest.raises(ValueError, match="leads out of the file"):
+        bv.open("group.zarr", dataset="../em.zarr")
+
+
+def test_the_run_of_an_output_stays_in_the_folders(inside):
+    """Its journal is next to the output: ``inside.run`` for the folder itself."""
+    Path("o.zarr.run").symlink_to("../outside")
+    for path in (".", "../inside", str(inside), f"{inside}/", "a/..", "o.zarr", "o.zarr/"):
+        errors = Workspace(Document(f"input: em.zarr\noutput: {path}\n"), Folders([inside])).state()
+        assert "outside of the folders" in errors.errors[""], path
+
+
+def test_paths_in_the_folders_are_allowed(inside):
+    np.save("psf [1].npy", np.ones((3, 3, 3)))
+    h5py = pytest.importorskip("h5py")
+    with h5py.File("k.h5", "w") as file:
+        file["psf"] = np.ones((3, 3, 3))
+    good = ("psf.npy", "./a/../psf.npy", "deep/../psf.npy", "p?f.npy", "psf [1].npy", "k.h5:/psf")
+    for psf in (*good, f"file://{inside}/psf.npy", f"{inside}/nope/../psf.npy"):
+        text = f"input: em.zarr\nsteps: {{s: {{op: wiener, psf: '{psf}', balance: 1}}}}\noutput: a/o.zarr\n"
+        state = Workspace(Document(text), Folders([str(inside)])).state()
+        assert state.errors == {} and isinstance(state.known["s"], bv.Volume), psf
+    # A text that is no path is none, whatever the name of a file is.
+    Path("nm").symlink_to("../outside")
+    text = "input: em.zarr\nsteps: {s: {op: with_space, voxel_size: 1, unit: nm}}\noutput: o.zarr\n"
+    assert Workspace(Document(text), Folders([str(inside)])).state().errors == {}
+
+
+def test_a_pattern_outside_is_refused_before_the_disk_is_searched(inside, monkeypatch):
+    monkeypatch.setattr("glob.glob", lambda *_, **__: pytest.fail("searched"))
+    with pytest.raises(ValueError, match="outside of the folders"):
+        Folders([str(inside)]).check("/**/psf.npy")
+
+
+def test_every_parameter_that_opens_files_is_declared_as_a_path(tmp_path, monkeypatch):
+    """Other texts are never looked up on the disk, so the studio need not check them."""
+    monkeypatch.chdir(tmp_path)
+    asked = set()
+
+    def noted(function):
+        def call(path, *args, **kwargs):
+            asked.add(str(path))
+            return function(path, *args, **kwargs)
+
+        return call
+
+    for name in ("abspath", "isfile", "isdir", "exists", "lexists"):
+        monkeypatch.setattr(os.path, name, noted(getattr(os.path, name)))
+    monkeypatch.setattr("builtins.open", noted(open))
+    volume, opened, declared = bv.open(EM[:6, :7, :8]), set(), set()
+    for name, operation in operations().items():
+        own = {} if operation.is_of_tables else start(operation, "input", 1, volume)
+        for key, parameter in operation.parameters.items():
+            if parameter.is_path:
+                declared.add((name, key))
+            words = set(re.findall(r"\w+", parameter.annotation))
+            numbers = words <= {"int", "float", "bool", "None"}
+            if key == operation.positional[0] or numbers or parameter.choices:
+                continue
+            for ending in (".npy", ".csv", ".npz", ".onnx"):
+                step = {"op": name, **own, key: f"secret{ending}"}
+                document = {"input": "x", "steps": {"s": step}, "outputs": [{"step": "s"}]}
+                asked.clear()
+                with contextlib.suppress(ValueError, TypeError, OSError, AttributeError):
+                    expressions(checked_recipe(placed(document, "x")), given={"input": volume})
+                if any("secret" in path for path in asked):
+                    opened.add((name, key))
+    assert opened <= declared
+    assert declared - opened == {  # other parameters are wrong above
+        ("agglomerate", "edges"),
+        ("agglomerate", "sizes"),
+        ("cut", "merges"),
+        ("fuse", "transforms"),
+        ("keep_labels", "table"),
+    }
 
 
 def test_a_step_from_the_palette_says_what_it_needs(workspace):

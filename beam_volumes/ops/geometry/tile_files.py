@@ -108,7 +108,8 @@ def open_tiles(
             return _of_project(existing(text, "open_tiles", "source"), index or {})
         if text.lower().endswith(".csv"):
             return _of_table(table_of(text, "open_tiles", "source"), index, text)
-        return _of_paths(matching(text) or members(text) or [text], index, transform_key)
+        paths = matching(os.path.abspath(text)) or members(text) or [text]
+        return _of_paths(paths, index, transform_key)
     if isinstance(source, Sequence) and all(isinstance(p, str | os.PathLike) for p in source):
         return _of_paths([os.fspath(p) for p in source], index, transform_key)
     raise TypeError(f"open_tiles: source={source!r} is neither a path, a list of paths nor a table")

@@ -107,12 +107,13 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
 
 def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     """Return the absolute path of a file."""
-    if not os.path.isfile(path):
+    found = os.path.abspath(os.path.expanduser(path))
+    if not os.path.isfile(found):
         made = f", such as the table of {_MAKERS[name]}" if name in _MAKERS else ""
         raise FileNotFoundError(
             f"{name}: {what}={os.fspath(path)!r}: there is no such file; give an existing one{made}"
         )
-    return os.path.abspath(path)
+    return found
 
 
 def columns_of(given: Any) -> Any:

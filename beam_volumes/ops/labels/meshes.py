@@ -37,7 +37,7 @@ def meshes(
     ----------
     labels : Volume or numpy.ndarray
         Stored labels of three axes, bool or integers from 0; 0 is background.
-    folder : str or os.PathLike
+    folder : path
         A folder or bucket for one file per label, e.g. ``7.ply``. Existing files are replaced on
         computation.
     format : {"ply", "obj", "precomputed"}, default: "ply"

@@ -86,7 +86,7 @@ cval : float, default: 0.0
     The value beyond the edges if ``mode`` is ``"constant"`` or ``"grid-constant"``.""",
         # Blocks
         "psf": """\
-psf : array_like of float, or str
+psf : array_like of float, or path
     The point spread function, one dimension for each axis, in voxels of the volume, centred at voxel
     ``n // 2`` of its ``n``; or the path of a file with it. An extent of 1 along z deconvolves slice by
     slice. It is divided by its sum.""",

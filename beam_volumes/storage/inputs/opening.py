@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.chunked.tensorstore_spec import open_spec
 from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.hdf5.files import split
 from beam_volumes.storage.formats.registry import formats, open_options
 from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
@@ -85,6 +87,8 @@ def open_source(
     taken = {axis: at for axis, at in (index or {}).items() if axis in letters}
     first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
     dataset = None if dataset is None else str(dataset)  # series have numbers
+    if dataset is not None and ".." in re.split(r"[/\\]", dataset):
+        raise ValueError(f"dataset={dataset!r} leads out of the file; open that array by its path")
     request = OpenRequest(first, dataset, level, given)
     source, request = _opened(what, request, mpp, space_given["voxel_size"] is not None)
     if letters:
@@ -177,6 +181,31 @@ def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
     found = Place.of(text).remembering()
     _check_kind(found)
     return found, candidates
+
+
+def local_paths(path: str) -> Iterator[str]:
+    """Yield the local files and folders that `open_source` opens for a path, without opening them.
+
+    A pattern comes before its matches. Formats before or after a place, and datasets after a colon, are
+    removed. Nothing is yielded for other stores.
+
+    Examples
+    --------
+    >>> [*local_paths("file:///no/such/../folder/a.zarr|zarr3:")], [*local_paths("s3://bucket/a")]
+    (['/no/folder/a.zarr'], [])
+    """
+    scheme, text = _scheme_of(str(_plain(path)))
+    place = Place.of(text).local
+    if place is None:
+        return
+    yield place
+    if not is_pattern(place):
+        if (file := split(place)[0]) != place:
+            yield file
+        return
+    with contextlib.suppress(FileNotFoundError):
+        for name in matching(place) or ():
+            yield from local_paths(scheme + name)
 
 
 def members(path: str) -> list[str]:
