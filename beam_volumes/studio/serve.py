@@ -1,11 +1,12 @@
 """`studio`: the editor of recipes as a page of this machine.
 
 One server of the process, on the loopback interface, serves every editor under an address with a secret.
-Requests of other pages in the browser are refused by their ``Host`` and ``Origin``.
+Requests without it, and those of other pages in the browser, by their ``Host`` and ``Origin``, are refused.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import secrets
@@ -102,7 +103,7 @@ def _server(port: int) -> int:
 
 def _start(listening: socket.socket) -> None:
     import uvicorn
-    from fastapi import FastAPI, HTTPException
+    from fastapi import FastAPI
     from nicegui import ui
 
     from beam_volumes.studio.page import StudioPage
@@ -110,16 +111,19 @@ def _start(listening: socket.socket) -> None:
     host = f"127.0.0.1:{listening.getsockname()[1]}"
     app = FastAPI(openapi_url=None)
 
-    @ui.page("/{word}/", title="beam-volumes studio", response_timeout=_SECONDS)
-    def page(word: str) -> None:
-        studio = _studios.get(word)
-        if studio is None:
-            raise HTTPException(404)
-        StudioPage(studio.workspace, studio.path)
+    @ui.page("/", title="beam-volumes studio", response_timeout=_SECONDS)
+    def page() -> None:
+        studio = _studios.get(ui.context.client.request.scope["root_path"][1:])
+        if studio is not None:  # not closed meanwhile
+            StudioPage(studio.workspace, studio.path)
 
     ui.run_with(app, show_welcome_message=False, reconnect_timeout=10.0)
+    # Warnings of missing files show their addresses, which contain the secret.
+    logging.getLogger("nicegui").setLevel(logging.ERROR)
+    logging.getLogger("engineio.server").setLevel(logging.CRITICAL)
+    # h11 limits the size of headers; httptools does not.
     config = uvicorn.Config(
-        only_local(app, host), log_level="error", ws_max_size=1 << 20, lifespan="on"
+        guarded(app, host), log_level="error", http="h11", ws_max_size=1 << 20, lifespan="on"
     )
     server = uvicorn.Server(config)
     threading.Thread(
@@ -135,26 +139,37 @@ def _start(listening: socket.socket) -> None:
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def only_local(app: App, host: str) -> App:
-    """Return an application that refuses requests with another ``Host``, or from other pages."""
+def guarded(app: App, host: str) -> App:
+    """Return an application that refuses requests without a secret, or from other pages.
+
+    They are refused before the application, which keeps a client for each. The secret is the first part
+    of every address, also of scripts and sockets, and the application's ``root_path``.
+    """
 
     async def checked(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] in ("http", "websocket"):
-            headers = {
-                k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]
-            }
-            origin = headers.get("origin", f"http://{host}")
-            if headers.get("host") != host or origin != f"http://{host}":
-                if scope["type"] == "websocket":
-                    await send({"type": "websocket.close", "code": 1008})
-                    return
-                start = {"type": "http.response.start", "status": 403, "headers": []}
-                await send(start)
+            status = _refusal(scope, host)
+            if status and scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            if status:
+                await send({"type": "http.response.start", "status": status, "headers": []})
                 await send({"type": "http.response.body", "body": b""})
                 return
+            scope = {**scope, "root_path": f"/{scope['path'].split('/')[1]}"}
         await app(scope, receive, send)
 
     return checked
+
+
+def _refusal(scope: Any, host: str) -> int:
+    """Return the status for a request to refuse; 0 for others."""
+    headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
+    if headers.get("host") != host or headers.get("origin", f"http://{host}") != f"http://{host}":
+        return 403
+    _, word, *rest = [*scope["path"].split("/"), ""]
+    is_known = rest in ([""], ["", ""]) or rest[0] in ("_nicegui", "_nicegui_ws")
+    return 0 if word in _studios and is_known else 404
 
 
 @checked_keywords

@@ -4,6 +4,7 @@ import argparse
 import http.client
 import json
 import signal
+import socket
 import subprocess
 import sys
 from urllib.error import HTTPError
@@ -117,6 +118,21 @@ def test_the_server_gives_what_is_offered_and_nothing_else(tmp_path):
         assert (answer.status, answer.read(), answer.headers["Content-Length"]) == (200, b"", "100")
         connection.request("POST", place.path, b"x")
         assert connection.getresponse().status == 403
+
+
+def test_requests_without_the_secret_keep_no_failure_and_no_connection():
+    """Failures are printed when the view ends; those with the secret do not contain it."""
+    server = Server()
+    with server:
+        place = urlsplit(server.url)
+        for path in ("http://[/guess/a", f"http://[{place.path}a"):
+            with socket.create_connection((place.hostname, place.port), PATIENCE) as connection:
+                connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+                assert connection.recv(100).startswith(b"HTTP/1.1 400")
+        assert server.failed == ["http://[/a: ValueError: Invalid IPv6 URL"]
+        with socket.create_connection((place.hostname, place.port), PATIENCE) as connection:
+            connection.sendall(f"GET /guess/a HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+            assert connection.makefile("rb").read().startswith(b"HTTP/1.1 403")  # up to its end
 
 
 def told(viewer):

@@ -1,14 +1,18 @@
 """The page in a real browser, and the server behind it."""
 
 import contextlib
+import html
 import http.client
 import json
 import os
+import socket
+import stat
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -19,6 +23,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.cli.verbs.view import browse
 from beam_volumes.recipes.document import load
 from beam_volumes.session.local import Stopped
 from beam_volumes.show.picture import png_uri
@@ -73,13 +78,82 @@ def test_only_this_machine_with_the_secret_is_served(studio):
         "Sec-WebSocket-Version": "13",
         "Sec-WebSocket-Key": "x" * 22 + "==",
     }
-    for origin, want in (("http://127.0.0.1:1", 403), (top, 101)):
+    for origin, word, want in (
+        ("http://127.0.0.1:1", place.path, 403),
+        (top, "/", 403),
+        (top, "/guess/", 403),
+        (top, place.path, 101),
+    ):
         connection = http.client.HTTPConnection(place.netloc, timeout=PATIENCE)
-        path = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+        path = f"{word}_nicegui_ws/socket.io/?EIO=4&transport=websocket"
         connection.request("GET", path, headers={**headers, "Origin": origin})
         assert connection.getresponse().status == want
         connection.close()
     assert sorted(os.listdir(folder)) == ["slices"]
+
+
+def test_requests_without_the_secret_keep_nothing_and_print_nothing(tmp_path, capfd):
+    """Nor does a wrong address below the secret print it."""
+    nicegui = pytest.importorskip("nicegui")
+    with bv.studio(np.zeros((4, 5, 6), "u1")) as page:
+        top, word = page.url[: -len(urlsplit(page.url).path)], urlsplit(page.url).path
+        assert status(page.url) == status(page.url[:-1]) == 200
+        before = len(nicegui.Client.instances)
+        without = ("", "/", "/guess/", "//", f"/x{word}", "/_nicegui/x", f"/{word[1:-2]}/", "/%00/")
+        static = f"/_nicegui/{nicegui.__version__}/static/nicegui.js"
+        for path in (*without * 10, static, "/_nicegui_ws/socket.io/?EIO=4&transport=polling"):
+            assert status(top + path) == 404, path
+        for path in ("missing", "//", "_nicegui_/x", ".", "..", "%2e%2e/"):
+            assert status(page.url + path) == 404, path
+        assert len(nicegui.Client.instances) == before
+        for path in ("_nicegui/missing", "_nicegui_ws/socket.io/?EIO=3&transport=polling"):
+            assert status(page.url + path) in (400, 404)
+        assert status(top + word[:-1] + static) == 200
+    assert status(page.url) == 404
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_headers_without_an_end_are_refused(studio):
+    """Else a request would fill the memory before its address is read."""
+    place = urlsplit(studio[0])
+    with socket.create_connection((place.hostname, place.port), PATIENCE) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                connection.sendall(b"a: " + b"b" * 1000 + b"\r\n")
+            connection.settimeout(PATIENCE)
+            assert connection.recv(100).startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("verb", ["studio", "view"])
+def test_the_secret_is_in_no_argument_of_the_browser(verb, tmp_path, monkeypatch, capsys):
+    """Other users see the arguments of a process; the browser opens a file that only its owner reads."""
+    if verb == "view":
+        pytest.importorskip("neuroglancer")
+    monkeypatch.chdir(tmp_path)
+    np.save("em.npy", np.zeros((4, 5, 6), "u1"))
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url))
+    ended = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(f"beam_volumes.cli.verbs.{verb}.threading", Mock(Event=ended))
+    assert main([verb, "em.npy"]) == 0
+    url = capsys.readouterr().out.strip()
+    (given,) = opened
+    file = Path(urlsplit(given).path)
+    assert given.startswith("file:///") and urlsplit(url).path.strip("/") not in given
+    assert f'content="0; url={html.escape(url)}"' in file.read_text()
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_the_file_of_the_browser_leads_to_the_page(studio, monkeypatch):
+    browser.require()
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url))
+    browse(studio[0])
+    with Tab((1280, 900)) as page:
+        page.open(opened[0])
+        page.shows("as the run writes it")
+        assert page.value("location.href") == studio[0] and page.failures == []
 
 
 @pytest.mark.parametrize(

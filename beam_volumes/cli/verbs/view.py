@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import html
+import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import cropping, opened, opening, setting
@@ -16,6 +20,13 @@ from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.pages.table_page import is_table
 from beam_volumes.show.viewer.view import Viewer, free_name
+from beam_volumes.storage.places import temporary
+
+#: A page that leads to an address.
+_LEADS_TO = """\
+<!DOCTYPE html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}"><title>beam-volumes</title><a href="{url}">open</a>
+"""
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -101,10 +112,18 @@ def paths_of(paths: Sequence[str]) -> list[str]:
 
 
 def browse(url: str) -> None:
-    """Open a browser, if there is one."""
+    """Open a browser, if there is one.
+
+    It is given a file that leads to the address. Other users of the machine see the arguments of its
+    process, and must not see the secret in the address.
+    """
     import webbrowser
 
+    folder = temporary.make()
+    atexit.register(temporary.remove, folder)
+    with open(os.path.join(folder, "open.html"), "w", encoding="utf-8") as file:
+        file.write(_LEADS_TO.format(url=html.escape(url)))
     try:
-        webbrowser.open(url)
+        webbrowser.open(Path(file.name).as_uri())
     except webbrowser.Error as error:
         print_note(f"no browser was opened: {error}")

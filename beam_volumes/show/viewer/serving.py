@@ -11,7 +11,6 @@ import mimetypes
 import os
 import re
 import secrets
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -121,14 +120,13 @@ class _Http(ThreadingHTTPServer):
             super().server_bind()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Note the error of a connection; the base class prints a traceback."""
-        error = sys.exc_info()[1]
-        if isinstance(error, Exception):
-            self.of.fail("a connection", error)
+        """Do nothing: the base class prints a traceback for each broken connection of anyone."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    #: Seconds without data after which a connection, which has a thread, ends.
+    timeout = 60
     server: _Http
 
     def do_GET(self) -> None:
@@ -157,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (
             host not in ("127.0.0.1", "localhost")
             or len(parts) < 3
-            or parts[1] != self.server.of.word
+            or not secrets.compare_digest(parts[1].encode(), self.server.of.word.encode())
         ):
             return "", ""
         return parts[2], parts[3] if len(parts) > 3 else ""
@@ -173,7 +171,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the client has disconnected
         except Exception as error:
             self.close_connection = True
-            self.server.of.fail(self.path[:_SHOWN], error)
+            before, secret, path = self.path.partition(f"/{self.server.of.word}/")
+            if secret:  # what others ask for is not kept
+                self.server.of.fail(f"{before}/{path}"[:_SHOWN], error)
             with suppress(OSError):
                 self._send(400, b"invalid request", "text/plain", True)
 
@@ -184,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(204, b"", "image/x-icon", with_body)
             return
         if not name:
+            self.close_connection = True
             self._send(403, b"", "text/plain", with_body)
             return
         if name in server.event_streams and with_body:
