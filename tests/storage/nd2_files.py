@@ -62,6 +62,7 @@ def write_nd2(
     without=(),
     size=0.25,
     described=True,
+    more=(),
 ):
     """Write frames of y, x and samples.
 
@@ -83,6 +84,8 @@ def write_nd2(
         Of a pixel, in micrometers.
     described : bool
         Whether channels have dyes: without, the library cannot read its metadata.
+    more : sequence of (str, bytes)
+        Further chunks.
     """
     count, height, width, samples = frames.shape
     row = width * samples * frames.dtype.itemsize + padding
@@ -120,6 +123,7 @@ def write_nd2(
         },
     }
     chunks = [
+        *more,
         ("ImageAttributesLV!", variant("SLxImageAttributes", attributes)),
         ("ImageMetadataSeqLV|0!", variant("SLxPictureMetadata", picture)),
     ]

@@ -7,17 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.formats import registry
+from beam_volumes.storage.formats import metadata, registry
 from beam_volumes.storage.formats.format import OpenRequest
+from beam_volumes.storage.formats.metadata import parsed_xml
 from beam_volumes.storage.formats.microscopes.bioio import Bioio
 from beam_volumes.storage.formats.microscopes.czi import Czi
 from beam_volumes.storage.places.place import Place
@@ -396,3 +400,118 @@ def test_what_goes_wrong_is_noticed(tmp_path):
         "BAD: MemoryError: ",
         "BAD: TypeError: th",
     ]
+
+
+#: Documents with tags, attributes, names, namespaces, texts and depth, by their number.
+DOCUMENTS = {
+    "tags": lambda n: f"<r>{'<a/>' * n}</r>",
+    "attributes": lambda n: "<r>" + "<a b='1'/>" * n + "</r>",
+    "names": lambda n: f"<r>{''.join(f'<a{k}/>' for k in range(n))}</r>",
+    "attribute names": lambda n: "<r " + " ".join(f"a{k}=''" for k in range(n)) + "/>",
+    "namespace": lambda n: (
+        f"<r xmlns='{'u' * n}'>{''.join(f'<a{k}/>' for k in range(n // 10))}</r>"
+    ),
+    "texts": lambda n: f"<r>{'<a>x</a>y' * n}</r>",
+    "wide texts": lambda n: "<r>" + "<a>xxxxxxxxxxxxx\N{GRINNING FACE}</a>" * n + "</r>",
+    "depth": lambda n: "<a>x" * n + "y</a>" * n,
+    "planes": lambda n: "<r>" + "<Plane TheC='0' TheT='10' TheZ='7' X='1.25'/>" * n + "</r>",
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_xml_takes_no_more_memory_than_its_limit(kind, monkeypatch):
+    """The largest document that is accepted needs at most the limit, and a good part of it."""
+    monkeypatch.setattr(metadata, "MAX_XML", 2 << 20)
+    n = 16
+    with pytest.raises(metadata.RefusedXml, match=r"more than 2\.0 MiB"):
+        while n < 1 << 20:
+            parsed_xml(DOCUMENTS[kind](n))
+            n = n * 5 // 4
+    data = DOCUMENTS[kind](n * 4 // 5)
+    tracemalloc.start()
+    try:
+        root = parsed_xml(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert root is not None and 0.1 * metadata.MAX_XML < peak < 1.1 * metadata.MAX_XML
+
+
+def test_large_xml_is_refused_before_its_tree_is_made(monkeypatch):
+    """40 MiB of tags would take a gibibyte."""
+    assert metadata.MAX_XML == 512 << 20
+    monkeypatch.setattr(metadata, "MAX_XML", 100 << 20)  # takes less time
+    data = DOCUMENTS["tags"](10 << 20).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(metadata.RefusedXml, match=r"more than 100\.0 MiB"):
+            parsed_xml(data)
+        assert tracemalloc.get_traced_memory()[1] < len(data) // 4
+    finally:
+        tracemalloc.stop()
+
+
+ENTITIES = '<!DOCTYPE b [<!ENTITY e "ha">]><b>&e;</b>'
+DEFAULTS = '<!DOCTYPE b [<!ATTLIST a c CDATA "ha">]><b><a/></b>'
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "cp1252"]
+)
+@pytest.mark.parametrize("text", [ENTITIES, DEFAULTS, ENTITIES.replace(" e ", " % e ")])
+def test_entities_of_xml_are_refused_in_every_encoding(encoding, text):
+    text = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>{text}'
+    for data in (text.encode(encoding), text):
+        with pytest.raises((metadata.RefusedXml, ElementTree.ParseError)) as found:
+            parsed_xml(data)
+        # Without a mark of the byte order it may be no XML at all.
+        assert "declares entities" in str(found.value) or encoding.startswith("utf-16-")
+
+
+@pytest.mark.parametrize("bad", [ENTITIES, f"<b>{'<a/>' * 5000}</b>"])
+def test_every_reader_of_xml_refuses_bombs(bad, tmp_path, monkeypatch):
+    """Libraries that parse XML themselves do not get it."""
+    monkeypatch.setattr(metadata, "MAX_XML", 1 << 20)
+    message = r"declares entities|needs more than 1\.0 MiB"
+    project = tmp_path / "a.xml"
+    project.write_bytes(bad.encode("utf-16"))
+    with pytest.raises(ValueError, match=rf"a\.xml: .*({message})"):
+        bv.open_tiles(str(project))
+    tifffile = pytest.importorskip("tifffile")
+    descriptions = {
+        "ome": bad.replace("<b>", "<OME>").replace("</b>", "</OME>"),
+        "set": bad.replace("<b>", '<OME><a FileName="c.tif"/>').replace("</b>", "</OME>"),
+        "scn": bad.replace("<b>", "<scn>").replace("</b>", "</scn>"),
+        "other": bad,
+    }
+    for name, text in descriptions.items():
+        path = tmp_path / f"{name}.tif"
+        tifffile.imwrite(path, voxels(), description=text, metadata=None, photometric="minisblack")
+        with monkeypatch.context() as m:
+            m.setattr(ElementTree, "fromstring", lambda *_: pytest.fail("parsed"))
+            for use in (bv.open, bv.open_tiles):
+                with pytest.raises(ValueError, match=rf"{name}\.tif.*({message})"):
+                    use(str(path))
+    if find_spec("nd2"):
+        from tests.storage.nd2_files import write_nd2
+
+        for text in (
+            bad.encode(),
+            b"<?xml version='1.0'?>" + bad.encode(),
+            bad.encode("utf-16")[2:],
+        ):
+            write_nd2(
+                tmp_path / "a.nd2", voxels(shape=(1, 5, 6, 1)), [], ["c"], more=[("Old!", text)]
+            )
+            with pytest.raises(ValueError, match=rf"a\.nd2.*({message})"):
+                bv.open(str(tmp_path / "a.nd2"))
+    if find_spec("pylibCZIrw") and bad != ENTITIES:  # libCZI writes the XML again, without entities
+        from pylibCZIrw import czi
+
+        with czi.create_czi(str(tmp_path / "a.czi")) as file:
+            file.write(data=voxels()[0][..., None], plane={"Z": 0})
+            file.write_metadata(
+                "a", custom_attributes=dict.fromkeys(map("k{}".format, range(2000)), 1)
+            )
+        with pytest.raises(ValueError, match=rf"a\.czi: .*({message})"):
+            bv.open(str(tmp_path / "a.czi"))

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from xml.etree import ElementTree
+from xml.parsers import expat
 
 import numpy as np
 
 from beam_volumes.base.space import AXES, Space
-from beam_volumes.base.text import parsed_json
+from beam_volumes.base.text import format_bytes, parsed_json
 from beam_volumes.storage.sources.axes import unit_name
 from beam_volumes.storage.sources.description import Description
 
@@ -142,3 +144,70 @@ class Foreign:
         if many is not None and len(found) != many:
             raise self.error(what, f"{value!r}, not {many} numbers")
         return [float(n) for n in found]
+
+
+#: Maximum memory of an XML document, in bytes.
+MAX_XML = 512 << 20
+#: Bytes of memory for an element with its texts, for its attributes, for each of them, and for a new name.
+_ELEMENT, _ATTRIBUTES, _ATTRIBUTE, _NAME = 400, 200, 70, 450
+
+
+class RefusedXml(ValueError):
+    """A document that would take too much memory, or declares entities."""
+
+
+def parsed_xml(data: bytes | str) -> ElementTree.Element:
+    r"""Parse an XML document from an untrusted source.
+
+    Its memory is bounded before it is built. Declarations of entities and of attributes are refused in
+    every encoding: a few bytes of them can make any amount of text.
+
+    Raises
+    ------
+    RefusedXml
+        If it needs more than `MAX_XML` bytes of memory, or has such declarations.
+    ElementTree.ParseError
+        If it is invalid.
+
+    Examples
+    --------
+    >>> parsed_xml('<a><b c="1"/></a>')[0].attrib
+    {'c': '1'}
+    >>> parsed_xml('<!DOCTYPE a [<!ENTITY e "ha">]><a>&e;</a>'.encode("utf-16"))
+    Traceback (most recent call last):
+    beam_volumes.storage.formats.metadata.RefusedXml: it declares entities of XML, which ... remove them
+    """
+    encoding = "utf-8" if isinstance(data, str) else None
+    data = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    parser = expat.ParserCreate(encoding, namespace_separator="}")
+    parser.ordered_attributes = True
+    needed = len(data) * (2 if data.isascii() else 6)
+    names = set[str]()
+
+    def count(tag: str, attributes: list[str]) -> None:
+        nonlocal needed
+        needed += _ELEMENT
+        if attributes:
+            values = attributes[1::2]
+            needed += _ATTRIBUTES + len(values) * _ATTRIBUTE + sum(map(len, values))
+        for name in (tag, *attributes[::2]):
+            if name not in names:
+                names.add(name)
+                needed += _NAME + 3 * len(name)
+        if needed > MAX_XML:
+            raise RefusedXml(
+                f"its XML needs more than {format_bytes(MAX_XML)} of memory; reduce it"
+            )
+
+    def refuse(*_: Any) -> None:
+        raise RefusedXml("it declares entities of XML, which are not supported; remove them")
+
+    parser.StartElementHandler = count
+    parser.EntityDeclHandler = parser.AttlistDeclHandler = refuse
+    try:
+        parser.Parse(data, True)
+    except RefusedXml:
+        raise
+    except (expat.ExpatError, ValueError, LookupError) as error:  # also an unknown encoding
+        raise ElementTree.ParseError(str(error)) from None
+    return ElementTree.fromstring(data, ElementTree.XMLParser(encoding=encoding))

@@ -13,6 +13,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.zarr import find, read_array
+from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import unit_name
@@ -35,15 +36,15 @@ class ProjectTile:
 
 
 def read_xml(path: str) -> Element:
-    """Parse a file; entities are refused, and nothing else is read."""
+    """Parse a file; nothing else is read."""
     if os.path.getsize(path) > _MAX_BYTES:
         raise ValueError(f"{path} is larger than {_MAX_BYTES >> 20} MiB; give a table of tiles")
     with open(path, "rb") as file:
         data = file.read()
-    if b"<!ENTITY" in data:
-        raise ValueError(f"{path} declares entities of XML, which are not read; remove them")
     try:
-        return ElementTree.fromstring(data)
+        return parsed_xml(data)
+    except RefusedXml as error:
+        raise ValueError(f"{path}: {error}") from None
     except (ElementTree.ParseError, ValueError) as error:
         raise ValueError(f"{path} is no valid XML: {error}; restore it") from None
 

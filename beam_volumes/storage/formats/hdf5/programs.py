@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -26,6 +27,7 @@ from beam_volumes.storage.formats.hdf5.arrays import (
     present,
     text_of,
 )
+from beam_volumes.storage.formats.metadata import parsed_xml
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 
@@ -193,7 +195,7 @@ def _viewer_voxel(path: str, setup: int) -> tuple[list[float] | None, str | None
     try:
         if os.path.getsize(xml) > _XML_BYTES:
             return None, None
-        root = ElementTree.parse(xml).getroot()
+        root = parsed_xml(Path(xml).read_bytes())
         for found in root.iter("ViewSetup"):
             if (found.findtext("id") or "").strip() != str(setup):
                 continue

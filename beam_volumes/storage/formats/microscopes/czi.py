@@ -17,6 +17,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.formats.planes import (
     COLOURS,
     PlaneImage,
@@ -126,7 +127,10 @@ def _opened(path: str) -> Any:
 def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImage:
     box = {str(k).lower(): (int(a), int(b)) for k, (a, b) in handle.total_bounding_box.items()}
     extents = {a: last - first for a, (first, last) in box.items()}
-    metadata = _Metadata.of(handle.raw_metadata)
+    try:
+        metadata = _Metadata.of(handle.raw_metadata)
+    except RefusedXml as error:
+        raise ValueError(f"{printable(path)}: {error}") from None
     scenes = handle.scenes_bounding_rectangle_no_pyramid
     numbers = sorted(scenes) or [None]
     names = metadata.scenes if scenes else ()
@@ -203,7 +207,7 @@ class _Metadata:
     @classmethod
     def of(cls, text: str) -> _Metadata:
         try:
-            root = ElementTree.fromstring(text)
+            root = parsed_xml(text)
         except ElementTree.ParseError:
             return cls({}, (), ())
         sizes: dict[str, float] = {}

@@ -11,14 +11,16 @@ import os
 import struct
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.formats.planes import (
     COLOURS,
     PlaneImage,
@@ -118,6 +120,7 @@ class Nd2(Format):
             )
         needed("nd2", "nd2", f"{place.text} is ND2")
         _chunks(path)
+        _check_xml(path)
         return _image(place.text, path, _facts(path), request.dataset).source(request.index)
 
 
@@ -257,38 +260,63 @@ def _dtype(where: str, attributes: Any) -> np.dtype:
 
 def _chunks(path: str) -> dict[bytes, int]:
     """Return the position of each frame's chunk by name, from the map at the file's end."""
-    size = os.path.getsize(path)
+    found, size = {}, os.path.getsize(path)
     try:
         with open(path, "rb", buffering=0) as file:
-            handle = file.fileno()
-            signature, at = struct.unpack("<32sQ", os.pread(handle, 40, max(0, size - 40)))
-            if signature != _MAP or not 0 <= at < size:
-                raise ValueError(
-                    "its map is missing: the file is cut off, or its recording was interrupted"
-                )
-            start, length = _chunk(handle, at)
-            if start + length > size:
-                raise ValueError("its map is cut off")
-            return _entries(os.pread(handle, length, start), size)
+            for name, offset, length in _entries(file.fileno(), size):
+                if name.startswith(_FRAME):
+                    if offset + length > size:
+                        raise ValueError(f"{printable(name.decode('latin-1'))} is beyond its end")
+                    found[name] = offset
     except (ValueError, struct.error, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise damaged(path, f"{reason}") from None
+    return found
 
 
-def _entries(data: bytes, size: int) -> dict[bytes, int]:
-    found = {}
-    at = 0
+def _entries(handle: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the names, positions and lengths in the map at the file's end."""
+    signature, start = struct.unpack("<32sQ", os.pread(handle, 40, max(0, size - 40)))
+    if signature != _MAP or not 0 <= start < size:
+        raise ValueError(
+            "its map is missing: the file is cut off, or its recording was interrupted"
+        )
+    start, length = _chunk(handle, start)
+    if start + length > size:
+        raise ValueError("its map is cut off")
+    data, at = os.pread(handle, length, start), 0
     while (end := data.find(b"!", at)) >= 0 and end + 17 <= len(data):
         name = data[at : end + 1]
         if name == _MAP:
             break
-        offset, length = struct.unpack_from("<QQ", data, end + 1)
-        if name.startswith(_FRAME):
-            if offset + length > size:
-                raise ValueError(f"{printable(name.decode('latin-1'))} is beyond its end")
-            found[name] = offset
+        yield name, *struct.unpack_from("<QQ", data, end + 1)
         at = end + 17
-    return found
+
+
+def _check_xml(path: str) -> None:
+    """Refuse XML that takes too much memory, before the library parses it. Old files have such metadata."""
+    size = os.path.getsize(path)
+    with open(path, "rb", buffering=0) as file:
+        for name, offset, _ in _entries(file.fileno(), size):
+            head = (
+                b"" if name.startswith(_FRAME) else os.pread(file.fileno(), 16, min(offset, size))
+            )
+            if head[:4] != _MAGIC or len(head) < 16:
+                continue
+            start, length = _chunk(file.fileno(), offset)
+            if os.pread(file.fileno(), 1, min(start, size)) != b"<":
+                continue
+            data = os.pread(file.fileno(), min(length, size), start)
+            # The library parses what follows the first line, and decodes what is invalid in two ways.
+            below = data.split(b"?>", 1)[-1]
+            for text in (below, below.decode("utf-8", "ignore"), below.decode("utf-16", "ignore")):
+                try:
+                    parsed_xml(text)
+                    break
+                except ElementTree.ParseError:
+                    continue
+                except RefusedXml as error:
+                    raise ValueError(f"{printable(path)}: {error}") from None
 
 
 def _chunk(handle: int, at: int) -> tuple[int, int]:

@@ -97,8 +97,9 @@ def stage_positions(place: Place) -> tuple[list[Space | None], list[str]] | None
     with _metadata(opened_file(place.spec), place) as tiff:
         if not tiff.is_ome:
             return [None] * len(tiff.series), []
+        count = len(tiff.series)
         ome = Ome(tiff.ome_metadata or "")
-        return [ome.stage_position(k) for k in range(len(tiff.series))], ome.files
+        return [ome.stage_position(k) for k in range(count)], ome.files
 
 
 def _is_tiff(place: Place) -> bool:
@@ -149,10 +150,15 @@ def _understood(
 
 
 def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
-    """Refuse files of a set outside this file's folder, before any is opened."""
+    """Refuse files of a set outside this file's folder, before any is opened.
+
+    XML that takes too much memory is refused, too, before tifffile parses it.
+    """
     names: Sequence[Any] = ()
-    if tiff.is_ome and "FileName" in (tiff.ome_metadata or ""):
-        names = Ome(tiff.ome_metadata or "").files
+    description = str(tiff.pages.first.description)
+    files = Ome(description).files if "<" in description else ()
+    if tiff.is_ome:
+        names = files
     elif tiff.is_ndtiff:
         index = os.path.join(os.path.dirname(file.name), "NDTiff.index")
         names = [entry[1] for entry in tifffile.tifffile.read_ndtiff_index(index)]

@@ -12,7 +12,7 @@ from typing import Any
 import tifffile
 
 from beam_volumes.base.space import Space
-from beam_volumes.storage.formats.metadata import Mark
+from beam_volumes.storage.formats.metadata import Mark, parsed_xml
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import converted, unit_name
 
@@ -171,8 +171,8 @@ class Ome:
 
     def __init__(self, xml: str) -> None:
         try:
-            self._root: ElementTree.Element | None = ElementTree.fromstring(xml.strip("\x00 \n"))
-        except (ElementTree.ParseError, ValueError):
+            self._root: ElementTree.Element | None = parsed_xml(xml.strip("\x00 \n"))
+        except ElementTree.ParseError:
             self._root = None
 
     @property
