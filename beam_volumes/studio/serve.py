@@ -167,8 +167,8 @@ def _refusal(scope: Any, host: str) -> int:
     headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
     if headers.get("host") != host or headers.get("origin", f"http://{host}") != f"http://{host}":
         return 403
-    _, word, *rest = [*scope["path"].split("/"), ""]
-    is_known = rest in ([""], ["", ""]) or rest[0] in ("_nicegui", "_nicegui_ws")
+    word, _, rest = str(scope["path"]).removeprefix("/").partition("/")
+    is_known = rest == "" or rest.startswith(("_nicegui/", "_nicegui_ws/"))
     return 0 if word in _studios and is_known else 404
 
 
