@@ -168,6 +168,99 @@ def test_a_plate_leads_to_no_well_elsewhere(tmp_path):
         bv.open(tmp_path, well="../B/3")
 
 
+def table(folder, name):
+    (folder / "tiles.csv").write_text(f"path,z,y,x\n{name},0,0,0\n")
+    return lambda: bv.open_tiles("tiles.csv")
+
+
+def terastitcher(folder, name):
+    (folder / "a.xml").write_text(
+        f'<TeraStitcher><stacks_dir value="."/><voxel_dims V="1" H="1" D="1"/><STACKS><Stack '
+        f'DIR_NAME="{name}" ABS_V="0" ABS_H="0" ABS_D="0"/></STACKS></TeraStitcher>'
+    )
+    return lambda: bv.open_tiles("a.xml")
+
+
+def bigstitcher(folder, name):
+    (folder / "a.xml").write_text(
+        '<SpimData><SequenceDescription><ImageLoader format="spimreconstruction.filemap2"><files>'
+        f'<FileMapping view_setup="0" timepoint="0"><file>{name}</file></FileMapping></files></ImageLoader>'
+        "<ViewSetups><ViewSetup><id>0</id></ViewSetup></ViewSetups></SequenceDescription><ViewRegistrations>"
+        '<ViewRegistration timepoint="0" setup="0"/></ViewRegistrations></SpimData>'
+    )
+    return lambda: bv.open_tiles("a.xml")
+
+
+def header(write, own):
+    def reader(folder, name):
+        write(folder / own, name, folder / "other.bin")
+        return lambda: bv.open(own)
+
+    return reader
+
+
+READERS = {
+    "table": table,
+    "terastitcher": terastitcher,
+    "bigstitcher": bigstitcher,
+    "nrrd": header(nrrd, "a.nhdr"),
+    "metaimage": header(metaimage, "a.mhd"),
+    "ome-tiff": header(ome_tiff, "a.ome.tif"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["http://127.0.0.1:9/a.zarr", "file:///etc", "n5://../a", r"..\b.npy", "../b.npy"]
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_named_by_a_relative_path_leads_to_no_url_and_no_other_folder(
+    tmp_path, monkeypatch, reader, name
+):
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "b.npy", ARRAY)
+    monkeypatch.chdir(tmp_path / "in")
+    opening = READERS[reader](tmp_path / "in", name)
+    with pytest.raises(OutsideError, match=r"which is (a URL|outside its folder)"):
+        opening()
+
+
+def test_a_table_leads_to_no_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    np.save(tmp_path / "b.npy", ARRAY)
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        table(tmp_path / "in", "~/b.npy")()
+
+
+def test_names_with_separators_of_windows_are_found(tmp_path):
+    (tmp_path / "in").mkdir()
+    nrrd(tmp_path / "a.nhdr", r"in\a.raw", tmp_path / "in" / "a.raw")
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "a.nhdr")), ARRAY)
+    np.save(tmp_path / "in" / "b.npy", ARRAY)
+    (tmp_path / "tiles.csv").write_text("path,z,y,x\nin\\b.npy,0,0,0\n")
+    np.testing.assert_array_equal(np.asarray(bv.open_tiles(tmp_path / "tiles.csv")[0][0]), ARRAY)
+    (tmp_path / r"in\b.npy").write_bytes((tmp_path / "in" / "b.npy").read_bytes()[:-1] + b"\x99")
+    assert np.asarray(bv.open_tiles(tmp_path / "tiles.csv")[0][0])[-1, -1, -1] == 0x99
+
+
+def test_an_entity_hides_no_file_of_a_set(tmp_path):
+    """Its characters may be escaped, so that the names are not in the text."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.ome.tif"
+    ome_tiff(path, "../other.bin", tmp_path / "other.bin")
+    with tifffile.TiffFile(path) as file:
+        text = file.ome_metadata
+    start, end = text.index("<TiffData"), text.index("</Pixels>")
+    hidden = text[start:end].replace("FileName", "&#70;ileName").replace('"', "&#34;")
+    dtd = f'<!DOCTYPE OME [<!ENTITY e "{hidden}">]>'
+    text = text[:start] + "&e;" + text[end:]
+    text = text.replace("?>", f"?>{dtd}", 1)
+    tifffile.imwrite(path, ARRAY[0], photometric="minisblack", metadata=None, description=text)
+    with pytest.raises(OutsideError):
+        bv.open(path)
+
+
 def test_names_that_begin_alike_are_no_folder(tmp_path):
     with pytest.raises(OutsideError):
         check_path(str(tmp_path / "a" / "h.nhdr"), str(tmp_path / "ab" / "x.raw"))

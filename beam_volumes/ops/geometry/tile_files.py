@@ -21,7 +21,7 @@ from beam_volumes.storage.inputs.tile_projects import (
     stitcher_tile,
     with_registrations,
 )
-from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.stack import matching
 
@@ -149,9 +149,7 @@ def _of_table(table: Any, index: Any, path: str | None = None) -> tuple[list[Vol
             f"open_tiles: source has no path in row {blank[0]}; give one for each tile"
         )
     if path is not None:
-        places = [os.path.join(os.path.dirname(path), p) for p in places]
-        for place in places:
-            check_path(path, place)
+        places = [named_file(path, p) for p in places]
     tiles = [open_volume(place, index=index) for place in places]
     axes, count = tiles[0].space.axes, len(tiles)
     matrices, positions = matrices_of(table, axes, count, "open_tiles", "tiles", "source")

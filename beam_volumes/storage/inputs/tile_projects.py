@@ -14,7 +14,7 @@ import numpy as np
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.zarr import find, read_array
 from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
-from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import unit_name
 
@@ -83,7 +83,7 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
     time = _time(path, sorted({t for t, _ in views}, key=int), index)
     channel = _channel(path, root, setups, {s for t, s in views if t == time}, index)
     chosen = sorted((int(s), s) for t, s in views if t == time and s in channel)
-    base = os.path.join(os.path.dirname(path), root.findtext("BasePath") or ".")
+    base = (root.findtext("BasePath") or ".").strip()
     loader = root.find("SequenceDescription/ImageLoader")
     if loader is None or loader.get("format") not in _LOADERS:
         given = "none" if loader is None else repr(loader.get("format"))
@@ -96,7 +96,7 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
     result = []
     for _, setup in chosen:
         where, dataset, at = image(time, setup)
-        check_path(path, where)
+        where = named_file(path, where)
         matrix = _matrix(path, views[time, setup]) / scale[:, None]
         size, unit = _voxel_size(setups[setup])
         result.append(ProjectTile(where, matrix, size, unit, dataset, at, (time, setup)))
@@ -250,8 +250,8 @@ _Image = Callable[[str, str], tuple[str, str | None, dict[str, int]]]
 
 
 def _named(loader: Element, base: str, tag: str) -> str:
-    """Return a path that a loader names."""
-    return os.path.normpath(os.path.join(base, _text(loader, tag).removeprefix("file:")))
+    """Return a path that a loader names, relative to the project's folder."""
+    return os.path.join(base, _text(loader, tag).removeprefix("file:"))
 
 
 def _in_hdf5(loader: Element, base: str) -> _Image:
@@ -275,7 +275,7 @@ def _in_zarr(loader: Element, base: str) -> _Image:
     def image(t: str, s: str) -> tuple[str, str | None, dict[str, int]]:
         place, at = groups[t, s]
         index = dict(zip("ct", map(int, at), strict=False))
-        return os.path.normpath(os.path.join(path, place)), None, index
+        return os.path.join(path, place), None, index
 
     return image
 
@@ -301,8 +301,8 @@ _LOADERS: dict[str, Callable[[Element, str], _Image]] = {
 
 def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
     folder = _element(root, "stacks_dir").get("value", "")
-    if not os.path.isdir(folder):  # the project was moved
-        folder = os.path.dirname(path)
+    if not os.path.isdir(os.path.join(os.path.dirname(path), folder)):  # the project was moved
+        folder = "."
     voxels = _element(root, "voxel_dims").attrib
     try:
         size = [abs(float(voxels[a])) for a in "DVH"]
@@ -314,8 +314,7 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
     for stack in root.iter("Stack"):
         if stack.get("Z_RANGES") == "":  # it has no images
             continue
-        where = os.path.normpath(os.path.join(folder, stack.attrib["DIR_NAME"]))
-        check_path(path, where)
+        where = named_file(path, os.path.join(folder, stack.attrib["DIR_NAME"]))
         try:
             place = [float(stack.attrib[f"ABS_{a}"]) for a in "DVH"]
         except ValueError as error:

@@ -33,9 +33,34 @@ class OutsideError(ValueError):
     """A file names another file outside its folder."""
 
 
+def named_file(header: str, name: str) -> str:
+    """Return the path of a file that a local file names, relative to its folder.
+
+    A URL, and a file outside of the folder, are refused. The separators may be those of Windows.
+    """
+    if "://" in name:
+        if not is_allowed():
+            raise OutsideError(
+                f"{printable(header)} names {printable(name)!r}, which is a URL; if you trust it, set "
+                "beam_volumes.options.outside = True"
+            )
+        return name
+    folder = os.path.dirname(os.path.abspath(header))
+    path = os.path.normpath(os.path.join(folder, name))
+    if "\\" in name and not os.path.lexists(path):
+        path = os.path.normpath(os.path.join(folder, name.replace("\\", "/")))
+    check_path(header, path)
+    return path
+
+
+def is_allowed() -> bool:
+    """Whether this thread may read files outside of the folder of the file that names them."""
+    return allowed or _allowed_here.get()
+
+
 def check_path(header: str, path: str) -> None:
     """Refuse a file named by a header, unless it is in or below the header's folder."""
-    if not (allowed or _allowed_here.get() or is_in_folder_of(header, path)):
+    if not (is_allowed() or is_in_folder_of(header, path)):
         raise OutsideError(
             f"{printable(header)} names the file {printable(os.path.abspath(path))}, which is outside its "
             "folder; if you trust it, set beam_volumes.options.outside = True"

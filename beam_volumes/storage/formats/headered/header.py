@@ -23,7 +23,7 @@ from beam_volumes.storage.formats.format import WHOLE, OpenRequest
 from beam_volumes.storage.places.errors import VolumeError, bad_header
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.inflate import MAXIMUM, beginning, inflated
-from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import first_bytes, read_at
 from beam_volumes.storage.sources.axes import Placement, UnclearPlace, check_affine, select, turned
@@ -372,10 +372,8 @@ def data_file(place: Place, named: str, several: str) -> Spec:
             "supported; rewrite it as one file, or open the slices directly"
         )
     assert place.local is not None
-    path = os.path.normpath(os.path.join(os.path.dirname(place.local), named))
-    if "\0" not in named:
-        check_path(place.local, path)
-    if "\0" in named or not os.path.isfile(path):
+    path = named_file(place.local, named)
+    if not os.path.isfile(path):
         raise VolumeError(
             f"{printable(place.text)} names the file {printable(named)!r}, which does not exist; "
             "restore it, or correct the header"

@@ -28,7 +28,7 @@ from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, metadata_o
 from beam_volumes.storage.formats.tiff.reading import Page, Pages, TiffReader
 from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.places.errors import VolumeError, damaged
-from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.remote_file import Stream
 from beam_volumes.storage.sources.axes import Selection, select
@@ -154,16 +154,16 @@ def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
 
     XML that takes too much memory is refused, too, before tifffile parses it.
     """
-    names: Sequence[Any] = ()
     description = str(tiff.pages.first.description)
     files = Ome(description).files if "<" in description else ()
-    if tiff.is_ome:
-        names = files
-    elif tiff.is_ndtiff:
+    if not tiff.filehandle.is_file:  # then tifffile opens no others
+        return
+    names: list[str] = [*files] if tiff.is_ome else []
+    if tiff.is_ndtiff:
         index = os.path.join(os.path.dirname(file.name), "NDTiff.index")
-        names = [entry[1] for entry in tifffile.tifffile.read_ndtiff_index(index)]
+        names += [str(entry[1]) for entry in tifffile.tifffile.read_ndtiff_index(index)]
     for name in names:
-        check_path(file.name, os.path.join(os.path.dirname(file.name), str(name)))
+        named_file(file.name, name)
 
 
 @dataclass(frozen=True)
