@@ -59,10 +59,7 @@ def test_lists_and_globs(tmp_path, suffix, depths):
         how = {"shape": (3, 20, 30), "dtype": "u2"}
         if depths != (3, 3, 3):
             return
-    given = [paths, list(map(str, paths)), tuple(paths)]
-    if suffix != ".tif":  # that is a glob of slices
-        given.append(tmp_path / f"*{suffix}")
-    for what in given:
+    for what in (paths, list(map(str, paths)), tuple(paths), tmp_path / f"*{suffix}"):
         source = open_source(what, **how)
         np.testing.assert_array_equal(source.read(), array)
         again = pickle.loads(pickle.dumps(reopened(source)))
@@ -201,3 +198,28 @@ def test_of_many_files_the_first_is_opened(tmp_path, monkeypatch, kind):
             (ValueError, OSError), match=r"bad\.png is 2 x 7 uint8, but .*must be alike"
         ):
             np.asarray(bv.open([*names, str(bad)]))
+
+
+def test_a_file_with_one_page_for_all_images_is_no_slice(tmp_path):
+    """ImageJ stores more than 4 GB so, and tifffile on request."""
+    a = voxels()
+    for k, part in enumerate(cut(a, 4, 5)):
+        tifffile.imwrite(
+            tmp_path / f"a{k}.tif", part, photometric="minisblack", metadata={"truncate": True}
+        )
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "a*.tif")), a)
+    text = f"ImageJ=1.54f\nimages={len(a)}\nslices={len(a)}\n"
+    with tifffile.TiffWriter(tmp_path / "b.tif") as file:
+        file.write(a[0], description=text, metadata=None, photometric="minisblack")
+    with open(tmp_path / "b.tif", "ab") as file:
+        end = file.tell()
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        begin = file.pages[0].dataoffsets[0]
+    assert end == begin + a[0].nbytes
+    with open(tmp_path / "b.tif", "ab") as file:
+        file.write(a[1:].tobytes())
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "b*.tif")), a)
+    # A single image may keep the description of the stack that it was in.
+    for z in range(2):
+        tifffile.imwrite(tmp_path / f"c{z}.tif", a[z], description=text, metadata=None)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "c*.tif")), a[:2])

@@ -11,6 +11,7 @@ import fnmatch
 import glob
 import math
 import os
+import re
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +27,13 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size
 from beam_volumes.storage.formats.format import RUN, WHOLE, Format, OpenRequest, Options
 from beam_volumes.storage.formats.metadata import Mark
-from beam_volumes.storage.formats.tiff.files import PHOTOMETRIC, File
+from beam_volumes.storage.formats.tiff.files import DESCRIPTION, PHOTOMETRIC, File
 from beam_volumes.storage.formats.tiff.format import colours_of, page_of
 from beam_volumes.storage.formats.tiff.reading import Page
 from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.places.place import Place, Spec, join, kvstore_spec, url
+from beam_volumes.storage.places.place import Place, Spec, is_pattern, join, kvstore_spec, url
 from beam_volumes.storage.sources.axes import select
 from beam_volumes.storage.sources.numbered import (
     MISSING,
@@ -185,6 +186,8 @@ class Slices(Format):
         missing = check_missing(request.option("missing", "error"), place.text)
         request.refuse_parts(place.text, "a stack of slices")
         directory, listed, single = found
+        if is_pattern(place.local or "") and _has_volumes(directory, listed):
+            return None  # they are joined as a list of them is
         names, instead = series_of(in_natural_order(listed), place.text, missing)
         first = url(join(directory, names[0]))
         shape, dtype, channels = _header(directory, names[0], first)
@@ -337,6 +340,43 @@ def _kind(name: str) -> str:
     return "PNG" if lower.endswith(PNG) else "JPEG" if lower.endswith(JPEG) else "TIFF"
 
 
+class _NotASliceError(ValueError):
+    """A TIFF file is not one plain image."""
+
+
+#: A glob of up to this number of files is a stack of volumes if any of them is one.
+_PEEKED = 256
+#: What ImageJ and tifffile write for images without pages of their own, behind the first one.
+_MORE = re.compile(rb'^ImageJ=.*?\nimages=(\d+)|"truncate": true', re.S)
+
+
+def _has_volumes(directory: Spec, names: Sequence[str]) -> bool:
+    """Whether some of the first local files have several pages."""
+    paths = [url(join(directory, n)) for n in (*names[:_PEEKED], names[-1]) if _kind(n) == "TIFF"]
+    return any(map(_is_volume, paths))
+
+
+def _is_volume(path: str) -> bool:
+    try:
+        _page(File(_local(path)), path)
+    except _NotASliceError:
+        return True
+    except (ValueError, OSError):  # of a damaged file, which is reported when it is read
+        pass
+    return False
+
+
+def _has_more(page: Page) -> bool:
+    """Whether a file has voxels of more images than one."""
+    if page.directory.following:
+        return True
+    text = page.directory.data(page.file, DESCRIPTION) or b""
+    found = _MORE.search(text[:4096])
+    count = int(found[1] or 2) if found else 1
+    layout = page.segments
+    return count > 1 and layout.is_plain and count * layout.page_bytes <= page.file.size
+
+
 # decoding
 
 
@@ -437,11 +477,14 @@ def _page(file: File, path: str) -> Page:
     """Return the single page of a TIFF slice."""
     name = f"slice {printable(path)}"
     page = page_of(file, Place.of(_local(path)), name)
-    if page.directory.following:
-        raise ValueError(f"{name} has several pages; slices of a stack have one page each")
+    if _has_more(page):
+        raise _NotASliceError(
+            f"{name} has several pages; slices of a stack have one page each: to join the pages of all "
+            "files, give a list of them, or on a disk a glob"
+        )
     planes, depth, _, _, samples = page.segments.shape
     if depth > 1 or min(planes, samples) > 1:
-        raise ValueError(
+        raise _NotASliceError(
             f"{name} has {planes} x {depth} planes of {samples} samples and is not a plain 2-D image; "
             "slices of a stack have one image each"
         )
