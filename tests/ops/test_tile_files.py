@@ -390,3 +390,92 @@ def test_refusals(tmp_path):
         bv.open_tiles(5)
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         bv.open_tiles("nowhere.xml")
+
+
+STACK = voxels((12, 20, 34), "u2", 5)
+
+
+def write_terastitcher(path, stacks, kind="2Dseries"):
+    """A project of stacks that are 14 voxels apart; each gives its attributes."""
+    rows = ""
+    for k, stack in enumerate(stacks):
+        given = {"ABS_V": 0, "ABS_H": 14 * k, "ABS_D": 0, "Z_RANGES": "[0,12)"} | stack
+        rows += "<Stack " + " ".join(f'{a}="{v}"' for a, v in given.items()) + "/>"
+    path.write_text(
+        f'<TeraStitcher volume_format="TiledXY|{kind}"><stacks_dir value="."/><voxel_dims V="1" H="1" D="2"/>'
+        f"<STACKS>{rows}</STACKS></TeraStitcher>"
+    )
+    return path
+
+
+def write_slices(folder, planes, names="{:06d}.tif"):
+    folder.mkdir(parents=True, exist_ok=True)
+    for z, plane in enumerate(planes):
+        tifffile.imwrite(folder / names.format(10 * z), plane, photometric="minisblack")
+
+
+def test_slices_of_terastitcher_are_where_their_ranges_are(tmp_path):
+    """Sparse stacks begin later, and have gaps."""
+    right = STACK.copy()
+    right[[0, 1, 5, 6], :, 20:] = 0
+    there = [2, 3, 4, 7, 8, 9, 10, 11]
+    write_slices(tmp_path / "a" / "a", STACK[:, :, :20])
+    write_slices(tmp_path / "a" / "b", STACK[there, :, 14:])
+    stacks = [{"DIR_NAME": r"a\a"}, {"DIR_NAME": r"a\b", "Z_RANGES": "[2,5); [7,12)"}]
+    path = write_terastitcher(tmp_path / "a.xml", stacks)
+    tiles, transforms = bv.open_tiles(path)
+    np.testing.assert_array_equal(transforms[:, :, 3], [(0, 0, 0), (2, 0, 14), (7, 0, 14)])
+    np.testing.assert_array_equal(np.asarray(bv.fuse(tiles, transforms, blending="first")), right)
+    np.testing.assert_array_equal(np.asarray(bv.fuse(tiles, path, blending="first")), right)
+    for ranges, message in (("[2,12)", "10 slices of .* but there are 8 images"),
+                            ("[7,12);[2,5)", "not made of increasing ranges"),
+                            ("[0,999999999999)", "999999999999 slices"),
+                            ("(2,5]", "not made of increasing ranges")):  # fmt: skip
+        stacks[1]["Z_RANGES"] = ranges
+        with pytest.raises(ValueError, match=message):
+            bv.open_tiles(write_terastitcher(tmp_path / "a.xml", stacks))
+
+
+def test_a_stack_of_terastitcher_has_the_images_of_its_expression_only(tmp_path):
+    """Channels and stacks may share a folder."""
+    for name, planes in (("left", STACK[:, :, :20]), ("right", STACK[:, :, 14:])):
+        write_slices(tmp_path, planes, name + "_{:06d}_C00.tif")
+        write_slices(tmp_path, planes[:, ::-1], name + "_{:06d}_C01.tif")
+    stacks = [{"DIR_NAME": "", "IMG_REGEX": rf"{n}_[0-9]+_C00\.tif"} for n in ("left", "right")]
+    path = write_terastitcher(tmp_path / "a.xml", stacks)
+    found = np.asarray(bv.fuse(*bv.open_tiles(path), blending="first"))
+    np.testing.assert_array_equal(found, STACK)
+    with pytest.raises(ValueError, match="no axis c to choose from"):
+        bv.open_tiles(path, index={"c": 1})
+    for expression, kind, message in (
+        ("_C00", FileNotFoundError, "no images that match IMG_REGEX='_C00'"),  # all of a name
+        ("(.*", ValueError, "is no regular expression"),
+        ("(a+)+", ValueError, "may take for ever"),
+        (".*.*.*.*.*", ValueError, "may take for ever"),
+        (r".*\.tif", ValueError, "12 slices of .* but there are 48 images"),
+    ):
+        stacks[0]["IMG_REGEX"] = expression
+        with pytest.raises(kind, match=message):
+            bv.open_tiles(write_terastitcher(tmp_path / "a.xml", stacks))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_blocks_of_terastitcher_are_stacked(tmp_path, declared):
+    left, right = STACK[:, :, :20], STACK[:, :, 14:]
+    for name, planes in (("0", left[:5]), ("50", left[5:])):
+        write_slices(tmp_path / "a", [planes], f"{name:0>6}.tif")
+    write_slices(tmp_path / "b", [right[5:]], "000050.tif")
+    about = {"N_BLOCKS": 2, "BLOCK_SIZES": "5,7", "BLOCKS_ABS_D": "0,5"} if declared else {}
+    stacks = [{"DIR_NAME": "a", **about}, {"DIR_NAME": "b", **about, "Z_RANGES": "[5,12)"}]
+    path = write_terastitcher(tmp_path / "a.xml", stacks, "3Dseries")
+    expected = STACK.copy()
+    expected[:5, :, 20:] = 0
+    found = np.asarray(bv.fuse(*bv.open_tiles(path), blending="first"))
+    np.testing.assert_array_equal(found, expected)
+    if declared:
+        stacks[0]["BLOCK_SIZES"] = "5,6"
+        with pytest.raises(ValueError, match=r"has 12 slices, but .* declares 11"):
+            bv.open_tiles(write_terastitcher(tmp_path / "a.xml", stacks, "3Dseries"))
+        stacks[0]["BLOCK_SIZES"] = "5"
+        with pytest.raises(ValueError, match="1 BLOCK_SIZES and 2 BLOCKS_ABS_D"):
+            bv.open_tiles(write_terastitcher(tmp_path / "a.xml", stacks, "3Dseries"))

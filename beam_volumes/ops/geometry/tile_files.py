@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.opening import open as open_volume
-from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume, of_source
 from beam_volumes.ops.geometry.transforms import columns_of, existing, matrices_of, table_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.formats.chunked.ome import image_to_move
 from beam_volumes.storage.formats.tiff.format import stage_positions
-from beam_volumes.storage.inputs.opening import asked_at, members
+from beam_volumes.storage.inputs.opening import asked_at, members, open_many
 from beam_volumes.storage.inputs.tile_projects import (
     is_of_stitcher,
     project_tiles,
@@ -77,8 +77,10 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata are read. A position in a TIFF file without a unit is in micrometers. The axes of
-    a stage may point the other way: multiply a column of ``transforms[:, :, -1]`` by -1.
+    Only metadata are read. A stack of TeraStitcher with gaps in its ``Z_RANGES`` becomes a tile for
+    each range, and one with an ``IMG_REGEX`` has only the images that match it. A position in a
+    TIFF file without a unit is in micrometers. The axes of a stage may point the other way:
+    multiply a column of ``transforms[:, :, -1]`` by -1.
 
     References
     ----------
@@ -118,11 +120,22 @@ def open_tiles(
 def _of_project(path: str, index: Mapping[str, Any]) -> tuple[list[Volume], np.ndarray]:
     tiles, matrices = [], []
     for entry in project_tiles(path, index):
-        tile = open_volume(entry.path, dataset=entry.dataset)
-        if tile.space.times:
-            tile = tile[entry.index.get("t", 0)]
-        if "c" in tile.axes:
-            tile = tile.sel(c=entry.index.get("c", 0))
+        source = open_many(entry.path) if isinstance(entry.path, list) else None
+        tile = of_source(source) if source else open_volume(entry.path, dataset=entry.dataset)
+        if entry.depth is not None and tile.grid_shape[0] != entry.depth:
+            raise ValueError(
+                f"open_tiles: {tile.nodes[0].name} has {tile.grid_shape[0]} slices, but {path} declares "
+                f"{entry.depth}; restore the images, or correct the file"
+            )
+        index_of = dict(entry.index)
+        if unknown := [a for a, k in index_of.items() if k != 0 and a not in tile.axes]:
+            raise ValueError(
+                f"open_tiles: index={index_of}: {tile.nodes[0].name} has no axis {unknown[0]} to choose from"
+            )
+        if tile.space.times and "t" in index_of:
+            tile = tile[index_of["t"]]
+        if "c" in tile.axes and "c" in index_of:
+            tile = tile.sel(c=index_of["c"])
         if entry.voxel_size is not None:
             size = [entry.voxel_size[a] for a in tile.space.visible]
             tile = tile.with_space(voxel_size=size, unit=entry.unit)

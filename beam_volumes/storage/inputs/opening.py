@@ -376,11 +376,15 @@ def _many(items: Sequence[Any]) -> Source | None:
         return None
     if not all(isinstance(item, str) and "://" not in item for item in items):
         return None
-    if any(map(is_pattern, items)):
-        return None
-    first = _open(items[0], WHOLE)
-    found = (format.open_many(items, first) for format in formats())
-    return next((source for source in found if source is not None), None)
+    return None if any(map(is_pattern, items)) else open_many(items)
+
+
+def open_many(paths: Sequence[str]) -> Source | None:
+    """Open local files as slices, of which only the first is read; None if it is no slice."""
+    first = _open(paths[0], WHOLE)
+    found = (format.open_many(paths, first) for format in formats())
+    source = next((source for source in found if source is not None), None)
+    return source and replace(source, asked={"path_or_spec": list(paths)})
 
 
 def _several(parts: Sequence[Source]) -> str:

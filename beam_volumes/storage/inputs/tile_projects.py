@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -14,9 +16,11 @@ import numpy as np
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.zarr import find, read_array
 from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
+from beam_volumes.storage.formats.slices.format import SUFFIXES
 from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.sources.axes import unit_name
+from beam_volumes.storage.sources.numbered import in_natural_order
 
 #: Maximum size of a file: BigStitcher needs about a kilobyte for each tile.
 _MAX_BYTES = 1 << 28
@@ -26,13 +30,14 @@ _MAX_BYTES = 1 << 28
 class ProjectTile:
     """A tile of a project; ``matrix``, (3, 4), maps its indices to positions in voxels."""
 
-    path: str
+    path: str | list[str]  #: Or files that are stacked along z
     matrix: np.ndarray
     voxel_size: Sequence[float] | None = None
     unit: str | None = None
     dataset: str | None = None
-    index: Mapping[str, int] = field(default_factory=dict)  #: Along t and c, where it has them
+    index: Mapping[str, Any] = field(default_factory=dict)  #: Along t and c, where it has them
     view: tuple[str, str] = ("", "")  #: BigStitcher's numbers of time point and setup
+    depth: int | None = None  #: The number of slices that the project declares
 
 
 def read_xml(path: str) -> Element:
@@ -312,17 +317,123 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
     in_blocks = "3Dseries" in root.get("volume_format", "")
     result = []
     for stack in root.iter("Stack"):
-        if stack.get("Z_RANGES") == "":  # it has no images
+        if not stack.get("Z_RANGES", "all").strip(" ;"):  # it has no images
             continue
         where = named_file(path, os.path.join(folder, stack.attrib["DIR_NAME"]))
         try:
             place = [float(stack.attrib[f"ABS_{a}"]) for a in "DVH"]
         except ValueError as error:
             raise ValueError(f"{path}: a position is not a number: {error}; restore it") from None
-        matrix = np.concatenate([np.eye(3), np.reshape(place, (3, 1))], axis=1)
-        images = os.path.join(where, "*.tif*") if in_blocks else where
-        result.append(ProjectTile(images, matrix, *known))
+        series = stack.get("SERIES_NO", "-1")
+        series = series if series.isdigit() else None
+        for first, depth, images in _runs(path, where, stack, in_blocks):
+            at = np.add(place, (first, 0, 0))
+            matrix = np.concatenate([np.eye(3), at[:, None]], axis=1)
+            result.append(ProjectTile(images, matrix, *known, series, index, depth=depth))
     return result
+
+
+def _runs(
+    path: str, where: str, stack: Element, in_blocks: bool
+) -> list[tuple[int, int | None, list[str]]]:
+    """Return a stack's runs of consecutive slices: the first one, their number, and their files."""
+    files = _files_of(path, where, stack)
+    ranges = _ranges(path, stack)
+    if not in_blocks:
+        depth = sum(stop - start for start, stop in ranges) if ranges else len(files)
+        if depth != len(files):
+            raise ValueError(
+                f"{path} has {depth} slices of {where} in Z_RANGES={stack.get('Z_RANGES')!r}, but there are "
+                f"{len(files)} images; restore them, or choose them by IMG_REGEX"
+            )
+        blocks = [(z, 1) for start, stop in ranges or [(0, depth)] for z in range(start, stop)]
+    else:
+        sizes = _numbers(path, stack, "BLOCK_SIZES")
+        if len(ranges) > 1 and not sizes:
+            raise ValueError(f"{path} has Z_RANGES of {where} without BLOCK_SIZES; restore it")
+        if not sizes:
+            return [(z, stop - z, files) for z, stop in ranges] or [(0, None, files)]
+        starts = _numbers(path, stack, "BLOCKS_ABS_D") or [0, *accumulate(sizes[:-1])]
+        if len(starts) != len(sizes):
+            raise ValueError(
+                f"{path} has {len(sizes)} BLOCK_SIZES and {len(starts)} BLOCKS_ABS_D; restore it"
+            )
+        blocks = list(zip(starts, sizes, strict=True))
+        if len(blocks) != len(files):  # those without images have no file
+            blocks = [b for b in blocks if any(start <= b[0] < stop for start, stop in ranges)]
+        if len(blocks) != len(files):
+            raise ValueError(
+                f"{path} has {len(sizes)} BLOCK_SIZES for {where}, but there are {len(files)} files; restore "
+                "them, or choose them by IMG_REGEX"
+            )
+    runs: list[tuple[int, int, list[str]]] = []
+    for (z, size), file in zip(blocks, files, strict=True):
+        first, depth, before = runs[-1] if runs else (0, 0, [])
+        if runs and z == first + depth:
+            runs[-1] = (first, depth + size, [*before, file])
+        else:
+            runs.append((z, size, [file]))
+    return list(runs)
+
+
+def _files_of(path: str, where: str, stack: Element) -> list[str]:
+    """Return the images in a folder that belong to a stack, in order."""
+    if not os.path.isdir(where):
+        raise FileNotFoundError(f"{path}: the folder {printable(where)} of a stack does not exist")
+    with os.scandir(where) as entries:
+        names = [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
+    pattern = (stack.get("IMG_REGEX") or "").strip()
+    if pattern:
+        if _SLOW.search(pattern):
+            raise ValueError(
+                f"{path}: IMG_REGEX={printable(pattern)!r} has groups or repeats that may take for ever; "
+                "simplify it, or give a table of tiles"
+            )
+        try:
+            names = [name for name in names if re.fullmatch(pattern, name)]
+        except re.error as error:
+            raise ValueError(
+                f"{path}: IMG_REGEX={printable(pattern)!r} is no regular expression: {error}"
+            ) from None
+    else:
+        names = [name for name in names if name.lower().endswith(SUFFIXES)]
+    if not names:
+        raise FileNotFoundError(
+            f"{path}: the folder {printable(where)} has no images"
+            + (f" that match IMG_REGEX={printable(pattern)!r}" if pattern else "")
+        )
+    return [os.path.join(where, name) for name in in_natural_order(names)]
+
+
+#: Repeated groups, references to groups, and many repeats.
+_SLOW = re.compile(r"\)[*+{]|\\[1-9]|(?:[*+{].*){5}", re.S)
+
+
+def _ranges(path: str, stack: Element) -> list[tuple[int, int]]:
+    """Return the ranges of slices that have images; empty if they are not stored."""
+    text = "".join((stack.get("Z_RANGES") or "").split())
+    found = []
+    for part in filter(None, text.split(";")):
+        match = re.fullmatch(r"\[(\d+),(\d+)\)", part)
+        start, stop = map(int, match.groups()) if match else (0, 0)
+        if start >= stop or (found and start < found[-1][1]):
+            raise ValueError(
+                f"{path}: Z_RANGES={printable(text)!r} is not made of increasing ranges, such as "
+                "'[0,10);[20,30)'; restore it"
+            )
+        found.append((start, stop))
+    return found
+
+
+def _numbers(path: str, stack: Element, name: str) -> list[int]:
+    """Return the whole numbers of an attribute."""
+    text = stack.get(name) or ""
+    try:
+        return [int(n) for n in filter(None, map(str.strip, text.split(",")))]
+    except ValueError:
+        raise ValueError(
+            f"{path}: {name}={printable(text)!r} is not made of numbers; restore it"
+        ) from None
 
 
 def with_registrations(path: str, matrices: np.ndarray, views: Sequence[tuple[str, str]]) -> bytes:
