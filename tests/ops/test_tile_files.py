@@ -479,3 +479,143 @@ def test_blocks_of_terastitcher_are_stacked(tmp_path, declared):
         stacks[0]["BLOCK_SIZES"] = "5"
         with pytest.raises(ValueError, match="1 BLOCK_SIZES and 2 BLOCKS_ABS_D"):
             bv.open_tiles(write_terastitcher(tmp_path / "a.xml", stacks, "3Dseries"))
+
+
+def write_views(path, views, names=()):
+    """A project of BigStitcher: an image, the extent z, y, x of its voxels, and its transforms."""
+    setups, registrations, files = "", "", ""
+    for k, (image, size, transforms) in enumerate(views):
+        tifffile.imwrite(path.parent / f"v{k}.tif", image, photometric="minisblack")
+        files += f'<FileMapping view_setup="{k}" timepoint="0"><file>v{k}.tif</file></FileMapping>'
+        extent = " ".join(map(str, size[::-1]))
+        setups += f"<ViewSetup><id>{k}</id>"
+        if size:
+            setups += f"<voxelSize><unit>µm</unit><size>{extent}</size></voxelSize>"
+        setups += "</ViewSetup>"
+        registrations += f'<ViewRegistration timepoint="0" setup="{k}">'
+        for n, (matrix, place) in enumerate(transforms):
+            registrations += f"<ViewTransform><Name>{names[n] if names else n}</Name>"
+            registrations += f"<affine>{affine(matrix, place)}</affine></ViewTransform>"
+        registrations += "</ViewRegistration>"
+    path.write_text(
+        '<SpimData><SequenceDescription><ImageLoader format="spimreconstruction.filemap2"><files>'
+        f"{files}</files></ImageLoader><ViewSetups>{setups}</ViewSetups></SequenceDescription>"
+        f"<ViewRegistrations>{registrations}</ViewRegistrations></SpimData>",
+        encoding="utf-8",
+    )
+    return path
+
+
+def scaled(*scales):
+    return np.diag(np.array(scales, float)), (0, 0, 0)
+
+
+def moved(z, y, x):
+    return np.eye(3), (z, y, x)
+
+
+HALF = (1, 0.5, 0.5)  # micrometers; the calibration of BigStitcher is then 2, 1, 1
+C, S = np.cos(0.3), np.sin(0.3)
+TURN = np.array([[1, 0, 0], [0, C, -S], [0, S, C]])
+SHEAR = np.array([[1, 0, 0], [0, 1, 0], [0.4, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    ("transforms", "linear", "place"),
+    [
+        ([moved(0, 0, 14), scaled(2, 1, 1)], np.eye(3), (0, 0, 14)),
+        ([moved(4, 0, 14), scaled(2, 1, 1), moved(0, 0, 0)], np.eye(3), (2, 0, 14)),
+        ([moved(0, 0, 14), scaled(2, 1, 1), moved(0, 0, 3)], np.eye(3), (0, 0, 17)),
+        ([scaled(2, 1, 1), moved(1, 0, 14)], np.eye(3), (1, 0, 14)),
+        ([scaled(1, 0.5, 0.5), moved(1, 0, 14)], np.eye(3), (1, 0, 14)),  # of BigDataViewer
+        ([(np.diag([1, 0.5, 0.5]), (1, 0, 7))], np.eye(3), (1, 0, 14)),
+        ([scaled(2, 1, 1), (TURN, (0, 0, 0))], TURN, (0, 0, 0)),
+        ([(TURN @ np.diag([1, 0.5, 0.5]), (0, 1, 7))], TURN, (0, 2, 14)),
+        ([(SHEAR, (0, 0, 0)), scaled(2, 1, 1)], np.eye(3) + 0.8 * np.eye(3)[::-1] * [1, 0, 0], (0, 0, 0)),
+        ([(SHEAR @ np.diag([2, 1, 1]), (0, 0, 6))], np.eye(3) + 0.8 * np.eye(3)[::-1] * [1, 0, 0], (0, 0, 6)),
+        ([moved(0, 0, 14)], np.eye(3), (0, 0, 14)),  # without a calibration
+        ([scaled(1.02, 1, 0.98), scaled(2, 1, 1), moved(0, 0, 0)], np.diag([1.02, 1, 0.98]), (0, 0, 0)),
+    ],
+)  # fmt: skip
+def test_registrations_of_bigstitcher_in_any_order_place_voxels_of_the_stated_size(
+    tmp_path, transforms, linear, place
+):
+    image = tile_of(0)
+    other = [moved(0, 0, 0), *transforms]
+    path = write_views(tmp_path / "a.xml", [(image, HALF, transforms), (image, HALF, other)])
+    tiles, found = bv.open_tiles(path)
+    assert [(t.voxel_size, t.unit) for t in tiles] == [(HALF, "micrometer")] * 2
+    np.testing.assert_allclose(found, [np.c_[linear, place]] * 2, rtol=1e-12, atol=1e-9)
+    if np.array_equal(linear, np.eye(3)):
+        np.testing.assert_array_equal(found[:, :, :3], [np.eye(3)] * 2)  # for register_tiles
+        fused = bv.fuse(tiles, found)
+        assert (fused.shape, fused.voxel_size) == (image.shape, HALF)
+    new = np.array([np.c_[np.diag([1.3, 1, 1]), (1, 2, 3)], np.c_[TURN, (4, 5, 6)]])
+    bv.save_transforms(path, new, tmp_path / "b.xml")
+    np.testing.assert_allclose(bv.open_tiles(tmp_path / "b.xml")[1], new, rtol=1e-12, atol=1e-12)
+
+
+def test_setups_of_different_voxel_sizes_are_fused_at_their_extents(tmp_path):
+    """A voxel of the second is a block of 1 x 2 x 2 of the first."""
+    whole = voxels((4, 20, 34), "u2", 3) & 0x3FFF
+    blocks = whole[:, :, 14:].reshape(4, 10, 2, 10, 2).mean(axis=(2, 4)).round().astype("u2")
+    views = [
+        (whole[:, :, :20], HALF, [moved(0, 0, 0), scaled(2, 1, 1)]),
+        (blocks, (1, 1, 1), [moved(0, 0, 14), scaled(2, 2, 2)]),
+    ]
+    path = write_views(tmp_path / "a.xml", views)
+    tiles, transforms = bv.open_tiles(path)
+    assert [t.voxel_size for t in tiles] == [HALF, (1, 1, 1)]
+    for source in (transforms, path):
+        fused = bv.fuse(tiles, source, blending="first", order=0)
+        assert (fused.shape, fused.voxel_size) == (whole.shape, HALF)
+        right = whole.copy()
+        right[:, :, 20:] = blocks.repeat(2, 1).repeat(2, 2)[:, :, 6:]
+        np.testing.assert_array_equal(np.asarray(fused), right)
+    # In micrometers, a matrix of one scales nothing else.
+    size = np.array(HALF)
+    lengths = [(0, 0, 0), transforms[1][:, 3] * size]
+    again = bv.fuse(tiles, lengths, physical=True, blending="first", order=0)
+    np.testing.assert_array_equal(np.asarray(again), np.asarray(fused))
+    with pytest.raises(ValueError, match=r"the voxel size of .* is 1x0.5x0.5 .* has 1x1x1"):
+        bv.fuse(tiles, transforms[:, :, 3])
+    bv.save_transforms(path, transforms, tmp_path / "b.xml")
+    np.testing.assert_allclose(bv.open_tiles(tmp_path / "b.xml")[1], transforms, rtol=1e-12)
+
+
+def test_a_voxel_size_is_not_needed_and_may_have_other_units(tmp_path):
+    views = [(tile_of(0), (), [moved(2, 0, 14), scaled(2, 1, 1)])] * 2
+    tiles, transforms = bv.open_tiles(write_views(tmp_path / "a.xml", views))
+    assert tiles[0].voxel_size is None
+    np.testing.assert_array_equal(transforms, [np.c_[np.eye(3), (1, 0, 14)]] * 2)
+    views = [(tile_of(0), HALF, views[0][2]), (tile_of(0), (1000, 500, 500), views[0][2])]
+    path = write_views(tmp_path / "a.xml", views)
+    text = path.read_text(encoding="utf-8")
+    begin = text.rindex("<unit>µm")
+    path.write_text(text[:begin] + text[begin:].replace("µm", "nm", 1), encoding="utf-8")
+    tiles, transforms = bv.open_tiles(path)
+    assert [t.unit for t in tiles] == ["micrometer", "nanometer"]
+    np.testing.assert_array_equal(transforms, [np.c_[np.eye(3), (1, 0, 14)]] * 2)
+    assert bv.fuse(tiles, transforms).shape == tile_of(0).shape
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<id>1</id>", "<id> 00</id>", "has ViewSetup 0 twice"),
+        ('timepoint="0" setup="1"', 'timepoint="00" setup="0"', r"ViewRegistration \('0', '0'\) twice"),
+        ('view_setup="1"', 'view_setup="0"', r"FileMapping \('0', '0'\) twice"),
+        ('setup="1"', 'setup="2"', "setup 1 has no ViewRegistration at the time point 0"),
+    ],
+)  # fmt: skip
+def test_no_setup_is_lost(tmp_path, old, new, message):
+    views = [(tile_of(k), HALF, [moved(0, 0, k), scaled(2, 1, 1)]) for k in range(2)]
+    path = write_views(tmp_path / "a.xml", views)
+    text = path.read_text(encoding="utf-8")
+    begin = text.index("<ViewRegistrations>") if old == 'setup="1"' else 0
+    path.write_text(text[:begin] + text[begin:].replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        bv.open_tiles(path)
+    views = [(tile_of(0), HALF, [scaled(2, 1, 0)])]
+    with pytest.raises(ValueError, match="setup 0 has no inverse"):
+        bv.open_tiles(write_views(tmp_path / "a.xml", views))

@@ -49,9 +49,10 @@ def fuse(
     Parameters
     ----------
     tiles : sequence of Volume or numpy.ndarray
-        Opened tiles of one dtype, with the same axes, channels and voxel size. A tile covers its
-        voxels with their full extent, half a voxel around their centres. Tiles with channels are
-        fused channel by channel.
+        Opened tiles of one dtype, with the same axes and channels. A tile covers its voxels with
+        their full extent, half a voxel around their centres. Tiles with channels are fused channel
+        by channel. Tiles of other voxel sizes than the first need matrices that scale them, or
+        ``physical=True``.
     transforms : array_like, table, path or None
         For each tile the position of its first voxel, or a matrix that maps its indices to
         positions: square, or homogeneous with the position in its last column. One entry for each
@@ -65,7 +66,7 @@ def fuse(
         Shape of a result that begins at position 0; by default the result begins and ends with the
         tiles.
     voxel_size : float or sequence of float, optional
-        Voxel size of the result, in the unit of the tiles; the voxel size of the tiles by default.
+        Voxel size of the result, in the unit of the tiles; the first tile's by default.
         Larger voxels are sampled, not averaged.
     blending : {"linear", "cosine", "max", "mean", "first"}, default: "linear"
         The value where tiles overlap. ``"linear"`` is a mean with weights that are proportional to
@@ -135,7 +136,7 @@ def fuse(
     target = np.dtype(first.dtype if dtype is None else dtype)
     if target not in DTYPES or (target.itemsize == 8 and target.kind in "iu"):
         raise TypeError(f"fuse: dtype={target} is not offered; use at most 32 bits, or float64")
-    space = shared_size("fuse", *opened)
+    space, of_tiles = _sizes(opened, which)
     if transforms is None:
         physical = True
     if physical and space.voxel_size is None:
@@ -143,9 +144,10 @@ def fuse(
             f"fuse: physical=True or transforms={transforms!r} needs the voxel size of the tiles; open "
             "them with voxel_size=, or give transforms in voxels"
         )
-    grid = _Grid.of(
-        opened, which, space, _matrices(opened, which, space, transforms), physical, voxel_size
-    )
+    matrices = _matrices(opened, which, space, transforms)
+    if of_tiles is not None and not physical:
+        _check_scales(of_tiles, matrices[0], opened, which)
+    grid = _Grid.of(opened, which, space, of_tiles, matrices, physical, voxel_size)
     start, whole = grid.bounding_box() if shape is None else ([0, 0, 0], _shape(first, shape))
     check_indexable(whole, "fuse: the extent of all tiles")
     made: dict[str, Any] = {
@@ -204,6 +206,28 @@ def _alike(tiles: Sequence[Any]) -> tuple[list[Volume], np.ndarray]:
                 "of each with sel(c=)"
             )
     return opened, which
+
+
+def _sizes(opened: Sequence[Volume], which: np.ndarray) -> tuple[Space, np.ndarray | None]:
+    """Return the space of the result, and the voxel size of each tile if they differ."""
+    try:
+        return shared_size("fuse", *opened), None
+    except ValueError:
+        first = opened[0].space
+        sizes = [v.space.in_unit(first.unit).voxel_size for v in opened]
+        if first.unit is None or None in sizes:
+            raise
+        return replace(first, origin=(0.0, 0.0, 0.0), sliced_from=None), np.array(sizes)[which]
+
+
+def _check_scales(
+    sizes: np.ndarray, matrices: np.ndarray, opened: Sequence[Volume], which: np.ndarray
+) -> None:
+    """Refuse tiles with a voxel size other than the first one's, if their matrices do not have it."""
+    extents = np.linalg.norm(matrices * sizes[0][:, None], axis=1)
+    wrong = (abs(extents - sizes) > abs(extents - sizes[0])).any(axis=1)
+    if wrong.any():
+        shared_size("fuse", opened[0], opened[which[int(wrong.argmax())]])
 
 
 def _check_dtype(dtype: np.dtype, order: int, blending: str) -> None:
@@ -287,6 +311,7 @@ class _Grid:
         opened: Sequence[Volume],
         which: np.ndarray,
         space: Space,
+        of_tiles: np.ndarray | None,
         matrices: tuple[np.ndarray, np.ndarray],
         physical: bool,
         voxel_size: float | Sequence[float] | None,
@@ -303,7 +328,8 @@ class _Grid:
             if not (np.isfinite(step).all() and (step > 0).all()):
                 raise ValueError(f"fuse: voxel_size={voxel_size!r} is not made of positive numbers")
         size = own if physical else np.ones(3)
-        forward = matrices[0] * (size / (size * step)[:, None])
+        tile = size if of_tiles is None or not physical else of_tiles[:, None]
+        forward = matrices[0] * (tile / (size * step)[:, None])
         place = matrices[1] / (size * step)
         rounded = np.rint(place)
         place = np.where(abs(place - rounded) < _WHOLE, rounded, place)

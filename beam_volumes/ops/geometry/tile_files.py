@@ -57,7 +57,7 @@ def open_tiles(
     transforms : numpy.ndarray
         For each tile a matrix that maps its indices to positions in voxels, with the position in
         its last column: (tiles, axes, axes + 1). BigStitcher's registrations are divided by the
-        calibration, so voxels of the fused volume have the size of the tiles' voxels.
+        calibration, so voxels of the fused volume have the size of the first tile's voxels.
 
     Raises
     ------
@@ -77,7 +77,10 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata are read. A stack of TeraStitcher with gaps in its ``Z_RANGES`` becomes a tile for
+    Only metadata are read. BigStitcher's registrations do not name their unit of length: it follows
+    from the transform named calibration, or from the voxel sizes and their extents after
+    registration. Tiles of different voxel sizes are aligned at the corners of their first voxels.
+    A stack of TeraStitcher with gaps in its ``Z_RANGES`` becomes a tile for
     each range, and one with an ``IMG_REGEX`` has only the images that match it. A position in a
     TIFF file without a unit is in micrometers. The axes of a stage may point the other way:
     multiply a column of ``transforms[:, :, -1]`` by -1.
@@ -339,5 +342,5 @@ def _save_project(
     entries = project_tiles(path, index)
     matrices, positions = matrices_of(transforms, "zyx", len(entries), name, "tiles")
     every = np.concatenate([matrices, positions[:, :, None]], axis=2)
-    data = with_registrations(path, every, [entry.view for entry in entries])
+    data = with_registrations(path, every, entries)
     Place.of(folder).write(os.path.basename(target), data)

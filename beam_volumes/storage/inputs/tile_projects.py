@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from beam_volumes.base.space import Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.zarr import find, read_array
 from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
@@ -24,6 +25,8 @@ from beam_volumes.storage.sources.numbered import in_natural_order
 
 #: Maximum size of a file: BigStitcher needs about a kilobyte for each tile.
 _MAX_BYTES = 1 << 28
+
+_Id = TypeVar("_Id")
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class ProjectTile:
     index: Mapping[str, Any] = field(default_factory=dict)  #: Along t and c, where it has them
     view: tuple[str, str] = ("", "")  #: BigStitcher's numbers of time point and setup
     depth: int | None = None  #: The number of slices that the project declares
+    #: The extent of these voxels in the unit of BigStitcher's registrations
+    voxel: np.ndarray = field(default_factory=lambda: np.ones(3))
+    #: Added to indices: BigStitcher maps the first voxel's index to the same position at any voxel
+    #: size, so a large voxel would begin before a small one
+    corner: np.ndarray = field(default_factory=lambda: np.zeros(3))
 
 
 def read_xml(path: str) -> Element:
@@ -78,16 +86,19 @@ def project_tiles(path: str, index: Mapping[str, Any]) -> list[ProjectTile]:
 
 
 def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[ProjectTile]:
-    setups = {_text(s, "id"): s for s in root.iter("ViewSetup")}
-    gone = {(m.get("timepoint"), m.get("setup")) for m in root.iter("MissingView")}
-    views = {
-        key: view for view in root.iter("ViewRegistration") if (key := view_of(view)) not in gone
-    }
-    if not views:
+    setups = _by_id(path, root.iter("ViewSetup"), lambda s: _number(_text(s, "id")))
+    gone = {*map(_view_of, root.iter("MissingView"))}
+    views = _by_id(path, root.iter("ViewRegistration"), _view_of)
+    times = {t for t, _ in {*views} - gone}
+    if not times:
         raise KeyError("ViewRegistration")
-    time = _time(path, sorted({t for t, _ in views}, key=int), index)
-    channel = _channel(path, root, setups, {s for t, s in views if t == time}, index)
-    chosen = sorted((int(s), s) for t, s in views if t == time and s in channel)
+    time = _time(path, sorted(times, key=int), index)
+    there = {s for s in setups if (time, s) not in gone}
+    chosen = sorted(_channel(path, root, setups, there, index), key=int)
+    if lost := [s for s in chosen if (time, s) not in views]:
+        raise ValueError(
+            f"{path}: the setup {lost[0]} has no ViewRegistration at the time point {time}; restore it"
+        )
     base = (root.findtext("BasePath") or ".").strip()
     loader = root.find("SequenceDescription/ImageLoader")
     if loader is None or loader.get("format") not in _LOADERS:
@@ -96,16 +107,89 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
             f"{path}: images of the loader {given} are not opened; resave them in BigStitcher as HDF5, N5 "
             "or OME-Zarr, or give a table of tiles"
         )
-    image = _LOADERS[loader.get("format", "")](loader, base)
-    scale = calibration_of(path, views[time, chosen[0][1]])
+    image = _LOADERS[loader.get("format", "")](loader, base, path)
+    matrices = np.stack([_matrix(path, views[time, s]) for s in chosen])
+    flat = np.linalg.det(matrices[:, :, :3]) == 0
+    if flat.any():
+        raise ValueError(
+            f"{path}: the registration of the setup {chosen[int(flat.argmax())]} has no inverse; restore it"
+        )
+    sizes = [_voxel_size(setups[s]) for s in chosen]
+    common = next((u for _, u in sizes if u), None)
+    extents = np.array([[np.nan] * 3 if s is None else _in(common, s, u) for s, u in sizes])
+    voxel = _voxel(matrices, extents, *_calibration(path, views[time, chosen[0]]))
+    matrices /= voxel[:, None]
+    whole = np.rint(matrices[:, :, :3])
+    matrices[:, :, :3] = np.where(abs(matrices[:, :, :3] - whole) < 1e-9, whole, matrices[:, :, :3])
+    corners = np.nan_to_num(1 - extents[0] / extents) / 2
     result = []
-    for _, setup in chosen:
+    for k, setup in enumerate(chosen):
         where, dataset, at = image(time, setup)
         where = named_file(path, where)
-        matrix = _matrix(path, views[time, setup]) / scale[:, None]
-        size, unit = _voxel_size(setups[setup])
-        result.append(ProjectTile(where, matrix, size, unit, dataset, at, (time, setup)))
+        matrices[k, :, 3] += matrices[k, :, :3] @ corners[k]
+        size, unit = sizes[k]
+        view = (time, setup)
+        result.append(
+            ProjectTile(
+                where, matrices[k], size, unit, dataset, at, view, voxel=voxel, corner=corners[k]
+            )
+        )
     return result
+
+
+def _voxel(
+    matrices: np.ndarray,
+    known: np.ndarray,
+    calibration: np.ndarray | None,
+    is_named: bool,
+) -> np.ndarray:
+    """Return the extent z, y, x of a voxel of the first tile in the registrations' unit of length.
+
+    Registrations map voxels to that unit, and do not name it. It is the smallest extent of a voxel
+    for BigStitcher and the unit of the voxel sizes for BigDataViewer. The extents of voxels show which,
+    except for small changes of size by a registration.
+    """
+    if calibration is not None and is_named:
+        return calibration
+    extents = np.linalg.norm(matrices[:, :, :3], axis=1)
+    if np.isnan(known).all():
+        known = extents  # voxels are as large as they are registered
+    first = known[0] if not np.isnan(known[0]).any() else extents[0] * np.nanmedian(known / extents)
+    linear = abs(matrices[:, :, :3])
+    inner = np.einsum("taa->ta", linear)
+    along = np.nanmedian(known / extents, axis=0)  # units of voxel sizes in one of registrations
+    is_turned = (linear - inner[:, :, None] * np.eye(3) > 0.3 * inner[:, None]).any()
+    if is_turned or along.max() < 1.1 * along.min():
+        along = np.full(3, np.nanmedian(known / extents))
+    exact = [] if calibration is None else [calibration]
+    for voxel in (*exact, first / np.nanmin(known), first):
+        if (abs(first / along / voxel - 1) < 0.1).all():
+            return voxel
+    return first / along
+
+
+def _in(unit: str | None, size: Sequence[float], own: str | None) -> list[float]:
+    """Return a voxel size in another unit."""
+    z, y, x = size
+    return list(Space(voxel_size=(z, y, x), unit=own).in_unit(unit).voxel_size or size)
+
+
+def _number(text: str) -> str:
+    """Return the number of a view or a setup, such as 1 of ``" 01"``."""
+    return str(int(text))
+
+
+def _by_id(
+    path: str, elements: Iterable[Element], id_of: Callable[[Element], _Id]
+) -> dict[_Id, Element]:
+    """Return elements by their numbers, which differ."""
+    found: dict[_Id, Element] = {}
+    for element in elements:
+        key = id_of(element)
+        if key in found:
+            raise ValueError(f"{path} has {element.tag} {key} twice; number them differently")
+        found[key] = element
+    return found
 
 
 def is_of_stitcher(path: str) -> bool:
@@ -149,8 +233,9 @@ def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
     return ProjectTile(where, matrix / size[:, None], size.tolist())
 
 
-def view_of(view: Element) -> tuple[str, str]:
-    return view.attrib["timepoint"].strip(), view.attrib["setup"].strip()
+def _view_of(view: Element) -> tuple[str, str]:
+    """Return the numbers of the time point and the setup of a view."""
+    return _number(view.attrib["timepoint"]), _number(view.attrib["setup"])
 
 
 def _element(parent: Element, name: str) -> Element:
@@ -202,18 +287,19 @@ def _channel(
     return {s for s, c in channels.items() if c == found[0]}
 
 
-def calibration_of(path: str, view: Element) -> np.ndarray:
-    """Return the scales of z, y and x that a view applies first: positions are divided by them.
+def _calibration(path: str, view: Element) -> tuple[np.ndarray | None, bool]:
+    """Return the scales z, y and x of a view's calibration, and whether it has this name.
 
-    BigDataViewer's export writes them without a name, and with the position of the image.
+    Without this name, it is the transform that the view applies first. None if that is more than scales.
     """
     transforms = view.findall("ViewTransform")
-    if transforms:
-        matrix = _affine(path, transforms[-1])[:3, :3]
-        scale = matrix.diagonal().copy()
-        if (scale > 0).all() and (matrix == np.diag(scale)).all():
-            return scale
-    return np.ones(3)
+    named = [t for t in transforms if (t.findtext("Name") or "").strip().lower() == "calibration"]
+    if not transforms:
+        return None, False
+    matrix = _affine(path, (named or transforms)[-1])[:3, :3]
+    scale = matrix.diagonal().copy()
+    is_scale = (scale > 0).all() and (matrix == np.diag(scale)).all()
+    return scale if is_scale else None, bool(named)
 
 
 def _matrix(path: str, view: Element) -> np.ndarray:
@@ -259,44 +345,49 @@ def _named(loader: Element, base: str, tag: str) -> str:
     return os.path.join(base, _text(loader, tag).removeprefix("file:"))
 
 
-def _in_hdf5(loader: Element, base: str) -> _Image:
+def _in_hdf5(loader: Element, base: str, _: str) -> _Image:
     path = _named(loader, base, "hdf5")
     return lambda t, s: (path, f"t{int(t):05d}/s{int(s):02d}/0/cells", {})
 
 
-def _in_n5(loader: Element, base: str) -> _Image:
+def _in_n5(loader: Element, base: str, _: str) -> _Image:
     path = _named(loader, base, "n5")
     return lambda t, s: (os.path.join(path, f"setup{s}", f"timepoint{t}", "s0"), None, {})
 
 
-def _in_zarr(loader: Element, base: str) -> _Image:
-    path, groups = _named(loader, base, "zarr"), {}
-    for group in loader.iter("zgroup"):
-        time = (group.get("timepoint") or group.get("tp") or "0").strip()
-        place = group.get("path") or _text(group, "path")
-        at = (group.get("indicies") or "0 0").split()  # spelt like this, of c and t
-        groups[time, group.attrib["setup"].strip()] = (place, at)
+def _in_zarr(loader: Element, base: str, path: str) -> _Image:
+    folder = _named(loader, base, "zarr")
+
+    def view_of(group: Element) -> tuple[str, str]:
+        time = group.get("timepoint") or group.get("tp") or "0"
+        return _number(time), _number(group.attrib["setup"])
+
+    groups = _by_id(path, loader.iter("zgroup"), view_of)
 
     def image(t: str, s: str) -> tuple[str, str | None, dict[str, int]]:
-        place, at = groups[t, s]
-        index = dict(zip("ct", map(int, at), strict=False))
-        return os.path.join(path, place), None, index
+        place = groups[t, s].get("path") or _text(groups[t, s], "path")
+        at = (groups[t, s].get("indicies") or "0 0").split()  # spelt like this, of c and t
+        return os.path.join(folder, place), None, dict(zip("ct", map(int, at), strict=False))
 
     return image
 
 
-def _in_files(loader: Element, base: str) -> _Image:
-    files = {}
-    for entry in loader.iter("FileMapping"):
-        series = int(entry.get("series") or 0)
-        key = entry.attrib["timepoint"].strip(), entry.attrib["view_setup"].strip()
-        index = {"c": int(entry.get("channel") or 0), "t": 0}
-        files[key] = _named(entry, base, "file"), str(series) if series else None, index
-    return lambda t, s: files[t, s]
+def _in_files(loader: Element, base: str, path: str) -> _Image:
+    def view_of(entry: Element) -> tuple[str, str]:
+        return _number(entry.attrib["timepoint"]), _number(entry.attrib["view_setup"])
+
+    files = _by_id(path, loader.iter("FileMapping"), view_of)
+
+    def image(t: str, s: str) -> tuple[str, str | None, dict[str, int]]:
+        series = int(files[t, s].get("series") or 0)
+        index = {"c": int(files[t, s].get("channel") or 0), "t": 0}
+        return _named(files[t, s], base, "file"), str(series) if series else None, index
+
+    return image
 
 
 #: How BigStitcher's loaders of images store the view of a time point and a setup.
-_LOADERS: dict[str, Callable[[Element, str], _Image]] = {
+_LOADERS: dict[str, Callable[[Element, str, str], _Image]] = {
     "bdv.hdf5": _in_hdf5,
     "bdv.n5": _in_n5,
     "bdv.multimg.zarr": _in_zarr,
@@ -313,7 +404,8 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
         size = [abs(float(voxels[a])) for a in "DVH"]
     except ValueError:
         size = []
-    known = (size, "micrometer") if size and min(size) > 0 else (None, None)
+    known = size if size and min(size) > 0 else None
+    unit = "micrometer" if known else None
     in_blocks = "3Dseries" in root.get("volume_format", "")
     result = []
     for stack in root.iter("Stack"):
@@ -324,12 +416,12 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
             place = [float(stack.attrib[f"ABS_{a}"]) for a in "DVH"]
         except ValueError as error:
             raise ValueError(f"{path}: a position is not a number: {error}; restore it") from None
-        series = stack.get("SERIES_NO", "-1")
-        series = series if series.isdigit() else None
+        number = stack.get("SERIES_NO", "")
+        series = number if number.isdigit() else None
         for first, depth, images in _runs(path, where, stack, in_blocks):
             at = np.add(place, (first, 0, 0))
             matrix = np.concatenate([np.eye(3), at[:, None]], axis=1)
-            result.append(ProjectTile(images, matrix, *known, series, index, depth=depth))
+            result.append(ProjectTile(images, matrix, known, unit, series, index, depth=depth))
     return result
 
 
@@ -412,7 +504,7 @@ _SLOW = re.compile(r"\)[*+{]|\\[1-9]|(?:[*+{].*){5}", re.S)
 def _ranges(path: str, stack: Element) -> list[tuple[int, int]]:
     """Return the ranges of slices that have images; empty if they are not stored."""
     text = "".join((stack.get("Z_RANGES") or "").split())
-    found = []
+    found: list[tuple[int, int]] = []
     for part in filter(None, text.split(";")):
         match = re.fullmatch(r"\[(\d+),(\d+)\)", part)
         start, stop = map(int, match.groups()) if match else (0, 0)
@@ -436,22 +528,22 @@ def _numbers(path: str, stack: Element, name: str) -> list[int]:
         ) from None
 
 
-def with_registrations(path: str, matrices: np.ndarray, views: Sequence[tuple[str, str]]) -> bytes:
-    """Return BigStitcher's file with other transforms, (views, 3, 4), of some views.
+def with_registrations(path: str, matrices: np.ndarray, tiles: Sequence[ProjectTile]) -> bytes:
+    """Return BigStitcher's file with other transforms, (tiles, 3, 4), of some views.
 
-    The calibration remains, so positions have the same unit as before.
+    Positions have the same unit as before.
     """
     root = read_xml(path)
     if root.tag != "SpimData":
         raise ValueError(f"{path} is not XML of BigStitcher (SpimData); write a .csv file")
-    found = {view_of(v): v for v in root.iter("ViewRegistration")}
-    scale = calibration_of(path, found[views[0]])
-    for key, matrix in zip(views, matrices, strict=True):
-        view = found[key]
+    found = _by_id(path, root.iter("ViewRegistration"), _view_of)
+    for tile, matrix in zip(tiles, matrices, strict=True):
+        view, scale = found[tile.view], tile.voxel
+        place = matrix[:, 3] - matrix[:, :3] @ tile.corner
         for old in view.findall("ViewTransform"):
             view.remove(old)
         linear = matrix[:, :3] * scale[:, None] / scale
-        moved = np.concatenate([linear, (matrix[:, 3] * scale)[:, None]], axis=1)
+        moved = np.concatenate([linear, (place * scale)[:, None]], axis=1)
         calibration = np.concatenate([np.diag(scale), np.zeros((3, 1))], axis=1)
         for name, affine in (("beam_volumes", moved), ("calibration", calibration)):
             transform = ElementTree.SubElement(view, "ViewTransform", type="affine")
