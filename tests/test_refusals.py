@@ -119,8 +119,10 @@ SAID = {
     "how-to/networks.md": {
         "A run is refused if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
-        "Pickles and files that contain": "tests/ops/networks/test_torch_files.py"
+        "Files that contain only weights": "tests/ops/networks/test_torch_files.py"
         "::test_what_is_no_network_is_refused",
+        "They are therefore refused": "tests/ops/networks/test_torch_files.py"
+        "::test_a_pickle_in_a_file_of_torch_is_not_run_unless_the_file_is_trusted",
         "A network that makes NaN": "tests/ops/networks/test_predict.py"
         "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
         "Rotations that produce an offset": "tests/ops/networks/test_predict.py"

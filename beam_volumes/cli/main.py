@@ -99,24 +99,33 @@ def _add_verb(verbs: Any, name: str) -> None:
         help="also read files in other folders that headers, links or metadata refer to; use it only for "
         "files you trust",
     )
+    found.add_argument(
+        "--trust-models",
+        action="store_true",
+        help="also open networks that are programs (.pt, .pt2); they can read and write any file",
+    )
     act = getattr(module, f"act{suffix}")
     found.set_defaults(act=act, parser=found, others=[], others_to_beam=False)
     getattr(module, f"register{suffix}")(found)
 
 
 @contextmanager
-def _trusting(outside: bool) -> Iterator[None]:
-    """Allow files to refer to files in other folders meanwhile, if ``outside``."""
-    if not outside:
+def _trusting(args: argparse.Namespace) -> Iterator[None]:
+    """Set the options of trust meanwhile that are given."""
+    names = [name for name in ("outside", "trust_models") if getattr(args, name)]
+    if not names:
         yield
         return
     from beam_volumes.graph.options import options
 
-    before, options.outside = options.outside, True
+    before = {name: getattr(options, name) for name in names}
     try:
+        for name in names:
+            setattr(options, name, True)
         yield
     finally:
-        options.outside = before
+        for name, value in before.items():
+            setattr(options, name, value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not args.debug:
         quiet()
     try:
-        with short_warnings(), _trusting(args.outside):
+        with short_warnings(), _trusting(args):
             if args.others and not args.others_to_beam:
                 import_module("beam_volumes.cli.options").no_others(args)
             code = args.act(args)

@@ -30,6 +30,7 @@ _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
     r"\bport=(\d+)": r"--port \1",
     r"\bbeam_volumes\.options\.outside = True": "--outside",
+    r"\bbeam_volumes\.options\.trust_models = True": "--trust-models",
 }
 #: The suffix of errors that name no parameter.
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beam_volumes.storage.places import outside
+from beam_volumes.storage.places.outside import trusted
 
 
 @dataclass
@@ -23,6 +23,9 @@ class Options:
         Whether files may refer to files outside their own folder: a header to its voxels, HDF5 and
         OME-TIFF to other files of a set, OME-Zarr to its arrays. False by default: such a file is
         refused, because it could name any file of the machine.
+    trust_models : bool
+        Whether networks may be opened that are programs: files of PyTorch, which can read and
+        write any file. False by default: such a file is refused.
 
     Examples
     --------
@@ -35,13 +38,25 @@ class Options:
 
     @property
     def outside(self) -> bool:
-        return outside.allowed
+        return "outside" in trusted
 
     @outside.setter
     def outside(self, value: bool) -> None:
-        if not isinstance(value, bool):
-            raise TypeError(f"options.outside={value!r}: use True or False")
-        outside.allowed = value
+        _trust("outside", value)
+
+    @property
+    def trust_models(self) -> bool:
+        return "trust_models" in trusted
+
+    @trust_models.setter
+    def trust_models(self, value: bool) -> None:
+        _trust("trust_models", value)
+
+
+def _trust(name: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"options.{name}={value!r}: use True or False")
+    (trusted.add if value else trusted.discard)(name)
 
 
 options = Options()

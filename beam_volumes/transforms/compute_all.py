@@ -34,7 +34,7 @@ from beam_volumes.session.identity import Request, journal_place
 from beam_volumes.session.local import run_local
 from beam_volumes.session.resume import differences
 from beam_volumes.session.session import Session
-from beam_volumes.storage.places.outside import allowing
+from beam_volumes.storage.places.outside import trusted, trusting
 from beam_volumes.storage.places.ownership import UNFINISHED
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import digest, repeating
@@ -163,7 +163,7 @@ class ComputeAll(Excepting, beam.PTransform):
             digest(run or uuid.uuid4().hex),
             uuid.uuid4().hex,
             settings.durable,
-            settings.outside,
+            frozenset(trusted),
         )
 
     def type_check_inputs(self, elements: beam.PCollection) -> None:
@@ -212,14 +212,14 @@ class _Each:
         run: str,
         pipeline: str,
         durable: bool,
-        outside: bool,
+        trusted: frozenset[str],
     ):
         self.function, self.options = function, options
         self.run, self.pipeline = run, pipeline
-        self.durable, self.outside = durable, outside
+        self.durable, self.trusted = durable, trusted
 
     def __call__(self, element: Any) -> tuple[Any, dict[str, Any]]:
-        with _admitted(self.options.slabs_in_flight), allowing(self.outside):
+        with _admitted(self.options.slabs_in_flight), trusting(self.trusted):
             return element, self.computed(element)
 
     def or_named(self, element: Any) -> tuple[Any, dict[str, Any]]:

@@ -216,8 +216,9 @@ def test_damaged_files_are_refused(tmp_path):
         refused("not trees")
     dataclasses.replace(trained, leaf=trained.leaf.astype("f8")).save(path)
     refused("leaf has dtype float64")
-    np.savez(path, **{**dataclasses.asdict(trained), "values": np.array([{"a": 1}])})
-    refused("values has dtype object")
+    for name, array in dataclasses.asdict(trained).items():
+        np.savez(path, **{**dataclasses.asdict(trained), name: np.full(array.shape or 1, {"a": 1})})
+        refused(f"{name} has dtype object")
     np.savez_compressed(path, **dataclasses.asdict(trained))
     refused("compressed")
     path.write_bytes(pickle.dumps(trained))

@@ -108,7 +108,7 @@ def _digest_of(data: bytes, weights: tuple[str, ...]) -> str:
 _HOLDS = {
     ("model", 7): "graph", ("model", 20): "training", ("model", 25): "function",
     ("training", 1): "graph", ("training", 2): "graph", ("function", 7): "node",
-    ("graph", 1): "node", ("graph", 5): "tensor", ("graph", 15): "sparse",
+    ("function", 11): "attribute", ("graph", 1): "node", ("graph", 5): "tensor", ("graph", 15): "sparse",
     ("node", 5): "attribute", ("attribute", 5): "tensor", ("attribute", 6): "graph",
     ("attribute", 10): "tensor", ("attribute", 11): "graph", ("attribute", 22): "sparse",
     ("attribute", 23): "sparse", ("sparse", 1): "tensor", ("sparse", 2): "tensor",
@@ -130,7 +130,8 @@ def weights_of(data: bytes, place: str) -> tuple[str, ...]:
             }
         stack += [(_HOLDS[kind, n], value) for n, value in fields if (kind, n) in _HOLDS]
     for name in found:
-        if os.path.isabs(name) or "\\" in name or ".." in name.split("/"):
+        # ONNX Runtime reads names below */ from addresses in memory.
+        if os.path.isabs(name) or "\\" in name or {"..", "*"} & {*name.split("/")}:
             raise ValueError(
                 f"{place}: its weights are in {name!r}, outside its folder; save the model with its weights "
                 "in one folder"
@@ -153,7 +154,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
         return value
 
     while at < len(message):
-        tag = number()
+        tag = number() & 0xFFFFFFFF  # as in protobuf
         if tag & 7 == 2:
             size = number()
             yield tag >> 3, message[at : at + size]
@@ -162,7 +163,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
             number()
         elif tag & 7 in (1, 5):
             at += 8 if tag & 7 == 1 else 4
-        else:
+        elif tag & 7 not in (3, 4):  # fields of groups count as the message's
             return
 
 
@@ -223,6 +224,8 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
         options.use_deterministic_compute = True
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
+    # Not its own format, in which `weights_of` finds nothing.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     # It would allocate the memory of the first patch once more, in one piece, for later patches.
     options.enable_mem_pattern = False
     # Threads that wait for the next patch leave the cores to other stages.

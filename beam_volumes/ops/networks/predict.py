@@ -132,7 +132,8 @@ def predict(
     ------
     ValueError
         If a parameter is out of range, or the network fails on a patch of noise, returns numbers
-        that are not finite, or another number of channels than requested.
+        that are not finite, or another number of channels than requested. If ``model`` is a file of
+        PyTorch, and ``options.trust_models`` is False: such a file is a program.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``model`` cannot be run.
     FileNotFoundError, ImportError

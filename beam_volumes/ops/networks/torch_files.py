@@ -1,7 +1,9 @@
 """Networks in PyTorch files: TorchScript (``.pt``), and results of `torch.export` (``.pt2``).
 
-Both contain the network's operations and weights. Files with weights only are not networks. Pickles, which
-could execute any code, are not read.
+Both contain the network's operations and weights. Files with weights only are not networks.
+
+Both are programs, and only opened if the user trusts them. PyTorch unpickles parts of exported networks, and
+makes Python code from the rest. TorchScript can write any file.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from beam_volumes.ops.networks.files import (
     sha256,
 )
 from beam_volumes.ops.networks.models import Network
+from beam_volumes.storage.places.outside import is_trusted
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,11 @@ class TorchFile(FileModel):
 def torch_file(path: str, function: str, device: str) -> TorchFile:
     place = absolute(path)
     data = read_file(place)
+    if not is_trusted("trust_models"):
+        raise ValueError(
+            f"{function}: {path} is a program that can read and write any file; if you trust it, set "
+            "beam_volumes.options.trust_models = True, or export the network to ONNX"
+        )
     torch = _torch(place)
     on_gpu = _on_gpu(torch, device)
     _, inputs = _opened(torch, data, place)

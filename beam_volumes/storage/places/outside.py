@@ -1,6 +1,7 @@
-"""Check files that other files name: only those in the same folder are read by default.
+"""What the user trusts beyond the default, and checks of files that other files name.
 
-A header, metadata or link from an untrusted source could name any file of the machine.
+By default only files in the same folder are read: a header, metadata or link from an untrusted source could
+name any file of the machine.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from contextvars import ContextVar
 
 from beam_volumes.base.text import printable
 
-#: Whether files may name files in other folders: `beam_volumes.options.outside`.
-allowed = False
-#: The setting of this thread, from the process that sent its work.
-_allowed_here: ContextVar[bool] = ContextVar("beam_volumes_outside", default=False)
+#: The fields of `beam_volumes.options` that are True: ``"outside"`` if files may name files in other folders,
+#: ``"trust_models"`` if networks that are programs may be opened.
+trusted: set[str] = set()
+#: The settings of this thread, from the process that sent its work.
+_trusted_here: ContextVar[frozenset[str]] = ContextVar("beam_volumes_trust", default=frozenset())
 
 
 @contextmanager
-def allowing(allow: bool) -> Iterator[None]:
-    """Let files name files in other folders, in this thread, if ``allow``."""
-    token = _allowed_here.set(allow)
+def trusting(names: frozenset[str]) -> Iterator[None]:
+    """Trust what another process trusts, in this thread."""
+    token = _trusted_here.set(names)
     try:
         yield
     finally:
-        _allowed_here.reset(token)
+        _trusted_here.reset(token)
+
+
+def is_trusted(name: str) -> bool:
+    """Whether this process, or the process that sent the work of this thread, trusts something."""
+    return name in trusted or name in _trusted_here.get()
 
 
 class OutsideError(ValueError):
@@ -39,7 +46,7 @@ def named_file(header: str, name: str) -> str:
     A URL, and a file outside of the folder, are refused. The separators may be those of Windows.
     """
     if "://" in name:
-        if not is_allowed():
+        if not is_trusted("outside"):
             raise OutsideError(
                 f"{printable(header)} names {printable(name)!r}, which is a URL; if you trust it, set "
                 "beam_volumes.options.outside = True"
@@ -53,14 +60,9 @@ def named_file(header: str, name: str) -> str:
     return path
 
 
-def is_allowed() -> bool:
-    """Whether this thread may read files outside of the folder of the file that names them."""
-    return allowed or _allowed_here.get()
-
-
 def check_path(header: str, path: str) -> None:
     """Refuse a file named by a header, unless it is in or below the header's folder."""
-    if not (is_allowed() or is_in_folder_of(header, path)):
+    if not (is_trusted("outside") or is_in_folder_of(header, path)):
         raise OutsideError(
             f"{printable(header)} names the file {printable(os.path.abspath(path))}, which is outside its "
             "folder; if you trust it, set beam_volumes.options.outside = True"

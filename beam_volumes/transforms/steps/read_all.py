@@ -12,11 +12,10 @@ from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple, Union, with_input_types, with_output_types
 
 from beam_volumes.graph.opening import open as open_volume
-from beam_volumes.graph.options import options
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cut.in_place import Named, inputs_below
 from beam_volumes.plan.cut.passes import Levels
-from beam_volumes.storage.places.outside import allowing
+from beam_volumes.storage.places.outside import trusted, trusting
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
@@ -130,12 +129,12 @@ class Opened:
     """Volumes of elements, divided into slabs; each process keeps the last few open."""
 
     def __init__(self, function: Callable[[Any], Volume] | None, *how: Any):
-        self.function, self.how, self.outside = function, how, options.outside
+        self.function, self.how, self.trusted = function, how, frozenset(trusted)
         self.kept: dict[str, ReadSlabs] = {}
 
     def __call__(self, name: str, what: Any) -> ReadSlabs:
         if name not in self.kept:
-            with allowing(self.outside):
+            with trusting(self.trusted):
                 volume = (self.function or open_volume)(what)
             if not isinstance(volume, Volume):
                 raise TypeError(

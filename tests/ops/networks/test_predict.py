@@ -14,6 +14,7 @@ from apache_beam.ml.inference.base import ModelHandler, PredictionResult
 
 import beam_volumes as bv
 from beam_volumes.ops.networks import models
+from beam_volumes.ops.networks.onnx_files import weights_of
 from tests.ops.networks.conftest import unet
 
 PROJECT = Path(__file__).parents[3]
@@ -506,6 +507,36 @@ def test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it(
         Path(file).write_bytes(data.replace(b"net.weights", bad))
         with pytest.raises(ValueError, match="outside its folder"):
             bv.predict(EM, file, **how)
+
+
+def part(number, data):
+    """A field of a protobuf message."""
+    return bytes([number << 3 & 127 | 130, number >> 4, len(data)]) + data
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        b"",
+        b"\xa3\x06\xa4\x06",  # a group, which protobuf skips
+        b"\xaa\x80\x80\x80\x10",  # the field's number with a bit that protobuf drops in C++
+    ],
+)
+def test_weights_elsewhere_are_found_in_every_message_that_onnx_accepts(prefix):
+    def model(location, *fields):
+        tensor = onnx.TensorProto(data_type=1, data_location=onnx.TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value=location)
+        data = part(5, tensor.SerializeToString())
+        data = prefix + (data[2:] if prefix[:1] == data[:1] else data)
+        for field in fields:
+            data = part(field, data)
+        return data
+
+    for fields in ((5, 1, 7), (11, 25), (5, 7, 25)):  # in a node, a default of a function, its node
+        assert weights_of(model("w", *fields), "/m/net.onnx") == ("/m/w",)
+        for elsewhere in ("../w", "/w", "a/../../w", "*/_ORT_MEM_ADDR_/*"):
+            with pytest.raises(ValueError, match="outside its folder"):
+                weights_of(model(elsewhere, *fields), "/m/net.onnx")
 
 
 def test_a_network_is_held_until_a_sweep_has_no_use_for_it(tmp_path):
