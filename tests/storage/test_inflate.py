@@ -6,7 +6,11 @@ import zlib
 
 import numpy as np
 import pytest
+import tifffile
 
+import beam_volumes as bv
+from beam_volumes.base import codecs
+from beam_volumes.storage.formats.hdf5.filters import BLOSC, undone
 from beam_volumes.storage.places import inflate
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.inflate import Inflated, inflated
@@ -96,6 +100,93 @@ def test_damage(tmp_path):
         found.read(0, 10)
     with pytest.raises(VolumeError, match="is missing: restore it"):
         inflated(str(path), "gzip", 4, 10)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zlib"])
+@pytest.mark.parametrize("spacing", [200_000, 1 << 30])
+def test_the_checksum_is_verified_by_every_read_of_the_end(tmp_path, kind, spacing):
+    path, end = tmp_path / "a", 5 if kind == "gzip" else 0
+    stream(path, kind)
+    whole = path.read_bytes()
+    for data in (
+        *(whole[: -end - k] for k in range(1, 9 if kind == "gzip" else 5)),
+        whole[: -end - 1] + b"?",
+    ):
+        path.write_bytes(data)
+        found = Inflated(str(path), kind, 4, len(DATA), spacing)
+        for _ in range(2):
+            assert found.read(1000, 10) == DATA[1000:1010]
+            with pytest.raises(VolumeError, match=r"cut off|data check|length check"):
+                found.read(len(DATA) - 1, 1)
+    # Also of a stream with more bytes than are needed.
+    found = Inflated(str(path), kind, 4, len(DATA) - 2_000_000, spacing)
+    with pytest.raises(VolumeError, match=r"cut off|data check|length check"):
+        found.read(0, len(DATA) - 2_000_000)
+
+
+def with_gzip(path):
+    bv.compute(bv.open(VOXELS, voxel_size=1, unit="um").to(path), runner=None, progress=False)
+    return gzip.compress(path.read_bytes())
+
+
+def nrrd(path):
+    head = b"NRRD0004\ntype: int8\ndimension: 3\nsizes: 40 30 20\nencoding: gzip\n\n"
+    return head + gzip.compress(VOXELS.tobytes())
+
+
+def metaimage(path):
+    data = zlib.compress(VOXELS.tobytes())
+    head = "ObjectType = Image\nNDims = 3\nDimSize = 40 30 20\nElementType = MET_CHAR\n"
+    head += f"CompressedData = True\nCompressedDataSize = {len(data)}\nElementDataFile = LOCAL\n"
+    return head.encode() + data
+
+
+VOXELS = np.random.default_rng(2).integers(0, 9, (20, 30, 40), "i1")
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("a.nii.gz", lambda path: with_gzip(path.with_suffix(""))),
+        ("a.mrc.gz", lambda path: with_gzip(path.with_suffix(""))),
+        ("a.nrrd", nrrd),
+        ("a.mha", metaimage),
+    ],
+)
+def test_a_file_without_its_last_bytes_is_refused(tmp_path, name, made):
+    data = made(tmp_path / name)
+    (tmp_path / name).write_bytes(data)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / name)), VOXELS)
+    for cut in (1, 4):
+        (tmp_path / name).write_bytes(data[:-cut])
+        with pytest.raises(OSError, match="cut off"):
+            np.asarray(bv.open(tmp_path / name))
+    (tmp_path / name).write_bytes(data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+    with pytest.raises(OSError, match=r"data check|length check"):
+        np.asarray(bv.open(tmp_path / name))
+
+
+def test_tiles_of_lzma_without_their_ends_are_refused(tmp_path):
+    """imagecodecs returns wrong voxels for them."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, VOXELS, compression="lzma", photometric="minisblack")
+    np.testing.assert_array_equal(np.asarray(bv.open(path)), VOXELS)
+    for cut in (1, 24, 60):
+        tifffile.imwrite(path, VOXELS, compression="lzma", photometric="minisblack")
+        with tifffile.TiffFile(path, mode="r+") as tiff:
+            counts = tiff.pages[7].tags["StripByteCounts"]
+            counts.overwrite(counts.value[0] - cut)
+        with pytest.raises(OSError, match=r"a\.tif.*(does not end|it has \d+ bytes)"):
+            np.asarray(bv.open(path))
+
+
+def test_chunks_of_blosc_that_are_cut_off_are_refused():
+    """imagecodecs would read beyond their end."""
+    data = codecs.blosc_encode(VOXELS.tobytes())
+    assert bytes(undone(data, BLOSC, (), VOXELS.nbytes)) == VOXELS.tobytes()
+    for cut in (1, len(data) - 16, len(data)):
+        with pytest.raises(ValueError, match="cut off"):
+            undone(data[: len(data) - cut], BLOSC, (), VOXELS.nbytes)
 
 
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path):

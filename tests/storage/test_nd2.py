@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,18 @@ def test_what_is_missing_or_damaged(tmp_path):
     path.write_bytes(b"\0\0\0\x0cjP  " + bytes(100))
     with pytest.raises(ValueError, match="before 2007"):
         bv.open(path)
+
+
+def test_compressed_frames_with_another_checksum_are_refused(tmp_path):
+    path, array = tmp_path / "a.nd2", frames(2)
+    write_nd2(path, array, [("Z", 2)], ["DAPI"], deflated=True)
+    data, checksum = path.read_bytes(), zlib.compress(array[1].tobytes())[-4:]
+    assert data.count(checksum) == 1
+    path.write_bytes(data.replace(checksum, b"none"))
+    volume = bv.open(path)
+    assert np.array_equal(np.asarray(volume[:1]), array[:1, ..., 0])
+    with pytest.raises(OSError, match=r"frame 1 cannot be read.*data check"):
+        np.asarray(volume)
 
 
 def test_opened_by_other_processes(tmp_path):

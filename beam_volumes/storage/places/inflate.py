@@ -53,10 +53,11 @@ class Inflated:
     path: str
     kind: str  #: ``"gzip"``, possibly of several members, or ``"zlib"``
     start: int  #: Where the stream begins in the file
-    #: Decoded bytes that are needed; reading the last of them checks the checksum
+    #: Decoded bytes that are needed; reading the last of them decodes the rest, and checks its checksum
     nbytes: int
     spacing: int = SPACING  #: Decoded bytes between two kept states
     decoded: int = 0  # used by tests
+    _verified: bool = field(default=False, repr=False)
     _marks: list[_State] = field(default_factory=list, repr=False)
     _frontier: _State = field(init=False, repr=False)
     _recent: dict[int, _State] = field(default_factory=dict, repr=False)
@@ -92,9 +93,13 @@ class Inflated:
                     self._mark(state)
             except zlib.error as error:
                 raise self._damaged(state, error, marking=True) from None
-            if not state.ended:
-                raise VolumeError(f"{self._name} is cut off: its stream does not end; restore it")
+            self._check_end(state)
             return state.position
+
+    def _check_end(self, state: _State) -> None:
+        """Refuse a stream whose last bytes, the checksum, were not found."""
+        if not state.ended:
+            raise VolumeError(f"{self._name} is cut off: its stream does not end; restore it")
 
     def _mark(self, state: _State) -> None:
         """Keep a state of the decoder if the last kept one is far enough away."""
@@ -134,10 +139,12 @@ class Inflated:
                     position += len(data)
                 if marking:
                     self._mark(state)
-            if state.position == self.nbytes:
+            if end >= self.nbytes and not self._verified:
                 rest = state.copy()
-                self._step(rest, handle, _OUTPUT)
-                self._step(rest, handle, _OUTPUT)
+                while self._step(rest, handle, _OUTPUT):
+                    pass
+                self._check_end(rest)
+                self._verified = True
         except zlib.error as error:
             raise self._damaged(state, error, marking) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -43,6 +43,9 @@ def undone(data: Any, number: int, values: Sequence[int], room: int) -> Any:
     if number == ZSTD:
         return imagecodecs.zstd_decode(data, out=room)
     if number == BLOSC:
+        # imagecodecs would read beyond the end of data that are cut off.
+        if len(data) < 16 or int.from_bytes(data[12:16], "little") > len(data):
+            raise ValueError("it is cut off")
         return imagecodecs.blosc_decode(data, out=room)
     return _lz4(data, room)
 

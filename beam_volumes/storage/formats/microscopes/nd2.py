@@ -84,7 +84,11 @@ class _Frames(TokenOfFields):
                     if length > 2 * size + (1 << 16):
                         raise ValueError(f"{length} compressed bytes are too many")
                     packed = os.pread(file.fileno(), max(0, length - _TIME), start + _TIME)
-                    data = zlib.decompressobj().decompress(packed, size)
+                    unpack = zlib.decompressobj()
+                    data = unpack.decompress(packed, size)
+                    # The end of the stream, with its checksum, follows the last byte.
+                    if unpack.decompress(unpack.unconsumed_tail, 1) or not unpack.eof:
+                        raise ValueError("its compressed stream does not end after its voxels")
             # The last row may be shorter than the others.
             values = np.frombuffer(data.ljust(size, b"\0") if self._whole(data) else data, np.uint8)
             rows = values.reshape(height, self.row)[:, : width * samples * self.dtype.itemsize]

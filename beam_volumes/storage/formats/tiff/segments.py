@@ -6,6 +6,7 @@ each page, does not pickle, and allocates memory by untrusted sizes.
 
 from __future__ import annotations
 
+import lzma
 import math
 import struct
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from beam_volumes.storage.formats.codestreams import (
     webp_size,
 )
 
+_LZMA = 34925
 #: Decoders of compressions of bytes.
 _BYTES: dict[int, str] = {
     1: "",
@@ -30,7 +32,7 @@ _BYTES: dict[int, str] = {
     8: "zlib_decode",
     32946: "zlib_decode",
     32773: "packbits_decode",
-    34925: "lzma_decode",
+    _LZMA: "lzma_decode",
     34926: "zstd_decode",
     50000: "zstd_decode",
 }
@@ -160,6 +162,8 @@ class Segments:
             return self.fitted(np.asarray(pixels), shape)
         if c in (8, 32946) and imagecodecs.DEFLATE.available:  # the faster of two
             data = imagecodecs.deflate_decode(data, out=self.nbytes)
+        elif c == _LZMA:
+            data = _lzma_decode(data, self.nbytes)
         elif c != 1:
             data = getattr(imagecodecs, _BYTES[c])(data, out=self.nbytes)
         return self._unpredicted(self._unpacked(data, order, shape))
@@ -243,6 +247,15 @@ class Segments:
         rows, columns = min(found.shape[0], shape[1]), min(found.shape[1], shape[2])
         out[0, :rows, :columns] = found[:rows, :columns]
         return out
+
+
+def _lzma_decode(data: Any, room: int) -> bytes:
+    """Decode LZMA to the end of the stream, which imagecodecs does not check."""
+    decoder = lzma.LZMADecompressor()
+    found = decoder.decompress(data, room)
+    if not decoder.eof and (decoder.decompress(b"", 1) or not decoder.eof):
+        raise ValueError("its stream does not end after its voxels")
+    return found
 
 
 def _lerc_decode(data: bytes | bytearray, nbytes: int, shape: tuple[int, ...]) -> np.ndarray:
