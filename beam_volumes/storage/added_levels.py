@@ -69,10 +69,9 @@ class Added:
         image = about["multiscales"][0]
         if self._check([d["path"] for d in image["datasets"]]):
             return False
-        first = image["datasets"][0]
         axes = self.sinks[0].space.all_axes if self.sinks else ()
         for k, path in enumerate(self.paths[1:], 1):
-            level = ome_metadata.level_transformations(first, self.pyramid, k, axes)
+            level = ome_metadata.level_transformations(image, path, self.pyramid, k, axes)
             image["datasets"].append({"path": path, "coordinateTransformations": level})
         labels = self.source.labels or self.source.dtype.kind == "b"
         if self.sinks and not labels and "omero" not in about:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tifffile
 import xarray
+import zarr
 
 import beam_volumes as bv
-from beam_volumes.base.space import METRES, Space
+from beam_volumes.base.space import AXES, METRES, Space
 from beam_volumes.cli.main import main
 from beam_volumes.storage.sources.axes import UNITS, in_one_unit, unit_name
 
@@ -288,3 +289,185 @@ def test_info_and_preview_describe_a_nifti_file_whose_axes_are_unclear(tmp_path,
     assert "4 x 5 x 6" in told and "--option affine=drop" in told
     assert main(["preview", path, str(tmp_path / "p.png")]) == 0
     assert main(["stats", path]) == 2
+
+
+ENDS = {"input": {"path": "0"}, "output": {"name": "intrinsic"}}
+
+
+def ngff06(path, array, axes, *steps, version="0.6", **image):
+    """An image of OME-Zarr 0.6 with one level."""
+    group = zarr.create_group(path, overwrite=True)
+    group.create_array("0", data=array)
+    kinds = {"t": "time", "c": "channel"}
+    described = [
+        {"name": a, "type": kinds.get(a, "space")} | ({} if a in kinds else {"unit": "micrometer"})
+        for a in axes
+    ]
+    other = [{"name": a, "type": "space"} for a in "abc"[: len(axes)]]
+    systems = [{"name": "world", "axes": other}, {"name": "intrinsic", "axes": described}]
+    dataset = {"path": "0", "coordinateTransformations": list(steps)}
+    about = {"coordinateSystems": systems, "datasets": [dataset], **image}
+    group.attrs["ome"] = {"version": version, "multiscales": [about]}
+    return path
+
+
+@pytest.mark.parametrize("version", ["0.6", "0.6rc0", "0.6.dev4"])
+def test_axes_and_positions_of_ome_zarr_06_are_those_of_the_coordinate_system(tmp_path, version):
+    scale, shift = {"type": "scale", "scale": [0.25, 0.5, 2]}, {"type": "translation"}
+    sequence = [scale, {**shift, "translation": [3, 2, 1]}]
+    path = ngff06(
+        tmp_path / "a.ome.zarr",
+        ARRAY.T,
+        "xyz",
+        {"type": "sequence", "transformations": sequence, **ENDS},
+        version=version,
+        # It leads from the system of the levels to another one.
+        coordinateTransformations=[
+            {
+                "type": "scale",
+                "scale": [7, 7, 7],
+                "input": {"name": "intrinsic"},
+                "output": {"name": "world"},
+            }
+        ],
+    )
+    v = bv.open(path)
+    assert v.space == Space(AXES, (2.0, 0.5, 0.25), "micrometer", (1.0, 2.0, 3.0))
+    np.testing.assert_array_equal(np.asarray(v), ARRAY)
+    film = np.arange(48, dtype="u2").reshape(2, 1, 3, 2, 4)
+    v = bv.open(
+        ngff06(path, film, "tczyx", {"type": "scale", "scale": [9, 1, 3, 2, 1], **ENDS}),
+        index={"c": 0},
+    )
+    assert (v.axes, v.voxel_size) == (("t", "z", "y", "x"), (3.0, 2.0, 1.0))
+    np.testing.assert_array_equal(np.asarray(v), film[:, 0])
+    v = bv.open(ngff06(path, ARRAY, "zyx", {"type": "identity", **ENDS}))
+    assert (v.voxel_size, v.unit, v.origin) == (None, "micrometer", (0, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("step", "size"),
+    [
+        ({"type": "affine", "affine": [[2, 0, 0, 5], [0, 3, 4, 6], [0, -4, 3, 7]]}, (2, 5, 5)),
+        ({"type": "rotation", "rotation": [[1, 0, 0], [0, 0, -1], [0, 1, 0]]}, (1, 1, 1)),
+        ({"type": "mapAxis", "mapAxis": [0, 2, 1]}, (1, 1, 1)),
+    ],
+)
+def test_turned_axes_of_ome_zarr_06_are_refused_unless_they_are_dropped(tmp_path, step, size):
+    path = ngff06(tmp_path / "a.ome.zarr", ARRAY, "zyx", {**step, **ENDS})
+    with pytest.raises(ValueError, match=r"rotate or shear its axes; give affine='drop'"):
+        bv.open(path)
+    v = bv.open(path, affine="drop")
+    assert (v.voxel_size, v.origin) == (size, (0, 0, 0))
+    np.testing.assert_array_equal(np.asarray(v), ARRAY)
+    diagonal = {"type": "affine", "affine": [[2, 0, 0, 5], [0, 3, 0, 6], [0, 0, 4, 7]], **ENDS}
+    v = bv.open(ngff06(path, ARRAY, "zyx", diagonal))
+    assert (v.voxel_size, v.origin) == ((2, 3, 4), (5, 6, 7))
+
+
+@pytest.mark.parametrize(
+    ("step", "match"),
+    [
+        ({"type": "displacements", "path": "d", **ENDS}, "not a scale or translation"),
+        ({"type": "affine", "path": "a", **ENDS}, "not 3 rows"),
+        ({"type": "affine", "affine": [[1, 0, 0]] * 3, **ENDS}, "not 4 numbers"),
+        ({"type": "mapAxis", "mapAxis": [0, 0, 1], **ENDS}, "not the numbers of 3 axes"),
+        ({"type": "sequence", "transformations": "scale", **ENDS}, "not a list"),
+        ({"type": "scale", "scale": [1, 1], **ENDS}, "not 3 numbers"),
+        ({"type": "scale", "scale": [1, 1, 1], "output": {"name": "none"}}, "output of the levels"),
+        ({"type": "scale", "scale": [1, 1, 1]}, "output of the levels"),
+    ],
+)
+def test_invalid_metadata_of_ome_zarr_06_are_refused(tmp_path, step, match):
+    with pytest.raises(ValueError, match=f"invalid OME metadata.*{match}"):
+        bv.open(ngff06(tmp_path / "a.ome.zarr", ARRAY, "zyx", step))
+
+
+def test_levels_and_positions_that_are_added_to_ome_zarr_06_are_valid(tmp_path):
+    schema = pytest.importorskip("ngff_zarr.validate", reason="ngff-zarr needs Python 3.11")
+    step = {"type": "scale", "scale": [4, 2, 2], **ENDS}
+    path = ngff06(tmp_path / "a.ome.zarr", np.zeros((8, 16, 16), "u1"), "zyx", step)
+    bv.add_levels(path, 2, factors=2)
+    bv.save_transforms([path], [(1.0, 2.5, 0.0)])
+    v, below = bv.open(path), bv.open(path, level=1)
+    assert (v.voxel_size, v.origin) == ((4, 2, 2), (4, 5, 0))
+    assert (below.voxel_size, below.origin) == ((8, 4, 4), (6, 6, 1))
+    schema.validate(dict(zarr.open_group(path, mode="r").attrs), version="0.6")
+
+
+def edited(name, key, change, **how):
+    """A function that writes an output, and changes a document."""
+
+    def write(folder):
+        bv.compute(bv.open(ARRAY).to(folder / name, **how), runner=None, progress=False)
+        file = folder / name / key
+        document = json.loads(file.read_text())
+        change(document)
+        file.write_text(json.dumps(document))
+        return folder / name
+
+    return write
+
+
+def of_ome(version):
+    return edited(
+        "a.ome.zarr", "zarr.json", lambda d: d["attributes"]["ome"].update(version=version)
+    )
+
+
+def new_ome_tiff(folder):
+    description = (
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2031-01"><Image ID="Image:0"><Pixels '
+        'ID="Pixels:0" DimensionOrder="XYZCT" Type="uint8" SizeX="6" SizeY="5" SizeZ="4" SizeC="1" '
+        'SizeT="1"><TiffData/></Pixels></Image></OME>'
+    )
+    path = folder / "a.ome.tif"
+    tifffile.imwrite(path, ARRAY, photometric="minisblack", description=description, metadata=None)
+    return path
+
+
+def new_nrrd(folder):
+    path = nrrd(folder / "a.nrrd", [1, 1, 1], ["um"] * 3)
+    path.write_bytes(path.read_bytes().replace(b"NRRD0004", b"NRRD0006", 1))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("write", "match"),
+    [
+        (of_ome(version="0.7"), "OME-Zarr 0.7"),
+        (of_ome(version="0.10"), "OME-Zarr 0.10"),
+        (of_ome(version=1), "OME-Zarr 1"),
+        (of_ome(version="0.6"), "coordinateSystems is missing"),
+        (
+            edited(
+                "a.ome.zarr",
+                ".zattrs",
+                lambda d: d["multiscales"][0].update(version="0.9.dev1"),
+                ome_version="0.4",
+            ),
+            "OME-Zarr 0.9.dev1",
+        ),
+        (edited("a.ome.zarr", "zarr.json", lambda d: d.update(zarr_format=4)), "zarr_format=4"),
+        (edited("a.zarr", "zarr.json", lambda d: d.update(zarr_format=4)), "zarr_format=4"),
+        (
+            edited("a.zarr", ".zarray", lambda d: d.update(zarr_format=1), zarr_version=2),
+            "zarr_format=1",
+        ),
+        (
+            edited("a.ome.zarr", ".zgroup", lambda d: d.update(zarr_format=3), ome_version="0.4"),
+            "zarr_format=3",
+        ),
+        (edited("a.n5", "attributes.json", lambda d: d.update(n5="5.0.0")), "N5 5.0.0"),
+        (
+            edited("a.precomputed", "info", lambda d: d.update({"@type": "volume_v2"})),
+            "unknown @type 'volume_v2'",
+        ),
+        (new_ome_tiff, "schema '2031-01'"),
+        (new_nrrd, "NRRD of version 6"),
+    ],
+)
+def test_unknown_versions_are_refused_by_name(tmp_path, write, match):
+    path = write(tmp_path)
+    with pytest.raises(ValueError, match=rf"{path.name}.*{match}"):
+        bv.open(path)

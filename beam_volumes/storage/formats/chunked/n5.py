@@ -13,6 +13,7 @@ import tensorstore as ts
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES
+from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.repacked import Varlength, is_varlength
 from beam_volumes.storage.formats.chunked.tensorstore_spec import (
     MISSING,
@@ -62,6 +63,8 @@ CODECS: dict[str, int | None] = {
     "bzip2": 9,
     "xz": 6,
 }
+#: Major versions that are read; they differ in the API, not in the stored arrays.
+VERSIONS = ("1", "2", "3", "4")
 #: Default axes, the fastest first.
 DIMENSIONS = {2: "xy", 3: "xyz", 4: "xyzc", 5: "xyzct"}
 #: Maximal number of levels.
@@ -98,6 +101,7 @@ class N5(WritableFormat):
         if root is None and (dataset is None or place.below(dataset).json(ATTRIBUTES) is None):
             return None
         found: Mapping[str, Any] = root or {}
+        _check_version(place, found)
         if dataset is not None:
             if "dimensions" in found:
                 raise ValueError(
@@ -109,6 +113,7 @@ class N5(WritableFormat):
                     f"dataset={dataset!r} does not exist in {place.text}; {_contents(place)}"
                 )
             place, found = place.below(dataset), inside
+            _check_version(place, found)
         if "dimensions" in found:
             if level is not None:
                 raise ValueError(
@@ -250,6 +255,16 @@ FORMATS = (N5(),)
 
 
 # reading
+
+
+def _check_version(place: Place, attributes: Mapping[str, Any]) -> None:
+    """Refuse a container of an unknown major version."""
+    version = str(attributes.get("n5", "1"))
+    if version.partition(".")[0] not in VERSIONS:
+        raise ValueError(
+            f"{place.text} is N5 {printable(version)[:20]}, and versions {VERSIONS[0]} to {VERSIONS[-1]} are "
+            "supported; convert it to one of them"
+        )
 
 
 def _array(

@@ -1,4 +1,4 @@
-"""OME-Zarr images: 0.4 and earlier on zarr v2, 0.5 on zarr v3; and zarr in zip files."""
+"""OME-Zarr images: 0.4 and earlier on zarr v2, 0.5 and 0.6 on zarr v3; and zarr in zip files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.ome_metadata import (
     axes_of,
     channels_metadata,
+    check_version,
     grid_of,
     image_metadata,
+    steps_of,
 )
 from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, ArrayMetadata, open_spec
 from beam_volumes.storage.formats.chunked.zarr import (
@@ -93,6 +95,11 @@ class OmeZarr(Zarr):
             metadata.mapping(m, f"multiscales[{k}]")
             for k, m in enumerate(metadata.list(ome.get("multiscales"), "multiscales"))
         ]
+        check_version(metadata, ome if "ome" in node.attributes else None, *images)
+        check_version(metadata, *(ome.get(k) for k in ("plate", "well", "image-label")))
+        for k, image in enumerate(images):
+            if str(ome.get("version")).startswith("0.6") and "coordinateSystems" not in image:
+                raise metadata.error(f"multiscales[{k}].coordinateSystems", "missing")
         below = _below(place, ome, bool(images), metadata, request)
         if below is not None:
             return self.open_place(*below)
@@ -117,7 +124,8 @@ class OmeZarr(Zarr):
                 f"{place.text} has no zarr array for level {paths[level]!r} of its metadata; restore it"
             )
         axes, units = axes_of(image, metadata)
-        scale, translation = grid_of(levels[level], image, metadata)
+        affine = request.option("affine")
+        scale, translation = grid_of(levels[level], image, metadata, affine)
         about = ArrayMetadata(
             name=place.text if level == 0 else array.place.text,
             axes=axes,
@@ -249,7 +257,7 @@ def image_to_move(
     def move(document: dict[str, Any]) -> bool:
         attributes = document.get("attributes", document)
         image = attributes.get("ome", attributes)["multiscales"][0]
-        levels, _ = _checked_levels(image, place, metadata)
+        levels, paths = _checked_levels(image, place, metadata)
         names = [str(a).lower() for a in axes_of(image, metadata)[0] or AXES]
         at = [names.index(a) for a in axes]
         scale, begin = (
@@ -262,13 +270,12 @@ def image_to_move(
         by = np.zeros(len(names))
         by[at] = origin - begin[at]
         outer, _ = grid_of({}, image, metadata)
-        for level in levels:
-            steps = level.setdefault("coordinateTransformations", [])  # type: ignore[attr-defined]
-            shift = np.array(grid_of(level, {}, metadata)[1] or [0.0] * len(names)) + by / (
-                outer or 1
-            )
-            steps[:] = [s for s in steps if s.get("type") != "translation"]
-            steps.append({"type": "translation", "translation": shift.tolist()})
+        own = {key: value for key, value in image.items() if key != "coordinateTransformations"}
+        for level, path in zip(levels, paths, strict=True):
+            by_level, begins = grid_of(level, own, metadata)
+            shift = np.array(begins or [0.0] * len(names)) + by / (outer or 1)
+            steps = steps_of(path, image, by_level or [1.0] * len(names), shift.tolist())
+            level["coordinateTransformations"] = steps  # type: ignore[index]
         return True
 
     def copied(document: dict[str, Any]) -> bool:

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import colorsys
+import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
 from beam_volumes.base.space import AXES
+from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.metadata import Foreign
+from beam_volumes.storage.sources.axes import turned
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import Pyramid, middle_of
 from beam_volumes.version import __version__
+
+_STEPS = "coordinateTransformations"
+#: The versions of OME-Zarr that are read, and releases and drafts of them.
+_KNOWN = re.compile(r"0\.[1-6](?![0-9])")
+
+
+def check_version(metadata: Foreign, *documents: Any) -> None:
+    """Refuse documents of an unknown version of OME-Zarr."""
+    for document in documents:
+        version = document.get("version") if isinstance(document, dict) else None
+        if version is not None and not _KNOWN.match(str(version)):
+            raise ValueError(
+                f"{metadata.name} is OME-Zarr {printable(str(version))[:20]}, and versions 0.1 to 0.6 are "
+                "supported; convert it to one of them, or open one of its arrays by its own path"
+            )
 
 
 def axes_of(
@@ -24,7 +43,7 @@ def axes_of(
     """Return the names of the axes and their units."""
     names: list[str] = []
     units: list[Any] = []
-    for k, axis in enumerate(metadata.list(image.get("axes"), "axes")):
+    for k, axis in enumerate(_axes(image, metadata)):
         if isinstance(axis, str):  # before version 0.4
             names.append(axis)
             units.append(None)
@@ -42,30 +61,118 @@ def axes_of(
     return names or None, units or None
 
 
+def _axes(image: Mapping[str, Any], metadata: Foreign) -> Sequence[Any]:
+    """Return the axes of an image: since version 0.6 those of the coordinate system of its levels."""
+    what = "coordinateSystems"
+    if what not in image:
+        return metadata.list(image.get("axes"), "axes")
+    systems = [
+        metadata.mapping(s, f"{what}[{k}]") for k, s in enumerate(metadata.list(image[what], what))
+    ]
+    named = {_output(level) for level in metadata.list(image.get("datasets"), "datasets")}
+    found = [
+        s for s in systems if s.get("name") in named or (named == {None} and len(systems) == 1)
+    ]
+    if len(named) != 1 or len(found) != 1:
+        names = [s.get("name") for s in systems]
+        raise metadata.error(what, f"{names}, not one with the output of the levels")
+    return metadata.list(found[0].get("axes"), f"{what}.axes")
+
+
+def _output(level: Any) -> str | None:
+    """Return the name of the coordinate system of a level, if it is known."""
+    steps = level.get(_STEPS) if isinstance(level, dict) else None
+    last = steps[-1] if isinstance(steps, list) and steps else None
+    output = last.get("output") if isinstance(last, dict) else None
+    name = output.get("name") if isinstance(output, dict) else output
+    return name if isinstance(name, str) else None
+
+
 def grid_of(
-    dataset: Mapping[str, Any], image: Mapping[str, Any], metadata: Foreign
+    dataset: Mapping[str, Any],
+    image: Mapping[str, Any],
+    metadata: Foreign,
+    affine: str | None = None,
 ) -> tuple[Sequence[float] | None, Sequence[float] | None]:
-    """Return voxel size and origin per dimension, from transformations of level and image."""
-    scale: Sequence[float] | None = None
-    shift: Sequence[float] | None = None
-    what = "coordinateTransformations"
-    axes = len(metadata.list(image.get("axes"), "axes")) or None
-    steps = [*metadata.list(dataset.get(what), what), *metadata.list(image.get(what), what)]
-    for k, item in enumerate(steps):
-        step = metadata.mapping(item, f"{what}[{k}]")
-        known = next((len(v) for v in (scale, shift) if v is not None), axes)
+    """Return voxel size and origin per dimension, from transformations of level and image.
+
+    Since version 0.6, transformations of an image lead to other coordinate systems, and are not applied.
+    """
+    matrix: np.ndarray | None = None
+    shift: np.ndarray | None = None
+    axes = len(_axes(image, metadata)) or None
+    is_06 = "coordinateSystems" in image
+    steps = [dataset.get(_STEPS)] if is_06 else [dataset.get(_STEPS), image.get(_STEPS)]
+    for what, step in _flattened(_STEPS, steps, metadata):
+        known = next((len(v) for v in (matrix, shift) if v is not None), axes)
+        kind = step.get("type", "identity")
         if "scale" in step:
-            by = metadata.numbers(step["scale"], f"{what}[{k}].scale", known)
-            scale = by if scale is None else [a * b for a, b in zip(scale, by, strict=True)]
-            shift = shift and [a * b for a, b in zip(shift, by, strict=True)]
+            by = np.array(metadata.numbers(step["scale"], f"{what}.scale", known))
+            matrix = np.diag(by) if matrix is None else matrix * by[:, None]
+            shift = None if shift is None else shift * by
         elif "translation" in step:
-            by = metadata.numbers(step["translation"], f"{what}[{k}].translation", known)
-            shift = by if shift is None else [a + b for a, b in zip(shift, by, strict=True)]
-        elif step.get("type", "identity") != "identity":
+            by = np.array(metadata.numbers(step["translation"], f"{what}.translation", known))
+            shift = by if shift is None else shift + by
+        elif is_06 and kind in ("affine", "rotation", "mapAxis"):
+            turn, moved = _matrix(step, kind, what, metadata, known)
+            matrix = turn if matrix is None else turn @ matrix
+            shift = moved if shift is None else turn @ shift + moved
+        elif kind != "identity":
+            raise metadata.error(what, f"{dict(step)}, not a scale or translation in numbers")
+    if matrix is None:
+        return None, None if shift is None else shift.tolist()
+    if (abs(matrix - np.diag(matrix.diagonal())) > 1e-9 * abs(matrix).max()).any():
+        if affine != "drop":
+            raise turned(metadata.name, "its metadata rotate or shear its axes", can_reorient=False)
+        return np.linalg.norm(matrix, axis=0).tolist(), None
+    return matrix.diagonal().tolist(), None if shift is None else shift.tolist()
+
+
+def _flattened(
+    where: str, lists: Sequence[Any], metadata: Foreign
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield transformations with their places in the metadata, and those of sequences one by one."""
+    for k, item in enumerate(itertools.chain(*(metadata.list(found, where) for found in lists))):
+        what = f"{where}[{k}]"
+        step = metadata.mapping(item, what)
+        if step.get("type") == "sequence":
+            inner = f"{what}.transformations"
+            yield from _flattened(inner, [step.get("transformations")], metadata)
+        else:
+            yield what, step
+
+
+def _matrix(
+    step: Mapping[str, Any], kind: str, what: str, metadata: Foreign, axes: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrix and the shift of a transformation with a matrix in the metadata."""
+    rows = metadata.list(step.get(kind), f"{what}.{kind}")
+    n = len(rows) if axes is None else axes
+    if kind == "mapAxis":
+        if sorted(map(str, rows)) != sorted(map(str, range(n))):
             raise metadata.error(
-                f"{what}[{k}]", f"{dict(step)}, not a scale or translation in numbers"
+                f"{what}.{kind}", f"{step.get(kind)!r}, not the numbers of {n} axes"
             )
-    return scale, shift
+        return np.eye(n)[[int(r) for r in rows]], np.zeros(n)
+    columns = n + 1 if kind == "affine" else n
+    if len(rows) != n:
+        raise metadata.error(f"{what}.{kind}", f"{step.get(kind)!r}, not {n} rows of numbers")
+    found = np.array([metadata.numbers(r, f"{what}.{kind}", columns) for r in rows])
+    return found[:, :n], found[:, n] if kind == "affine" else np.zeros(n)
+
+
+def steps_of(
+    path: str, image: Mapping[str, Any], scale: Sequence[float], shift: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return the transformations of a level at a path, as the version of its image has them."""
+    steps: list[dict[str, Any]] = [{"type": "scale", "scale": list(scale)}]
+    if any(shift):
+        steps.append({"type": "translation", "translation": list(shift)})
+    if "coordinateSystems" not in image:
+        return steps
+    one = steps[0] if len(steps) == 1 else {"type": "sequence", "transformations": steps}
+    given = image["datasets"][0][_STEPS][-1]
+    return [{**one, "input": {"path": path}, "output": given.get("output")}]
 
 
 def image_metadata(d: Description) -> dict[str, Any]:
@@ -113,11 +220,12 @@ def method_metadata(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
 
 
 def level_transformations(
-    first: Mapping[str, Any], pyramid: Pyramid, k: int, axes: Sequence[str]
+    image: Mapping[str, Any], path: str, pyramid: Pyramid, k: int, axes: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the transformations of a level, given the first level's metadata."""
-    what = Foreign(pyramid.name, "OME metadata")
-    scale, shift = grid_of(first, {}, what)
+    """Return the transformations of a level at a path, given the image's metadata."""
+    what, first = Foreign(pyramid.name, "OME metadata"), image["datasets"][0]
+    own = {key: value for key, value in image.items() if key != _STEPS}
+    scale, shift = grid_of(first, own, what)
     scale = scale or [1.0] * len(axes)
     shift = shift or [0.0] * len(axes)
     by = [1.0] * len(axes)
@@ -125,12 +233,9 @@ def level_transformations(
         for a, axis in enumerate(axes):
             if axis in AXES:
                 by[a] *= factors[AXES.index(axis)]
-    steps = [{"type": "scale", "scale": [s * f for s, f in zip(scale, by, strict=True)]}]
     middle = middle_of(pyramid.method)
     moved = [o + s * middle * (f - 1) for o, s, f in zip(shift, scale, by, strict=True)]
-    if any(moved):
-        steps.append({"type": "translation", "translation": moved})
-    return steps
+    return steps_of(path, image, [s * f for s, f in zip(scale, by, strict=True)], moved)
 
 
 def _transformations(d: Description) -> list[dict[str, Any]]:

@@ -396,6 +396,10 @@ def _info(place: Place) -> Mapping[str, Any] | None:
         raise ValueError(
             f"{place.text} contains {what} of Neuroglancer, not voxels; open the folder of a volume"
         )
+    if kind not in (None, VOLUME) and "scales" in info:
+        raise ValueError(
+            f"{place.text}: its info has the unknown @type {kind!r}; convert it to {VOLUME!r}"
+        )
     if not isinstance(info.get("scales"), list):
         if kind != VOLUME:
             return None

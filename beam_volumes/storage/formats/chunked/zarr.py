@@ -137,12 +137,23 @@ def find(place: Place) -> Node | None:
                 f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; correct "
                 "them"
             )
+        _check_format(place, meta, 3)
         return Node(place, 3, meta.get("node_type") == "array", attributes, meta)
     array = place.json(".zarray")
-    is_array = array is not None
-    if is_array or place.read(".zgroup") is not None or place.read(".zattrs") is not None:
-        return Node(place, 2, is_array, place.json(".zattrs") or {}, array or {})
-    return None
+    group = place.json(".zgroup") if array is None else None
+    if array is None and group is None and place.read(".zattrs") is None:
+        return None
+    _check_format(place, array or group or {}, 2)
+    return Node(place, 2, array is not None, place.json(".zattrs") or {}, array or {})
+
+
+def _check_format(place: Place, document: Mapping[str, Any], version: int) -> None:
+    """Refuse an array or group of another version of zarr than its document is for."""
+    if (found := document.get("zarr_format", version)) != version:
+        raise ValueError(
+            f"{place.text} has zarr_format={found!r}, and versions 2 and 3 are supported; convert it to "
+            "one of them"
+        )
 
 
 def read_array(node: Node) -> np.ndarray:

@@ -42,6 +42,7 @@ from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES
 
 MAGIC = b"NRRD000"
+VERSIONS = "12345"
 #: Maximal length of a header.
 _HEADER = 1 << 20
 
@@ -93,6 +94,11 @@ class Nrrd(Headered):
                 return None
             raise VolumeError(
                 f"{name} has no NRRD header, which begins with {MAGIC.decode()}; restore it"
+            )
+        if (version := first_bytes(path, 8)[-1:].decode("latin-1")) not in VERSIONS:
+            raise ValueError(
+                f"{name} is NRRD of version {printable(version)}, and versions 1 to 5 are supported; convert "
+                "it to one of them"
             )
         request.refuse_parts(name, "NRRD")
         fields, end = _fields(first_bytes(path, _HEADER), name)

@@ -24,7 +24,14 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import TOO_LARGE
 from beam_volumes.storage.formats.format import WHOLE, Format, Listing, OpenRequest, Options
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened_file
-from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, metadata_of, tag_of, whole
+from beam_volumes.storage.formats.tiff.metadata import (
+    Ome,
+    check_schema,
+    first_of,
+    metadata_of,
+    tag_of,
+    whole,
+)
 from beam_volumes.storage.formats.tiff.reading import Page, Pages, TiffReader
 from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.places.errors import VolumeError, damaged
@@ -150,10 +157,12 @@ def _understood(
 
 
 def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
-    """Refuse files of a set outside this file's folder, before any is opened.
+    """Refuse unknown metadata, and files of a set outside this file's folder, before any is opened.
 
     XML that takes too much memory is refused, too, before tifffile parses it.
     """
+    if tiff.is_ome:
+        check_schema(tiff.ome_metadata or "")
     description = str(tiff.pages.first.description)
     files = Ome(description).files if "<" in description else ()
     if not tiff.filehandle.is_file:  # then tifffile opens no others

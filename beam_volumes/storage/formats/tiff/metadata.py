@@ -166,6 +166,20 @@ def whole(value: Any) -> int:
         return 0
 
 
+def check_schema(xml: str) -> None:
+    """Refuse OME-XML of an unknown schema."""
+    root = re.search(r"<(?:\w+:)?OME\b[^>]*", xml)
+    found = root and re.search(
+        r"""xmlns(?::\w+)?\s*=\s*["'][^"']*/Schemas/OME/([^"'/]*)""", root[0]
+    )
+    # Dates are ordered as texts.
+    if found and found[1] > "2016-06":
+        raise ValueError(
+            f"its OME-XML has the schema {found[1][:20]!r}, and schemas up to 2016-06 are supported; convert "
+            "it, e.g. by bfconvert"
+        )
+
+
 class Ome:
     """An OME-XML document."""
 
