@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -33,9 +34,36 @@ def parsed_json(text: str | bytes) -> Any:
     ValueError: it is nested too deeply
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; a key that is there twice has no certain value."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"it has the key {printable(repeated(k for k, _ in pairs))!r} twice")
+    return found
+
+
+def repeated(names: Iterable[Any]) -> str:
+    """Return the first name that is there twice, or an empty text.
+
+    Examples
+    --------
+    >>> repeated(["z", "y", "x", "y"]), repeated("zyx")
+    ('y', '')
+    """
+    return next((str(name) for name, count in Counter(names).items() if count > 1), "")
+
+
+def check_columns(names: Iterable[Any], what: str) -> None:
+    """Refuse a table with two columns of one name."""
+    if name := repeated(names):
+        raise ValueError(
+            f"{what} has several columns called {name!r}; rename or remove all but one"
+        )
 
 
 def lined_json(document: Mapping[str, Any]) -> bytes:

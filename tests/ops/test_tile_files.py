@@ -4,7 +4,9 @@ import json
 import os
 
 import numpy as np
+import pandas
 import pyarrow
+import pyarrow.parquet
 import pytest
 import tifffile
 
@@ -351,6 +353,46 @@ def test_tables_with_paths(tmp_path, monkeypatch):
     (tmp_path / "in" / "tiles.csv").write_bytes(b"path,z,y,x\n\xff,0,0,0\n")
     with pytest.raises(ValueError, match=r"source='in/tiles.csv' is no CSV file"):
         bv.open_tiles("in/tiles.csv")
+
+
+def test_two_columns_of_one_name_are_refused_in_every_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    slices = np.zeros((2, 5, 6), "u1")
+    says = "has several columns called 'y'; rename or remove all but one"
+    for text in ("y,x,y\n0,0,1\n0,0,1\n", "y,x, y \n0,0,1\n0,0,1\n"):
+        (tmp_path / "t.csv").write_text(text)
+        with pytest.raises(ValueError, match=f"t.csv' {says}"):
+            bv.apply_transforms(slices, "t.csv")
+    (tmp_path / "tiles.csv").write_text("path,y,y,x\n0.zarr,0,1,2\n")
+    with pytest.raises(ValueError, match=f"tiles.csv' {says}"):
+        bv.open_tiles("tiles.csv")
+    two = [np.zeros(2), np.zeros(2), np.ones(2)]
+    names = ["y", "x", "y"]
+    for table in (
+        pyarrow.table(two, names=names),
+        pandas.DataFrame(np.stack(two, 1), columns=names),
+    ):
+        with pytest.raises(ValueError, match=f"apply_transforms: transforms {says}"):
+            bv.apply_transforms(slices, table)
+        with pytest.raises(ValueError, match=f"open_tiles: source {says}"):
+            bv.open_tiles(table)
+    edges = pyarrow.table(
+        [[1], [2], [0.5], [3]], names=["label_a", "label_b", "affinity_max", "label_a"]
+    )
+    pyarrow.parquet.write_table(edges, "edges.parquet")
+    for table in (edges, "edges.parquet"):
+        with pytest.raises(ValueError, match="has several columns called 'label_a'"):
+            bv.agglomerate(table, linkage="max", threshold=0.1)
+
+
+def test_rows_of_a_csv_file_with_more_or_fewer_values_than_columns_are_refused(tmp_path):
+    path, slices = tmp_path / "t.csv", np.zeros((2, 5, 6), "u1")
+    for row in ("1,5,0", "1"):  # a decimal comma; a missing value
+        path.write_text(f"y,x\n0,0\n{row}\n")
+        with pytest.raises(ValueError, match=r"row 1 of .*t.csv' has \d values for 2 columns"):
+            bv.apply_transforms(slices, path)
+    path.write_text("y,x,\n0,0,\n\n1,2,,\n")
+    assert bv.apply_transforms(slices, path).shape == slices.shape
 
 
 def test_refusals(tmp_path):

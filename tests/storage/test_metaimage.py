@@ -191,6 +191,8 @@ def test_two_dimensions_no_size_and_masks(tmp_path):
         (("DimSize", "9 7 0"), VolumeError, "sizes are 0 x 7 x 9"),
         (("DimSize", "9 7 -5"), VolumeError, "DimSize has '-5'"),
         (("DimSize", "9 7 6"), VolumeError, "cut off"),
+        (("NDims", "2\nNDims = 3"), VolumeError, "two values of ndims"),
+        (("Offset", "1 2 3\nPosition = 3 2 1"), VolumeError, "two values of position"),
         (("DimSize", "999999999 999999999 999999999"), VolumeError, "cut off"),
         (("ElementType", "MET_STRING"), ValueError, "'MET_STRING'"),
         (("BinaryData", "False"), ValueError, "as text"),

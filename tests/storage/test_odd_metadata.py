@@ -137,6 +137,29 @@ def test_metadata_that_are_nested_without_end(tmp_path, name, capsys):
     assert "nested too deeply" in told.err or (name == "a.png" and "5 x 6" in told.out)
 
 
+@pytest.mark.parametrize(
+    ("name", "key", "text", "twice"),
+    [
+        ("a.zarr", "zarr.json", '"shape": [2, 5, 6]', '"shape": [1, 5, 6], "shape": [2, 5, 6]'),
+        (
+            "a.n5",
+            "attributes.json",
+            '"dataType": "uint8"',
+            '"dataType": "int8", "dataType": "uint8"',
+        ),
+        ("a.ome.zarr", "zarr.json", '"version": "0.5"', '"version": "0.4", "version": "0.5"'),
+    ],
+)
+def test_a_key_that_is_twice_in_metadata_is_refused(tmp_path, name, key, text, twice):
+    bv.compute(bv.open(np.zeros((2, 5, 6), "u1")).to(tmp_path / name), runner=None, progress=False)
+    file = tmp_path / name / key
+    document = json.dumps(json.loads(file.read_text()))
+    assert document.count(text) == 1
+    file.write_text(document.replace(text, twice))
+    with pytest.raises((ValueError, OSError), match=f"{name}.*it has the key .* twice"):
+        bv.open(tmp_path / name)
+
+
 def test_a_manifest_that_is_nested_without_end(tmp_path, capsys):
     bv.compute(
         bv.open(np.zeros((2, 5, 6), "u1")).to(tmp_path / "a.zarr"), runner=None, progress=False

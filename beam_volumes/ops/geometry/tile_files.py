@@ -103,7 +103,7 @@ def open_tiles(
     >>> bv.fuse(tiles, transforms).shape
     (8, 22)
     """
-    if (table := columns_of(source)) is not None:
+    if (table := columns_of(source, "open_tiles: source")) is not None:
         return _of_table(table, index)
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.text import check_columns
 from beam_volumes.storage.inputs.tile_projects import project_tiles
 from beam_volumes.storage.sources.tiles import different
 
@@ -33,7 +34,7 @@ def matrices_of(
         transforms = [tile.matrix[at][:, [*at, 3]] for tile in tiles]
     elif isinstance(transforms, str | os.PathLike):
         transforms = table_of(transforms, name, what)
-    if (table := columns_of(transforms)) is not None:
+    if (table := columns_of(transforms, f"{name}: {what}")) is not None:
         transforms = _of_columns(table, axes, name, what)
     if not isinstance(transforms, Sequence | np.ndarray) or isinstance(transforms, bytes):
         raise TypeError(
@@ -97,12 +98,20 @@ def table_of(path: str | os.PathLike[str], name: str, what: str) -> Mapping[str,
     """Return the columns of a CSV file."""
     try:
         with open(existing(path, name, what), newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
+            header, *rows = [row for row in csv.reader(file) if row] or [[]]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{name}: {what}={os.fspath(path)!r} is no CSV file: {error}") from None
     if not rows:
         raise ValueError(f"{name}: {what}={os.fspath(path)!r} has no rows below its header")
-    return {column.strip(): [row[column] for row in rows] for column in rows[0] if column}
+    names = [column.strip() for column in header]
+    check_columns(filter(None, names), f"{name}: {what}={os.fspath(path)!r}")
+    for k, row in enumerate(rows):
+        if len(row) < len(names) or any(map(str.strip, row[len(names) :])):
+            raise ValueError(
+                f"{name}: row {k} of {what}={os.fspath(path)!r} has {len(row)} values for {len(names)} "
+                "columns; write numbers with points, and texts with commas in quotes"
+            )
+    return {column: [row[k] for row in rows] for k, column in enumerate(names) if column}
 
 
 def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
@@ -116,10 +125,12 @@ def existing(path: str | os.PathLike[str], name: str, what: str) -> str:
     return found
 
 
-def columns_of(given: Any) -> Any:
-    """Return the columns of a table by their names; None for others."""
+def columns_of(given: Any, what: str) -> Any:
+    """Return the columns of a table by their names; None for others. ``what`` is its name in messages."""
     if isinstance(given, Mapping):
         return given
+    if (names := getattr(given, "column_names", getattr(given, "columns", None))) is not None:
+        check_columns(names, what)
     if hasattr(given, "column_names"):  # pyarrow's tables do not look up names
         return dict(zip(given.column_names, given.columns, strict=True))
     return given if hasattr(given, "columns") else None

@@ -12,6 +12,7 @@ import numpy as np
 from beam_volumes.across.rounds.chains import StoredTable
 from beam_volumes.across.rounds.flow import Key
 from beam_volumes.across.rounds.tables import Columns
+from beam_volumes.base.text import check_columns
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
@@ -185,6 +186,7 @@ def _in_memory(
 
 
 def _check(have: Sequence[Any], needed: Sequence[str], name: str, what: str) -> None:
+    check_columns([c for c in have if c in needed], f"{name}: {what}")
     missing = [c for c in needed if c not in have]
     if missing:
         some = ", ".join(map(str, have[:12])) + (", ..." if len(have) > 12 else "")

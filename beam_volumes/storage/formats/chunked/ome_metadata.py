@@ -62,7 +62,7 @@ def axes_of(
 
 
 def _axes(image: Mapping[str, Any], metadata: Foreign) -> Sequence[Any]:
-    """Return the axes of an image: since version 0.6 those of the coordinate system of its levels."""
+    """Return the axes of an image, since version 0.6 from the coordinate system of its levels."""
     what = "coordinateSystems"
     if what not in image:
         return metadata.list(image.get("axes"), "axes")

@@ -193,7 +193,8 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
         key, value = field.strip().lower(), "".join(rest)
         if not rest or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
             raise bad_header(name, f"{printable(field[:40])!r} is not a field; restore it")
-        found.setdefault(_SAME.get(key, key), value.strip())
+        if found.setdefault(_SAME.get(key, key), value.strip()) != value.strip():
+            raise bad_header(name, f"it has two values of {key}; restore it")
         if key == "elementdatafile":
             return found, at
     raise bad_header(name, "it has no ElementDataFile; restore it")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.base.text import check_columns
 from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.tables.format import Columns, TableFormat
 from beam_volumes.storage.places.errors import VolumeError
@@ -113,6 +114,7 @@ class ParquetTable:
                 raise ValueError(f"{name}: its files differ in their columns")
             schema = of
         assert schema is not None
+        check_columns(schema.names, name)
         dtypes = {field.name: _dtype(field.type) for field in schema}
         return cls(name, tuple(files), tuple(sizes), tuple(counts), dtypes, digest(marks))
 
