@@ -131,7 +131,7 @@ def grid_of(
 def _flattened(
     where: str, lists: Sequence[Any], metadata: Foreign
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield transformations with their places in the metadata, and those of sequences one by one."""
+    """Yield transformations with their places in the metadata, and the steps of sequences one by one."""
     for k, item in enumerate(itertools.chain(*(metadata.list(found, where) for found in lists))):
         what = f"{where}[{k}]"
         step = metadata.mapping(item, what)
