@@ -584,3 +584,176 @@ def test_what_is_not_read_is_said(tmp_path):
         out.write(voxels("u1", (18, 9)), metadata=None)
     assert open_source(path).shape == (1, 8, 9)
     assert open_source(path, dataset="1").shape == (1, 18, 9)
+
+
+# -- metadata in another file ------------------------------------------------------------------------
+
+OME = 'xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"'
+
+
+def id_of(k):
+    return f"urn:uuid:{k:08d}-0000-0000-0000-000000000000"
+
+
+def binary_only(path, array, k, metadata="s.companion.ome", **how):
+    """A TIFF file that names the file with its metadata."""
+    text = f'<OME {OME} UUID="{id_of(k)}"><BinaryOnly MetadataFile="{metadata}" UUID="{id_of(99)}"/></OME>'
+    return write(path, array, metadata=None, description=f'<?xml version="1.0"?>{text}', **how)
+
+
+def image_of(number, shape, planes, size=0.25, position=None):
+    """An image of OME-XML; its planes are the files with their numbers, pages and first z and c."""
+    c, z, y, x = shape
+    data = "".join(
+        f'<TiffData IFD="{page}" FirstZ="{fz}" FirstC="{fc}" PlaneCount="1">'
+        f'<UUID FileName="{name}">{id_of(k)}</UUID></TiffData>'
+        for name, k, page, fz, fc in planes
+    )
+    channels = "".join(f'<Channel ID="Channel:{number}:{k}" Name="of {k}"/>' for k in range(c))
+    plane = "" if position is None else (
+        f'<Plane TheZ="0" TheC="0" TheT="0" PositionX="{position}" PositionY="0" PositionZ="0"/>'
+    )  # fmt: skip
+    return (
+        f'<Image ID="Image:{number}" Name="image {number}"><Pixels ID="Pixels:{number}" SizeT="1" '
+        f'SizeC="{c}" SizeZ="{z}" SizeY="{y}" SizeX="{x}" PhysicalSizeX="{size}" '
+        f'PhysicalSizeY="{size}" PhysicalSizeZ="0.5" Type="uint16" DimensionOrder="XYZCT">'
+        f"{channels}{data}{plane}</Pixels></Image>"
+    )
+
+
+def companion(path, *images, encoding="utf-8"):
+    text = f'<?xml version="1.0" encoding="{encoding}"?><OME {OME} UUID="{id_of(99)}">{"".join(images)}</OME>'
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("count", [4, 600])
+def test_planes_are_in_the_order_of_the_companion_file(tmp_path, monkeypatch, count, compression):
+    x = voxels("u2", (count, 5, 7))
+    path = binary_only(tmp_path / "s.ome.tif", x[::-1], 0, compression=compression)
+    planes = [("s.ome.tif", 0, k, count - 1 - k, 0) for k in range(count)]
+    about = companion(tmp_path / "s.companion.ome", image_of(0, (1, count, 5, 7), planes))
+    for name in (path, about):
+        source = check(name, x)
+        assert (source.space.voxel_size, source.space.unit) == ((0.5, 0.25, 0.25), "micrometer")
+        assert len(source.reader.extents) == 1
+    path.rename(tmp_path / "renamed.ome.tif")  # its identifier remains
+    check(tmp_path / "renamed.ome.tif", x)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "s.ome.tif").symlink_to(tmp_path / "renamed.ome.tif")
+    check(tmp_path / "linked" / "s.ome.tif", x)
+
+
+def test_a_companion_file_has_channels_of_several_files(tmp_path):
+    """In folders below, in plain TIFF files without an identifier, and in UTF-16."""
+    x = voxels("u2", (2, 3, 5, 7))
+    (tmp_path / "c0").mkdir()
+    write(tmp_path / "c0" / "a.tif", x[0, ::-1], metadata=None)
+    write(tmp_path / "b.tif", x[1], metadata=None)
+    planes = [(r"c0\a.tif", 0, z, 2 - z, 0) for z in range(3)]
+    planes += [("b.tif", 0, z, z, 1) for z in range(3)]  # both with one identifier
+    about = image_of(0, x.shape, planes)
+    path = companion(tmp_path / "s.companion.ome", about, encoding="utf-16")
+    source = open_source(path)
+    np.testing.assert_array_equal(source.read(), x)
+    assert source.space.channels == ("of 0", "of 1")
+    v = bv.open(path, index={"c": "of 1"})
+    np.testing.assert_array_equal(np.asarray(v), x[1])
+    (tmp_path / "b.tif").unlink()
+    check(path, x[0], index={"c": 0})
+    with pytest.raises(OSError, match="3 of its 6 pages are missing"):
+        open_source(path)
+
+
+def test_metadata_in_another_ome_tiff_are_followed(tmp_path):
+    """As Micro-Manager writes the second file of a set; each file opens the whole volume."""
+    x = voxels("u2", (4, 5, 7))
+    planes = [(f"{'ab'[z % 2]}.ome.tif", z % 2, z // 2, z, 0) for z in range(4)]
+    about = f'<OME {OME} UUID="{id_of(0)}">{image_of(0, (1, 4, 5, 7), planes)}</OME>'
+    write(tmp_path / "a.ome.tif", x[::2], metadata=None, description=about)
+    binary_only(tmp_path / "b.ome.tif", x[1::2], 1, "a.ome.tif")
+    for name in "ab":
+        assert check(tmp_path / f"{name}.ome.tif", x).space.voxel_size == (0.5, 0.25, 0.25)
+    for several in ("*.ome.tif", ["a.ome.tif", "b.ome.tif"]):
+        given = [tmp_path / n for n in several] if isinstance(several, list) else tmp_path / several
+        with pytest.raises(ValueError, match="files of one set, and each opens the whole volume"):
+            open_source(given)
+
+
+def test_a_file_of_a_set_opens_its_own_image(tmp_path):
+    """Also the metadata and the position are its own, if the files of other images are lost."""
+    x = voxels("u2", (3, 2, 5, 7))
+    images = []
+    for k in range(3):
+        binary_only(tmp_path / f"{k}.ome.tif", x[k], k)
+        planes = [(f"{k}.ome.tif", k, z, z, 0) for z in range(2)]
+        images.append(image_of(k, (1, 2, 5, 7), planes, size=0.25 * (k + 1), position=10 * k))
+    about = companion(tmp_path / "s.companion.ome", *images)
+    for k in range(3):
+        for name in (
+            {"path_or_spec": tmp_path / f"{k}.ome.tif"},
+            {"path_or_spec": about, "dataset": str(k)},
+        ):
+            source = open_source(**name)
+            np.testing.assert_array_equal(source.read(), x[k])
+            assert source.space.voxel_size == (0.5, 0.25 * (k + 1), 0.25 * (k + 1))
+    with pytest.raises(ValueError, match="has the images 0"):
+        open_source(about, dataset="none")
+    (tmp_path / "0.ome.tif").unlink()
+    source = open_source(tmp_path / "2.ome.tif")
+    np.testing.assert_array_equal(source.read(), x[2])
+    assert source.space.voxel_size == (0.5, 0.75, 0.75)
+    tiles, transforms = bv.open_tiles(about)
+    np.testing.assert_allclose(transforms[:, 2, 3], [10 / 0.5, 20 / 0.75])
+    np.testing.assert_array_equal(np.asarray(tiles[0]), x[1])
+
+
+def test_metadata_that_are_lost_or_of_other_files_are_refused(tmp_path):
+    x = voxels("u2", (2, 5, 7))
+    path = binary_only(tmp_path / "s.ome.tif", x, 0)
+    with pytest.raises(
+        OSError, match=r"the order of its planes, in s\.companion\.ome, which does not exist"
+    ):
+        open_source(path)
+    about = companion(
+        tmp_path / "s.companion.ome", image_of(0, (1, 2, 5, 7), [("t.tif", 5, 0, 0, 0)])
+    )
+    with pytest.raises(OSError, match=r"metadata of other files, and not of .*s\.ome\.tif"):
+        open_source(path)
+    with pytest.raises(OSError, match=r"names .*t\.tif, which does not exist"):
+        open_source(about)
+    companion(about)
+    with pytest.raises(OSError, match="names no TIFF file"):
+        open_source(about)
+    about.write_text("<OME>")
+    for name in (path, about):
+        with pytest.raises(OSError, match="no valid XML"):
+            open_source(name)
+    about.write_text(f'<OME {OME}><BinaryOnly MetadataFile="s.ome.tif"/></OME>')
+    with pytest.raises(OSError, match="in another file again"):
+        open_source(path)
+    (tmp_path / "in").mkdir()
+    binary_only(tmp_path / "in" / "s.ome.tif", x, 0, "../s.companion.ome")
+    for name in ("../s.ome.tif", "http://127.0.0.1:9/s.ome.tif", str(path)):
+        companion(
+            tmp_path / "in" / "s.companion.ome", image_of(0, (1, 2, 5, 7), [(name, 0, 0, 0, 0)])
+        )
+        with pytest.raises(ValueError, match=r"which is (a URL|outside its folder)"):
+            open_source(tmp_path / "in" / "s.companion.ome")
+    with pytest.raises(ValueError, match="outside its folder"):
+        open_source(tmp_path / "in" / "s.ome.tif")
+
+
+def test_a_companion_file_in_a_bucket(tmp_path):
+    x = voxels("u2", (3, 5, 7))
+    binary_only(tmp_path / "s.ome.tif", x[::-1], 0)
+    planes = [("s.ome.tif", 0, k, 2 - k, 0) for k in range(3)]
+    companion(tmp_path / "s.companion.ome", image_of(0, (1, 3, 5, 7), planes))
+    store = ts.KvStore.open({"driver": "memory"}, context=context()).result()
+    for name in ("s.ome.tif", "s.companion.ome"):
+        store.write(f"companions/{name}", (tmp_path / name).read_bytes()).result()
+    for name in ("s.ome.tif", "s.companion.ome"):
+        source = open_source(f"memory://companions/{name}")
+        np.testing.assert_array_equal(source.read(), x)
+        assert source.space.voxel_size == (0.5, 0.25, 0.25)

@@ -352,6 +352,7 @@ def _stacked(items: Sequence[Any], request: OpenRequest, name: str | None = None
         if many is not None:
             return many
         parts = [_open(item, request) for item in items]
+        _refuse_sets(parts)
         return on_top(parts, name or _several(parts))
     found: list[Source | None] = []
     for item in items:
@@ -368,6 +369,20 @@ def _stacked(items: Sequence[Any], request: OpenRequest, name: str | None = None
     parts, instead = with_stand_ins(found, names, missing)
     lost = {names[z]: ZEROS if k is None else names[k] for z, k in instead.items()}
     return on_top(parts, name or _several(parts), instead, lost)
+
+
+def _refuse_sets(parts: Sequence[Source]) -> None:
+    """Refuse files of one OME-TIFF set: each of them opens the whole volume."""
+    sets: dict[Any, Source] = {}
+    for part in parts:
+        places = getattr(part.reader, "places", ())  # of TIFF files
+        if len(places) > 1:
+            first = sets.setdefault(frozenset(map(url, places)), part)
+            if first.name != part.name:
+                raise ValueError(
+                    f"{printable(first.name)} and {printable(part.name)} are files of one set, and each "
+                    "opens the whole volume; open one of them"
+                )
 
 
 def _many(items: Sequence[Any]) -> Source | None:

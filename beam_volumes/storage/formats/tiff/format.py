@@ -8,12 +8,15 @@ TensorStore's threads; only parts of tables of tiles are cached.
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import numpy as np
 import tifffile
@@ -35,14 +38,16 @@ from beam_volumes.storage.formats.tiff.metadata import (
 from beam_volumes.storage.formats.tiff.reading import Page, Pages, TiffReader
 from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.places.errors import VolumeError, damaged
-from beam_volumes.storage.places.outside import named_file
-from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.places.outside import check_key, named_file
+from beam_volumes.storage.places.place import Place, Spec, join
 from beam_volumes.storage.places.remote_file import Stream
 from beam_volumes.storage.sources.axes import Selection, select
 from beam_volumes.storage.sources.numbered import MISSING, ZEROS, check_missing, stand_ins
 from beam_volumes.storage.sources.source import Source, check_dtype
 
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")
+#: The end of the name of a file with the metadata of OME-TIFF files, and its maximal size.
+COMPANION, _MAX_XML = ".companion.ome", 1 << 28
 #: With this many pages, tags are not read page by page if avoidable.
 MANY = 512
 
@@ -68,25 +73,28 @@ class Tiff(Format):
     open_options: ClassVar[Options] = {"missing": MISSING}
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        if not _is_tiff(place):
+        found = _found(place)
+        if found is None:
             return None
         check_missing(request.option("missing", "error"), place.text)
-        file = opened_file(place.spec)
+        first, companion = found
+        file = opened_file(first.spec)
         chain = tags.walk(file)
-        with _metadata(file, place) as tiff:
-            image = _Image.of(tiff, chain, file, place, request)
+        with _metadata(file, first, companion) as tiff:
+            image = _Image.of(tiff, chain, file, first, request)
         return image.source(place, request)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """List the images of a file, and the levels of the selected one."""
-        if not _is_tiff(place):
+        found = _found(place)
+        if found is None:
             return None
-        file = opened_file(place.spec)
+        file = opened_file(found[0].spec)
         if len(tags.walk(file).offsets) >= MANY:  # inspecting each page takes long
             return None
-        with _metadata(file, place) as tiff:
+        with _metadata(file, *found) as tiff:
             series = tiff.series
-            levels = series[_series(series, dataset, place)].levels if series else ()
+            levels = series[_series(tiff, dataset, place)].levels if series else ()
             names = [str(s.name) or str(k) for k, s in enumerate(series)]
         return Listing(
             tuple(names) if len(names) > 1 else (),
@@ -99,14 +107,14 @@ def stage_positions(place: Place) -> tuple[list[Space | None], list[str]] | None
 
     None for other places.
     """
-    if not _is_tiff(place):
+    found = _found(place)
+    if found is None:
         return None
-    with _metadata(opened_file(place.spec), place) as tiff:
+    with _metadata(opened_file(found[0].spec), *found) as tiff:
         if not tiff.is_ome:
             return [None] * len(tiff.series), []
-        count = len(tiff.series)
-        ome = Ome(tiff.ome_metadata or "")
-        return [ome.stage_position(k) for k in range(count)], ome.files
+        ome = Ome.of(tiff, str(tiff.series[0].kind) if tiff.series else "")
+        return [ome.stage_position(k) for k in range(len(tiff.series))], ome.files
 
 
 def _is_tiff(place: Place) -> bool:
@@ -123,14 +131,136 @@ def _is_tiff(place: Place) -> bool:
     return found is not None
 
 
-def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tifffile.TiffFile]:
-    """Open a file with tifffile, including other files of its set."""
+def _found(place: Place) -> tuple[Place, Companion | None] | None:
+    """Return the TIFF file at a place, or the first one of a companion file, with its metadata."""
+    if place.text.lower().endswith(COMPANION):
+        companion = Companion.at(place)
+        return None if companion is None else (companion.first, companion)
+    return (place, None) if _is_tiff(place) else None
+
+
+@contextlib.contextmanager
+def _metadata(
+    file: File, place: Place, companion: Companion | None = None
+) -> Iterator[tifffile.TiffFile]:
+    """Open a file with tifffile, including other files of its set, and the file of its metadata."""
+
+    def opened() -> tifffile.TiffFile:
+        xml = None if companion is None else companion.xml_of(place, own_id)
+        if place.local is not None:
+            return tifffile.TiffFile(place.local, omexml=xml)
+        stream = io.BufferedReader(Stream(file), 1 << 16)
+        return tifffile.TiffFile(stream, name=os.path.basename(place.text), omexml=xml)
+
+    own_id = ""
+    with _understood(file, opened) as tiff:
+        xml = (tiff.ome_metadata or "") if tiff.is_ome else ""
+        ome = Ome(xml if "BinaryOnly" in xml else "")
+        name = ome.elsewhere
+        if companion is not None or name is None:
+            if companion is None:
+                _check_named(tiff, file)
+            yield tiff
+            return
+        companion, own_id = Companion.at(_beside(place, name)), ome.id
+        if companion is None and place.local is not None and os.path.islink(place.local):
+            companion = Companion.at(_beside(Place.of(os.path.realpath(place.local)), name))
+        if companion is None and tiff.is_micromanager:  # it has its own index of planes
+            yield tiff
+            return
+        if companion is None:
+            raise VolumeError(
+                f"{printable(place.text)} has its metadata, such as the order of its planes, in "
+                f"{printable(name)}, which does not exist; restore it"
+            )
+    with _understood(file, opened) as tiff:
+        yield tiff
+
+
+def _beside(place: Place, name: str) -> Place:
+    """Return the place of a file that another one names."""
     if place.local is not None:
+        return Place.of(named_file(place.local, name))
+    check_key(place.text, name)
+    folder = str(place.spec["path"]).rpartition("/")[0]
+    return Place(join({**place.spec, "path": folder}, name))
+
+
+def _files_named(root: Element) -> list[Element]:
+    """Return the elements that name TIFF files."""
+    return [e for e in root.iter() if tag_of(e) == "UUID" and "FileName" in e.attrib]
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A file with the metadata of OME-TIFF files: OME-XML, or one of them."""
+
+    place: Place
+    root: Element
+
+    @classmethod
+    def at(cls, place: Place) -> Companion | None:
+        """Read the metadata at a place; None if no file is there."""
         path = place.local
-        return _understood(file, lambda: tifffile.TiffFile(path))
-    stream = io.BufferedReader(Stream(file), 1 << 16)
-    name = os.path.basename(place.text)
-    return _understood(file, lambda: tifffile.TiffFile(stream, name=name))
+        folder, _, name = str(place.spec["path"]).rpartition("/")
+        data: str | bytes | None
+        if path is not None and not os.path.isfile(path):
+            return None
+        if path is not None and _is_tiff(place):
+            with _understood(opened_file(place.spec), lambda: tifffile.TiffFile(str(path))) as tiff:
+                data = str(tiff.pages.first.description)
+        elif path is not None and os.path.getsize(path) > _MAX_XML:
+            raise VolumeError(f"{printable(place.text)} has more than {_MAX_XML >> 20} MiB of XML")
+        else:
+            data = Place({**place.spec, "path": f"{folder}/"}).read(name)
+        if data is None:
+            return None
+        try:
+            root = ElementTree.fromstring(data)
+        except (ElementTree.ParseError, ValueError) as error:
+            raise damaged(place.text, f"it is no valid XML: {error}") from None
+        if any(tag_of(e) == "BinaryOnly" for e in root):
+            raise damaged(place.text, "its metadata are in another file again")
+        return cls(place, root)
+
+    @property
+    def first(self) -> Place:
+        """The first TIFF file that exists."""
+        places = [_beside(self.place, e.attrib["FileName"]) for e in _files_named(self.root)]
+        if not places:
+            raise damaged(self.place.text, "it names no TIFF file")
+        for place in places:
+            if place.local is None or os.path.isfile(place.local):
+                return place
+        raise VolumeError(
+            f"{printable(self.place.text)} names {printable(places[0].text)}, which does not exist; "
+            "restore it"
+        )
+
+    def xml_of(self, place: Place, own_id: str) -> str:
+        """Return the metadata for tifffile, which opens the file at a place, and others by their paths."""
+        root = copy.deepcopy(self.root)
+        named = _files_named(root)
+        places = [_beside(self.place, e.attrib["FileName"]).text for e in named]
+        if place.local is not None and os.path.islink(place.local):
+            real = os.path.realpath(place.local)
+            places = [place.text if os.path.realpath(p) == real else p for p in places]
+        if place.text not in places:  # it was renamed
+            ids = [(e.text or "").strip() for e in named]
+            places = [
+                place.text if own_id and i == own_id else p
+                for i, p in zip(ids, places, strict=True)
+            ]
+        if named and place.text not in places:
+            raise VolumeError(
+                f"{printable(self.place.text)} has the metadata of other files, and not of "
+                f"{printable(place.text)}; restore its own"
+            )
+        for element, path in zip(named, places, strict=True):
+            element.text = path
+            element.set("FileName", path)
+        root.set("UUID", place.text)
+        return ElementTree.tostring(root, encoding="unicode")
 
 
 @contextlib.contextmanager
@@ -140,7 +270,6 @@ def _understood(
     """Open a file with tifffile; its errors become a `VolumeError`."""
     try:
         with open_it() as tiff:
-            _check_named(tiff, file)
             yield tiff
     except (VolumeError, FileNotFoundError):
         raise
@@ -212,7 +341,7 @@ class _Image:
         series = tiff.series
         if not series:
             raise file.damaged("it has no image")
-        number = _series(series, dataset, place)
+        number = _series(tiff, dataset, place)
         levels = list(series[number].levels)
         if level is not None and not 0 <= int(level) < len(levels):
             raise ValueError(
@@ -405,10 +534,14 @@ def _check_size(s: Segments, file: File, place: Place) -> None:
         )
 
 
-def _series(series: Sequence[Any], dataset: str | None, place: Place) -> int:
-    """Return the number of an image, given its name or number."""
+def _series(tiff: tifffile.TiffFile, dataset: str | None, place: Place) -> int:
+    """Return the number of an image, given its name or number; by default the first of this file."""
+    series = tiff.series
     if dataset is None:
-        return 0
+        if len(series) == 1 or not tiff.is_ome or place.text.lower().endswith(COMPANION):
+            return 0
+        own = (any(p is not None and p.parent is tiff for p in s.pages) for s in series)
+        return next((k for k, is_own in enumerate(own) if is_own), 0)
     names = [str(s.name) for s in series]
     if dataset in names:
         return names.index(dataset)
@@ -523,28 +656,39 @@ def _pages(
     parents = {id(p.parent): p.parent for p in pages if p is not None}
     if len(parents) <= 1 and segments.is_plain and part.dataoffset is not None:
         at = int(part.dataoffset)
+        owner = next(iter(parents.values()), None)
+        spec = place.spec if owner is None else _spec_of(owner, place)
+        file = opened_file(spec)
         if at + count * segments.page_bytes > file.size:
             raise file.damaged(
                 f"its voxels need {count * segments.page_bytes} bytes at {at}, but the file has "
                 f"{file.size} bytes"
             )
-        return (place.spec,), Pages(None, voxels=at)
+        return (spec,), Pages(None, voxels=at)
     if len(pages) != count:
         raise file.damaged(f"its metadata describe {count} pages, but it has {len(pages)}")
     # The requested file comes first; other files of the set are in its folder.
     places = [place.spec]
     number: dict[int, int] = {}
     for known, parent in parents.items():
-        path = str(parent.filehandle.path)
-        if place.local is None or os.path.realpath(path) == os.path.realpath(place.local):
+        spec = _spec_of(parent, place)
+        if spec == place.spec:
             number[known] = 0
         else:
             number[known] = len(places)
-            places.append({**place.spec, "path": path})
+            places.append(spec)
     offsets = [0 if p is None else int(p.offset) for p in pages]
     files = [0 if p is None else number[id(p.parent)] for p in pages]
     several = Numbers.of(files) if len(places) > 1 else None
     return tuple(places), Pages(Numbers.of(offsets), several)
+
+
+def _spec_of(owner: tifffile.TiffFile, place: Place) -> Spec:
+    """Return the place of a file that tifffile has opened, given the requested one."""
+    path = str(owner.filehandle.path)
+    if place.local is None or os.path.realpath(path) == os.path.realpath(place.local):
+        return place.spec
+    return {**place.spec, "path": path}
 
 
 def _many(tiff: tifffile.TiffFile, chain: Chain, place: Place) -> _Image | None:
@@ -617,7 +761,7 @@ def _planes(
             continue
         for uuid in data:
             name = uuid.get("FileName")
-            if name and os.path.basename(name) != os.path.basename(place.text):
+            if name and os.path.join(os.path.dirname(place.text), name) != place.text:
                 return None
         first = sum(whole(data.get(f"First{a}", 0)) * steps[a] for a in "TCZ")
         ifd = whole(data.get("IFD", 0))

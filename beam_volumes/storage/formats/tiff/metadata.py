@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import tifffile
@@ -38,7 +40,7 @@ def metadata_of(
     """Return the metadata of voxels; empty if they are invalid."""
     try:
         if kind == "ome" or (tiff.is_ome and kind != "svs"):
-            metadata = Ome(tiff.ome_metadata or "").metadata(number)
+            metadata = Ome.of(tiff, kind).metadata(number)
         elif tiff.is_imagej:
             metadata = _of_imagej(tiff)
         elif tiff.is_lsm:
@@ -183,15 +185,47 @@ def check_schema(xml: str) -> None:
 class Ome:
     """An OME-XML document."""
 
-    def __init__(self, xml: str) -> None:
+    def __init__(self, xml: str, folder: str | None = None) -> None:
+        """Parse a document; with ``folder``, images whose files do not exist there are left out."""
+        self._folder = folder
         try:
             self._root: ElementTree.Element | None = parsed_xml(xml.strip("\x00 \n"))
         except ElementTree.ParseError:
             self._root = None
 
-    @property
+    @classmethod
+    def of(cls, tiff: tifffile.TiffFile, kind: str) -> Ome:
+        """Parse the document of a file; its images are tifffile's series of this kind."""
+        folder = tiff.filehandle.dirname if kind == "ome" else ""
+        return cls(tiff.ome_metadata or "", folder or None)
+
+    @cached_property
     def images(self) -> list[ElementTree.Element]:
-        return [] if self._root is None else [e for e in self._root if tag_of(e) == "Image"]
+        images = [] if self._root is None else [e for e in self._root if tag_of(e) == "Image"]
+        return images if self._folder is None else [e for e in images if self._has_files(e)]
+
+    def _has_files(self, image: ElementTree.Element) -> bool:
+        """Whether there is a file with planes of an image."""
+        pixels = first_of(image, "Pixels")
+        parts = () if pixels is None else (e for e in pixels if tag_of(e) == "TiffData")
+        for part in parts:
+            uuid = first_of(part, "UUID")
+            if uuid is None or (uuid.text or "") == self.id or "FileName" not in uuid.attrib:
+                return True
+            if os.path.isfile(os.path.join(self._folder or "", uuid.attrib["FileName"])):
+                return True
+        return False
+
+    @property
+    def id(self) -> str:
+        """The identifier of the file."""
+        return "" if self._root is None else str(self._root.get("UUID") or "")
+
+    @property
+    def elsewhere(self) -> str | None:
+        """The name of the file with the metadata, if it is another one."""
+        found = None if self._root is None else first_of(self._root, "BinaryOnly")
+        return None if found is None else found.get("MetadataFile")
 
     @property
     def files(self) -> list[str]:
