@@ -3,6 +3,7 @@
 import itertools
 import os
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -483,3 +484,102 @@ def test_a_report_of_tiles_is_refused_before_it_is_written(tmp_path):
     bv.tiles_report(page, tiles, positions, pairs)
     with pytest.raises(FileExistsError, match="give overwrite=True"):
         bv.tiles_report(page, tiles, positions, pairs)
+
+
+def test_evidence_is_a_bound_of_the_probability_of_chance():
+    """Of unrelated arrays, at most a share of exp(-e) have an evidence above e, for any spectrum."""
+    from beam_volumes.ops.geometry.registration.images import evidence_of
+
+    rng = np.random.default_rng(0)
+    for shape, sigma in (((40, 40), 0), ((40, 40), 3), ((10, 90), 2), ((6, 20, 20), 1)):
+        pairs = rng.normal(size=(300, 2, *shape))
+        smooth = ndi.gaussian_filter(pairs, (0, 0, *(sigma,) * len(shape)))
+        found = np.array([evidence_of(a, b, (a.var(), b.var())) for a, b in smooth])
+        for e in (1.0, 2.0, 3.0):
+            assert (found > e).mean() <= np.exp(-e), (shape, sigma, e)
+        same = [evidence_of(a, a + b.std() * b / 5, (a.var(), b.var())) for a, b in smooth[:5]]
+        assert min(same) > 14
+
+
+def test_one_spot_is_no_evidence():
+    from beam_volumes.ops.geometry.registration.images import evidence_of
+
+    for n in (1, 4):
+        spots = np.zeros((60, 60))
+        spots[[20, 44, 12, 50][:n], [30, 8, 50, 40][:n]] = 1
+        spots = ndi.gaussian_filter(spots, 2)
+        found = evidence_of(spots, spots, (spots.var(),) * 2)
+        assert (found > 14) == (n > 1)
+
+
+@pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
+def test_images_that_do_not_match_have_no_transform(model):
+    """Neither unrelated ones nor inverted or mirrored ones; no shift is beyond `max_shift`."""
+    for seed in range(2):
+        a, b = (tissue((96, 96), 6, 2 * seed + k).astype("f4") for k in (0, 1))
+        for other in (b, 255 - a, a[:, ::-1], np.where(np.arange(96) < 48, 0, b)):
+            with pytest.raises(ValueError, match=r"may be chance|below min_quality|by more than"):
+                bv.register(a, other, model=model, max_shift=10)
+            table = bv.register_slices(np.stack([a, other]), model=model, max_shift=10)
+            assert table["links"].to_pylist() == [0, 0]
+            assert table["confirmed"].to_pylist() == [False, False]
+
+
+def test_a_bad_slice_is_placed_between_its_neighbours():
+    world = tissue((9, 140, 140), (4, 3, 3), 1)
+    shifts = np.random.default_rng(0).integers(0, 12, (9, 2))
+    good = np.stack([p[y : y + 120, x : x + 120] for p, (y, x) in zip(world, shifts, strict=True)])
+    for bad in (255 - good[4], good[4, ::-1], good[4, :, ::-1], tissue((120, 120), 3, 7)):
+        stack = good.copy()
+        stack[4] = bad
+        table = bv.register_slices(stack, reference=0)
+        error = columns(table, "yx") - (shifts - shifts[0])
+        assert abs(np.delete(error, 4, axis=0)).max() < 0.3
+        between = columns(table, "yx")[[3, 5]].mean(axis=0)
+        np.testing.assert_allclose(columns(table, "yx")[4], between, atol=1e-9)
+        assert table["confirmed"].to_pylist() == [k != 4 for k in range(9)]
+
+
+@pytest.mark.parametrize("limit", [3, 8.4])
+def test_shifts_up_to_max_shift_are_found_and_none_beyond(limit):
+    world = tissue((90, 110), 2)
+    for shift in (3, 8):
+        fixed, moving = world[:80, :90], world[:80, shift : shift + 90]
+        for max_voxels in (1 << 21, 2000):
+            call = partial(bv.register, fixed, moving, max_shift=limit, max_voxels=max_voxels)
+            if shift <= limit:
+                np.testing.assert_allclose(call()[:2, 2], (0, -shift), atol=0.3)
+            else:
+                with pytest.raises(ValueError, match=r"may be chance|below|by more than max_shift"):
+                    call()
+
+
+@pytest.mark.parametrize("content", ["sparse", "periodic", "empty"])
+def test_tiles_with_weak_overlaps_are_not_worse_than_the_stage(content):
+    rng = np.random.default_rng(1)
+    side, step = 96, 80
+    world = rng.normal(0, 1, (340, 340))
+    if content == "sparse":
+        world += ndi.gaussian_filter(1.0 * (rng.random(world.shape) < 5e-3), 2) * 25 * 200
+    if content == "periodic":
+        k = np.arange(340) * 2 * np.pi
+        world = world * 40 + 40 * np.add.outer(np.sin(k / 17), np.sin(k / 19))
+    stage = np.array(list(itertools.product(range(4), repeat=2))) * step + 6
+    true = stage + rng.integers(-6, 7, stage.shape)
+    tiles = [world[y : y + side, x : x + side] for y, x in true]
+    # Each exposure has its own noise.
+    tiles = [(t + rng.normal(0, 40, t.shape)).astype("f4") for t in tiles]
+    table, pairs = bv.register_tiles(tiles, stage, max_shift=12)
+
+    def spread(places):
+        return np.sqrt(((places - true - (places - true).mean(axis=0)) ** 2).sum())
+
+    found, used = columns(table, "yx"), np.array(pairs["used"])
+    assert spread(found) <= spread(stage) + 1e-6
+    ends = np.stack([np.array(pairs[n]) for n in "ab"])
+    error = columns(pairs, ["shift_y", "shift_x"]) - np.diff(true[ends], axis=0)[0]
+    assert (abs(error[used]) < 1.5).all()
+    alone = np.array(table["links"]) == 0
+    np.testing.assert_allclose(found[alone], stage[alone], atol=1e-9)
+    if content == "sparse":
+        assert used.sum() > 12

@@ -129,7 +129,7 @@ class _Registration:
         page.heading("Tiles and pairs")
         page.words(
             "Green pairs are used, orange pairs have a residual of more than a voxel, and dashed red pairs "
-            "are not used: their correlation is low, or they contradict the others."
+            "are not used: their correlation is low or may be chance, or they contradict the others."
         )
         page.side_by_side([self._graph(a) for a in range(len(self.axes) - 1)][::-1])
         page.side_by_side(
@@ -140,7 +140,7 @@ class _Registration:
         )
         page.heading("The worst pairs")
         shifts = [f"shift_{a}" for a in self.axes]
-        names = ["a", "b", *shifts, "quality", "residual", "used"]
+        names = ["a", "b", *shifts, "quality", "residual", "used", "confirmed"]
         page.rows(names, [[_text(r[n]) for n in names] for r in self.pairs[:MAX_ROWS]])
         bad = [r for r in self.pairs if not r["used"] or (r["residual"] or 0) > 1][:MAX_PICTURES]
         if bad:

@@ -20,6 +20,8 @@ from beam_volumes.transforms.waiting import beginning
 
 #: The two tiles of a pair, and numbers of their link.
 _Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
+#: The fields of a link that are sent after its matrix and offset.
+_NUMBERS = ("quality", "voxels", "evidence", "contrast")
 #: Pairs that are created at a time.
 _BATCH = 1024
 
@@ -115,7 +117,8 @@ def _pairs(batch: Sequence[tuple[int, int]], ready: Any = None) -> Sequence[tupl
 
 def _link(pair: tuple[int, int], every: TilePairs) -> tuple[tuple[int, int], tuple[float, ...]]:
     link = every.link(pair)
-    return pair, (*link.matrix.ravel().tolist(), *link.offset.tolist(), link.quality, link.voxels)
+    numbers = (getattr(link, name) for name in _NUMBERS)
+    return pair, (*link.matrix.ravel().tolist(), *link.offset.tolist(), *numbers)
 
 
 def _solved(
@@ -123,7 +126,8 @@ def _solved(
 ) -> tuple[ComputedTable, ComputedTable]:
     n = every.given.shape[1]
     links = {}
-    for pair, (*numbers, quality, voxels) in sorted(found):
-        matrix, offset = np.split(np.array(numbers), [n * n])
-        links[pair] = Link(matrix.reshape(n, n), offset, quality, voxels)
+    for pair, numbers in sorted(found):
+        matrix, offset, others = np.split(np.array(numbers), [n * n, n * n + n])
+        named = dict(zip(_NUMBERS, others.tolist(), strict=True))
+        links[pair] = Link(matrix.reshape(n, n), offset, **named)
     return every.solved(links, min_quality)

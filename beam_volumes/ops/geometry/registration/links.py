@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve
 
-from beam_volumes.ops.geometry.registration.images import Link
+from beam_volumes.ops.geometry.registration.images import MIN_ALONE, MIN_EVIDENCE, Link
 
 #: Weight of the given places relative to links: they decide only what links leave open.
 _WEAK = 1e-4
@@ -30,6 +31,8 @@ class Placed:
     places: np.ndarray
     used: tuple[tuple[int, int], ...]
     residuals: Mapping[tuple[int, int], float]  #: Of all links, in voxels
+    #: The used links that agree with others: without one of them, others still link its images
+    confirmed: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def used_by_image(self) -> list[list[tuple[int, int]]]:
@@ -39,6 +42,11 @@ class Placed:
             for k in pair:
                 found[k].append(pair)
         return found
+
+    @property
+    def confirmed_images(self) -> list[bool]:
+        """Whether an image has a link that others confirm."""
+        return [not self.confirmed.isdisjoint(pairs) for pairs in self.used_by_image]
 
 
 def corners(ranges: Iterable[tuple[float, float]]) -> np.ndarray:
@@ -59,14 +67,17 @@ def placed(
     """Solve for the transforms by least squares, and leave out links that contradict the others.
 
     The worst links are removed, and the transforms solved again, until no residual is above
-    ``max_residual`` and three times the median.
+    ``max_residual`` and three times the median. A link that no loop of other links confirms is then
+    only used if it is far above chance: its residual is always 0.
 
     - ``given``: the places before, (images, axes).
     - ``neighbours``: pairs that keep their given distance where no links decide it.
-    - ``reference``: the image with the identity; None if the mean of all matrices is the identity.
+    - ``reference``: the image with the identity. If None, the mean of all matrices is the identity, and
+      linked images keep the mean of their given places. If these have independent errors, and links
+      are right, the sum of squared errors cannot increase.
     - ``spacing``: the voxel size, which determines what a rotation is.
     """
-    kept = dict(links)
+    kept = {p: link for p, link in links.items() if link.evidence >= MIN_EVIDENCE}
     while True:
         if model == "translation":
             matrices = np.tile(np.eye(given.shape[1]), (len(given), 1, 1))
@@ -76,17 +87,56 @@ def placed(
             scaled = matrices * spacing[:, None] / spacing
             turns = np.stack([scipy.linalg.polar(m)[0] for m in scaled])
             matrices = turns / spacing[:, None] * spacing
-        places = _places(kept, matrices, given, neighbours, reference or 0)
+        places = _places(kept, matrices, given, neighbours, reference)
         residuals = {p: _residual(*p, link, matrices, places) for p, link in links.items()}
         present = sorted(residuals[pair] for pair in kept)
         limit = max(max_residual, 3 * present[len(present) // 2]) if present else 0.0
         worst = max(present, default=0.0)
         if worst <= limit:
-            return Placed(matrices, places, tuple(kept), residuals)
+            alone = _bridges(kept, len(given))
+            weak = {pair for pair in alone if kept[pair].evidence < MIN_ALONE}
+            if not weak:
+                return Placed(matrices, places, tuple(kept), residuals, frozenset(kept) - alone)
+            kept = {pair: link for pair, link in kept.items() if pair not in weak}
+            continue
         # A wrong link also bends the links next to it, so only the worst are removed at a time.
         kept = {
             pair: link for pair, link in kept.items() if residuals[pair] <= max(limit, 0.7 * worst)
         }
+
+
+def _bridges(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, int]]:
+    """Return the pairs that are the only connection of their images.
+
+    R. E. Tarjan, "A note on finding the bridges of a graph", Information Processing Letters 2, 1974.
+    """
+    neighbours: list[list[int]] = [[] for _ in range(count)]
+    for i, j in pairs:
+        neighbours[i].append(j)
+        neighbours[j].append(i)
+    visited, lowest = [-1] * count, [0] * count
+    found, number = set[tuple[int, int]](), itertools.count()
+    for root in range(count):
+        if visited[root] >= 0:
+            continue
+        visited[root] = lowest[root] = next(number)
+        path = [(root, -1, iter(neighbours[root]))]
+        while path:
+            k, before, others = path[-1]
+            for n in others:
+                if visited[n] < 0:
+                    visited[n] = lowest[n] = next(number)
+                    path.append((n, k, iter(neighbours[n])))
+                    break
+                if n != before:
+                    lowest[k] = min(lowest[k], visited[n])
+            else:
+                path.pop()
+                if before >= 0:
+                    lowest[before] = min(lowest[before], lowest[k])
+                    if lowest[k] > visited[before]:
+                        found.add((min(k, before), max(k, before)))
+    return found
 
 
 def _linear_parts(
@@ -133,7 +183,7 @@ def _places(
     matrices: np.ndarray,
     given: np.ndarray,
     neighbours: Sequence[tuple[int, int]],
-    reference: int,
+    reference: int | None,
 ) -> np.ndarray:
     """Return places such that links map the mean of their points to the same position."""
     heaviest = max((link.weight for link in links.values()), default=1.0)
@@ -143,11 +193,20 @@ def _places(
         there = link.matrix @ centre + link.offset
         wanted = matrices[i] @ centre - matrices[j] @ there
         system.add({j: 1.0, i: -1.0}, wanted, link.weight / heaviest)
-    for i, j in neighbours:
-        system.add({j: 1.0, i: -1.0}, given[j] - given[i], _WEAK)
-    system.add({reference: 1.0}, given[reference], 1.0)
+    if reference is not None:
+        for i, j in neighbours:
+            system.add({j: 1.0, i: -1.0}, given[j] - given[i], _WEAK)
+        system.add({reference: 1.0}, given[reference], 1.0)
+        places = system.solved()
+        return places + (given[reference] - places[reference])
+    ends = np.array(list(links), int).reshape(-1, 2).T
+    graph = sparse.coo_matrix((np.ones(len(links)), ends), (len(given),) * 2)
+    _, groups = connected_components(graph, directed=False)
+    for k in np.unique(groups, return_index=True)[1].tolist():
+        system.add({k: 1.0}, given[k], 1.0)
     places = system.solved()
-    return places + (given[reference] - places[reference])
+    means = [np.bincount(groups, e) / np.bincount(groups) for e in (given - places).T]
+    return places + np.stack(means, axis=1)[groups]
 
 
 def _residual(i: int, j: int, link: Link, matrices: np.ndarray, places: np.ndarray) -> float:

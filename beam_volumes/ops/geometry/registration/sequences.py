@@ -73,8 +73,8 @@ def register_slices(
     skip : iterable of int, default: ()
         Slices that are not compared, such as missing ones. Empty slices are found without this.
     max_shift : float, optional
-        Maximum shift between two compared slices along y and x, in voxels; half of the plane by
-        default.
+        Maximum shift between the middles of two compared slices along y and x, in voxels; half of the
+        plane by default. Shifts are rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
         Two slices are not linked if the correlation of their aligned voxels is lower.
     max_side : int, default: 1024
@@ -86,9 +86,10 @@ def register_slices(
     ComputedTable
         A row for each slice: ``z``; the position of its first voxel in the aligned volume ``y`` and
         ``x``; the matrix ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx`` that maps its indices; the number
-        of ``links`` to other slices; their mean ``quality``; and ``residual``, the largest distance
-        in voxels by which a link disagrees. A slice without links is placed between its
-        neighbours, with the matrix of the nearest slice with links.
+        of ``links`` to other slices; ``confirmed``, whether links agree with each other on this slice;
+        their mean ``quality``; and ``residual``, the largest distance in voxels by which a link
+        disagrees. A slice without links is placed between its neighbours, with the matrix of the
+        nearest slice with links.
 
     Raises
     ------
@@ -113,7 +114,9 @@ def register_slices(
     ``options.max_inmemory``. Pairs are aligned by phase correlation or keypoints, and then by least
     squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
     a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms are solved
-    together; links that contradict the others are left out.
+    together; links that contradict the others are left out. So are links that may be chance: they need
+    a correlation that unrelated slices reach in less than one of a hundred cases, and one of a million
+    if no other links confirm them.
 
     References
     ----------
@@ -191,8 +194,8 @@ def register_frames(
     -------
     ComputedTable
         A row for each frame: ``t``; the position of its first voxel in the aligned movie ``z``,
-        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; ``links``, ``quality`` and
-        ``residual``, as in `register_slices`. Two-dimensional frames have no columns for z.
+        ``y`` and ``x``; the entries of the matrix, ``m_zz`` to ``m_xx``; ``links``, ``confirmed``,
+        ``quality`` and ``residual``, as in `register_slices`. Two-dimensional frames have no columns for z.
 
     Raises
     ------
@@ -271,9 +274,7 @@ class _Image:
         start = matched(fixed.keypoints, self.keypoints, model, spacing)
         if start is None:
             return None
-        link = aligned(fixed.voxels, self.voxels, model, max_shift, spacing, (start, SIDE))
-        middle = (np.array(fixed.voxels.shape) - 1) / 2
-        return link if (abs(link.shift_at(middle)) <= max_shift).all() else None
+        return aligned(fixed.voxels, self.voxels, model, max_shift, spacing, (start, SIDE))
 
 
 @dataclass(frozen=True)
@@ -371,7 +372,9 @@ class _Images:
             if j in skipped or is_constant(voxels):
                 continue
             image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
-            maximum = [n / 2 if limit is None else limit / self.factor for n in voxels.shape]
+            maximum = [
+                n / 2 if limit is None else (limit + 0.5) / self.factor for n in voxels.shape
+            ]
             points = corners((0, n - 1) for n in voxels.shape)
             linked = partial(
                 image.linked, model=model, method=method, max_shift=maximum, spacing=self.spacing
@@ -407,6 +410,7 @@ class _Images:
         columns |= {a: places[:, n] for n, a in enumerate(self.axes)}
         columns |= matrix_columns(found.matrices, self.axes)
         columns["links"] = [len(pairs) for pairs in of_image]
+        columns["confirmed"] = found.confirmed_images
         columns["quality"] = [
             float(np.mean([links[p].quality for p in pairs])) if pairs else None
             for pairs in of_image

@@ -19,9 +19,11 @@ from beam_volumes.ops.geometry.registration.images import (
     MODELS,
     Link,
     check_quality,
+    cleaned,
     is_constant,
     refined,
     translation,
+    with_evidence,
 )
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
@@ -31,6 +33,10 @@ from beam_volumes.ops.parameters.docs import documented
 
 #: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
 _MAX_VOXELS = 1 << 21
+#: The minimum share of the smaller box that must overlap: boxes have the maximum error on each side.
+_MIN_OVERLAP = 0.1
+#: The range of an overlap's values, relative to the largest one, that counts as constant.
+_EMPTY = float(np.finfo(np.float32).eps)
 #: Residuals of links, in voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 
@@ -70,13 +76,14 @@ def register_tiles(
     positions : ComputedTable
         A row for each tile, in order: its position ``z``, ``y`` and ``x``, with a column for each
         axis; unless they are shifted only, the entries of its matrix, such as ``m_zz``; the number of
-        ``links`` to other tiles; and ``residual``, the largest distance in voxels by which a link
-        disagrees in its overlap. Tiles without links keep their given distance from the others.
+        ``links`` to other tiles; ``residual``, the largest distance in voxels by which a link
+        disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop that agrees.
+        Tiles without links keep their given position, and linked tiles the mean of theirs.
     pairs : ComputedTable
         A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
         along each axis in the middle of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
-        ``quality``, the correlation;
-        ``residual``; and ``used``, whether the pair determines the positions.
+        ``quality``, the correlation; ``residual``; ``used``, whether the pair determines the positions;
+        and ``confirmed``, whether it is in a loop of used pairs that agree.
 
     Raises
     ------
@@ -96,8 +103,10 @@ def register_tiles(
     Only overlaps are read, each once for each of its two tiles. Overlaps of more than two million
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together; pairs that contradict
-    the others are left out. The mean of all positions does not change, and the mean of affine matrices
-    is the identity.
+    the others are left out. So are pairs that may be chance, since they overlap little, are empty or
+    repeat: unrelated tiles must match as well in less than one of a hundred cases, and one of a million
+    if no loop of other pairs confirms the pair. The mean of all positions does not change, and the mean
+    of affine matrices is the identity.
 
     References
     ----------
@@ -168,8 +177,14 @@ class TilePairs:
     ) -> tuple[ComputedTable, ComputedTable]:
         """Return the tables of positions and pairs, given the link of each pair."""
         found = {pair: replace(link, points=self._points(pair)) for pair, link in found.items()}
+        # Only rounding errors differ in overlaps that are empty compared with others.
+        rounding = _EMPTY * max((link.contrast for link in found.values()), default=0.0)
         placement = placed(
-            {pair: link for pair, link in found.items() if link.quality >= min_quality},
+            {
+                pair: link
+                for pair, link in found.items()
+                if link.quality >= min_quality and link.contrast > rounding
+            },
             self.given,
             _spanning(list(found), len(self.opened)),
             model=self.model,
@@ -177,8 +192,7 @@ class TilePairs:
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
         )
-        places = placement.places + (self.given.mean(axis=0) - placement.places.mean(axis=0))
-        axes, columns = self.opened[0].space.axes, self._columns(placement, places)
+        axes, columns = self.opened[0].space.axes, self._columns(placement, placement.places)
         return columns, _table_of_pairs(axes, found, placement)
 
     def _points(self, pair: tuple[int, int]) -> np.ndarray:
@@ -196,6 +210,7 @@ class TilePairs:
         if self.model != "translation":
             columns |= matrix_columns(solved.matrices, axes)
         columns["links"] = [len(pairs) for pairs in of_tile]
+        columns["confirmed"] = solved.confirmed_images
         columns["residual"] = [
             max(solved.residuals[p] for p in pairs) if pairs else None for pairs in of_tile
         ]
@@ -227,20 +242,32 @@ class TilePairs:
             for v, box in ((self.opened[i], near), (self.opened[j], far))
         )
         if is_constant(a) or is_constant(b):
-            return Link.shifted(self.given[j] - self.given[i], 0.0)
+            return replace(Link.shifted(self.given[j] - self.given[i], 0.0), contrast=0.0)
         begun = np.array([s.start for s in near]) - [s.start for s in far]
         expected = (self.given[j] - self.given[i] - begun) / factors
-        limits = self.limits / factors + 1
-        start = translation(a, b, limits, expected=expected, min_overlap=0.1)
-        link = refined(a, b, start, self.model, self.spacing * factors)
-        middle = (np.array(a.shape) - 1) / 2
-        is_allowed = (abs(link.shift_at(middle) - expected) <= limits).all()
-        quality = link.quality if is_allowed else 0.0
+        a, b = cleaned(a), cleaned(b)
+        limits = (self.limits + 0.5) / factors
+        start, rivalry = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
+        link = refined(
+            a,
+            b,
+            start,
+            self.model,
+            self.spacing * factors,
+            limits,
+            expected=expected,
+            min_overlap=_MIN_OVERLAP,
+        )
+        link = with_evidence(
+            a, b, link, limits, rivalry=rivalry, model=self.model, expected=expected
+        )
         # Index k of a downsampled box has its centre at factors * k + first.
         first = [s.start for s in near] + (factors - 1) / 2
         matrix = link.matrix * factors[:, None] / factors
         offset = link.offset * factors - begun - (matrix - np.eye(len(first))) @ first
-        return Link(matrix, offset, quality, link.voxels)
+        return replace(
+            link, matrix=matrix, offset=offset, contrast=float(min(np.ptp(a), np.ptp(b)))
+        )
 
     def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the boxes of both tiles that may overlap, with the maximum error."""
@@ -281,5 +308,6 @@ def _table_of_pairs(
         rows[f"shift_{a}"] = pyarrow.array([s[n] for s in shifts], pyarrow.float64())
     rows["quality"] = pyarrow.array([link.quality for link in found.values()], pyarrow.float64())
     rows["residual"] = pyarrow.array([solved.residuals.get(p) for p in found], pyarrow.float64())
-    rows["used"] = pyarrow.array([p in solved.used for p in found], pyarrow.bool_())
+    for name, those in (("used", {*solved.used}), ("confirmed", solved.confirmed)):
+        rows[name] = pyarrow.array([p in those for p in found], pyarrow.bool_())
     return ComputedTable(pyarrow.table(rows))

@@ -12,7 +12,13 @@ from numpy.typing import ArrayLike
 from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
-from beam_volumes.ops.geometry.registration.images import MODELS, aligned, check_quality
+from beam_volumes.ops.geometry.registration.images import (
+    MIN_ALONE,
+    MODELS,
+    aligned,
+    check_quality,
+    is_near,
+)
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -47,9 +53,11 @@ def register(
         What moves the volume: a shift, also a rotation, or also scales and shears. Rotations of
         planes are found up to 30 degrees, of volumes up to about 10.
     max_shift : float, optional
-        Maximum shift along each axis in voxels; half of the volume by default.
+        Maximum shift of the middle along each axis in voxels; half of the volume by default. Shifts are
+        rounded to whole voxels for this comparison.
     min_quality : float, default: 0.3
-        The minimum correlation of the aligned voxels.
+        The minimum correlation of the aligned voxels. It must also be significant: unrelated volumes
+        would correlate as much in less than one of a million cases.
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
         downsampled voxels.
@@ -115,13 +123,25 @@ def register(
         for v in (a, b)
     )
     reach = [
-        n / 2 if limit is None else limit / f for n, f in zip(near.shape, factors, strict=True)
+        n / 2 if limit is None else (limit + 0.5) / f
+        for n, f in zip(near.shape, factors, strict=True)
     ]
     link = aligned(near, far, model, reach, spacing * factors)
     if link.quality < min_quality:
         raise ValueError(
             f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
             f"min_quality={min_quality}; use another model, or fit_transform with pairs of points"
+        )
+    if not is_near(link, near.shape, reach):
+        allowed = "half of the volume" if limit is None else f"max_shift={max_shift}"
+        raise ValueError(
+            f"{name}: the best transform shifts the volume by more than {allowed}; give a larger max_shift"
+        )
+    if link.evidence < MIN_ALONE:
+        raise ValueError(
+            f"{name}: the correlation of {link.quality:.2f} may be chance: the volumes have too few "
+            "structures, repeat, or show different objects; give a smaller max_shift, a larger overlap, or "
+            "use fit_transform with pairs of points"
         )
     result = np.eye(a.ndim + 1)
     result[:-1, :-1] = link.matrix * factors[:, None] / factors
