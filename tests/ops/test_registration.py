@@ -417,6 +417,14 @@ def test_points_with_wrong_pairs():
         (lambda v: bv.register_tiles([], []), "give at least one tile"),
         (lambda v: bv.register_tiles([v], [(0, 0, 0)], model="b"), "model='b' is not offered"),
         (lambda v: bv.register_tiles([v, v], [(0, 0, 0)]), "1 entries for 2 tiles"),
+        (
+            lambda v: bv.register_tiles([v], [(0, 0, 0)], reference=1),
+            "reference=1 is not a number from 0 to 0",
+        ),
+        (
+            lambda v: bv.register_tiles([v], [(0, 0, 0)], model="rigid", subvoxel=False),
+            "subvoxel=False does not go with model='rigid'",
+        ),
         (lambda v: bv.register_tiles([v, v[0]], np.zeros((2, 3))), "tile 1 has the axes y x"),
         (lambda v: bv.register(v, v[0]), "axes z y x and y x"),
         (lambda v: bv.register(v, np.ones((3, 6, 7), "u1")), "min_quality=0.3; use another model"),
@@ -583,3 +591,39 @@ def test_tiles_with_weak_overlaps_are_not_worse_than_the_stage(content):
     np.testing.assert_allclose(found[alone], stage[alone], atol=1e-9)
     if content == "sparse":
         assert used.sum() > 12
+
+
+def test_whole_shifts_of_tiles_are_whole_and_copied():
+    """With a reference at its place, and whole voxels: the fused tiles are the world, not blurred."""
+    world = tissue((150, 190), 2).astype("f4")
+    true = np.array([(3, 4), (5, 73), (62, 2), (64, 76)])
+    tiles = [world[y : y + 84, x : x + 100] for y, x in true]
+    stage = np.array([(4, 3), (4, 75), (60, 3), (66, 76)])
+    table, _ = bv.register_tiles(tiles, stage, max_shift=6)
+    np.testing.assert_allclose(columns(table, "yx").mean(axis=0), stage.mean(axis=0), atol=1e-9)
+    for k in range(4):
+        table, _ = bv.register_tiles(tiles, stage, max_shift=6, reference=k)
+        np.testing.assert_array_equal(columns(table, "yx")[k], stage[k])
+        np.testing.assert_allclose(columns(table, "yx") - stage[k], true - true[k], atol=0.1)
+    table, _ = bv.register_tiles(tiles, stage, max_shift=6, reference=1, subvoxel=False)
+    np.testing.assert_array_equal(columns(table, "yx") - stage[1], true - true[1])
+    table, _ = bv.register_tiles(tiles, stage, max_shift=6, subvoxel=False)
+    found = columns(table, "yx")
+    np.testing.assert_array_equal(found - found[0], true - true[0])
+    fused = np.asarray(bv.fuse(tiles, table))
+    rows, cols = 64 + 84 - 3, 76 + 100 - 2
+    inner = fused[5:60, 5:170], world[3:148, 2:176][5:60, 5:170]
+    assert fused.shape == (rows, cols)
+    np.testing.assert_allclose(*inner, rtol=1e-5)
+
+
+def test_pairs_beyond_max_shift_keep_their_quality_and_tiles_without_links_a_warning():
+    world = tissue((60, 200), 2)
+    tiles, stage = [world[:, :100], world[:, 70:170]], [(0, 0), (0, 79)]
+    with pytest.warns(UserWarning, match="no link for 2 of 2 tiles, .* positions: 0, 1;"):
+        table, pairs = bv.register_tiles(tiles, stage, max_shift=5)
+    np.testing.assert_array_equal(columns(table, "yx"), stage)
+    assert pairs["used"].to_pylist() == [False]
+    table, pairs = bv.register_tiles(tiles, stage, max_shift=9)
+    np.testing.assert_allclose(np.diff(columns(table, "yx"), axis=0), [(0, 70)], atol=0.1)
+    assert pairs["used"].to_pylist() == [True] and pairs["confirmed"].to_pylist() == [False]

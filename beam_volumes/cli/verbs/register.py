@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from beam_volumes.cli.messages import plain_text, print_result
+from beam_volumes.cli.messages import FAILED, plain_text, print_result
 from beam_volumes.cli.options import opened, opening, parse_index
 from beam_volumes.graph.table import ComputedTable
+from beam_volumes.ops.geometry.registration.tiles import unlinked
 from beam_volumes.recipes.catalogue import registrations
 from beam_volumes.recipes.document import parse_value
 from beam_volumes.recipes.registration import check_files, csv_of, of_tiles, of_volume
@@ -54,12 +55,14 @@ def register_register_tiles(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def act_register_tiles(args: argparse.Namespace) -> None:
+def act_register_tiles(args: argparse.Namespace) -> int:
     files = _files(args, args.source)
     source = args.source[0] if len(args.source) == 1 else args.source
     options = {"index": parse_index(args.index), "transform_key": args.transform_key}
     parameters = _parameters(args, "register_tiles")
-    _print(of_tiles(source, options, parameters, files, args.overwrite), files)
+    table = of_tiles(source, options, parameters, files, args.overwrite)
+    _print(table, files)
+    return FAILED if len(table) > 1 and unlinked(table) else 0
 
 
 def _one_volume(parser: argparse.ArgumentParser, name: str) -> None:

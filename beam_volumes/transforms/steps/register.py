@@ -46,6 +46,12 @@ class RegisterTiles(beam.PTransform):
         for each.
     min_quality : float, default: 0.5
         Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+    reference : int, optional
+        The number of the tile that stays at its given position, by shifting all tiles. By default the
+        mean of all positions stays.
+    subvoxel : bool, default: True
+        Whether to find fractions of voxels. If False, positions are rounded to whole voxels. Only for
+        ``model="translation"``.
 
     Raises
     ------
@@ -83,9 +89,13 @@ class RegisterTiles(beam.PTransform):
         model: str = "translation",
         max_shift: float | Sequence[float] = 20.0,
         min_quality: float = 0.5,
+        reference: int | None = None,
+        subvoxel: bool = True,
     ):
         super().__init__()
-        self.every = TilePairs.of(tiles, positions, model, max_shift, "RegisterTiles")
+        self.every = TilePairs.of(
+            tiles, positions, model, max_shift, "RegisterTiles", reference, subvoxel
+        )
         self.min_quality = check_quality(min_quality, "RegisterTiles")
         for tile in self.every.opened:
             check_readable(tile)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,6 +105,13 @@ def placed(
         }
 
 
+def connected(pairs: Collection[tuple[int, int]], count: int) -> np.ndarray:
+    """Return for each image the number of its group, whose images pairs connect."""
+    ends = np.array(list(pairs), int).reshape(-1, 2).T
+    graph = sparse.coo_matrix((np.ones(len(pairs)), ends), (count, count))
+    return np.asarray(connected_components(graph, directed=False)[1])
+
+
 def _bridges(pairs: Iterable[tuple[int, int]], count: int) -> set[tuple[int, int]]:
     """Return the pairs that are the only connection of their images.
 
@@ -199,9 +206,7 @@ def _places(
         system.add({reference: 1.0}, given[reference], 1.0)
         places = system.solved()
         return places + (given[reference] - places[reference])
-    ends = np.array(list(links), int).reshape(-1, 2).T
-    graph = sparse.coo_matrix((np.ones(len(links)), ends), (len(given),) * 2)
-    _, groups = connected_components(graph, directed=False)
+    groups = connected(links, len(given))
     for k in np.unique(groups, return_index=True)[1].tolist():
         system.add({k: 1.0}, given[k], 1.0)
     places = system.solved()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,11 +26,12 @@ from beam_volumes.ops.geometry.registration.images import (
     translation,
     with_evidence,
 )
-from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
+from beam_volumes.ops.geometry.registration.links import Placed, connected, corners, placed
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.formats.unfinished import outside
 
 #: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
 _MAX_VOXELS = 1 << 21
@@ -49,6 +51,8 @@ def register_tiles(
     model: str = "translation",
     max_shift: float | Sequence[float] = 20.0,
     min_quality: float = 0.5,
+    reference: int | None = None,
+    subvoxel: bool = True,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
 
@@ -67,9 +71,15 @@ def register_tiles(
         degrees are found.
     max_shift : float or sequence of float, default: 20.0
         The maximum error of the distance of two tiles, in voxels; one number for all axes, or one
-        for each.
+        for each. If a position is wrong by at most n voxels, a distance is wrong by at most 2 n.
     min_quality : float, default: 0.5
         Two tiles are not linked if the correlation of the voxels in their overlap is lower.
+    reference : int, optional
+        The number of the tile that stays at its given position, by shifting all tiles. By default the
+        mean of all positions stays.
+    subvoxel : bool, default: True
+        Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
+        copies voxels instead of interpolating them. Only for ``model="translation"``.
 
     Returns
     -------
@@ -123,11 +133,24 @@ def register_tiles(
     [2.0, 43.0]
     >>> volume = bv.fuse([left.astype("f4"), right.astype("f4")], table)
     """
-    every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles")
+    every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles", reference, subvoxel)
     quality = check_quality(min_quality, "register_tiles")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
-    return every.solved(found, quality)
+    table, pairs = every.solved(found, quality)
+    if len(every.opened) > 1 and (alone := unlinked(table)):
+        warnings.warn(
+            f"register_tiles: no link for {len(alone)} of {len(every.opened)} tiles, which stay at their "
+            f"given positions: {', '.join(map(str, alone[:20]))}{', ...' if alone[20:] else ''}; the table "
+            "of pairs has the reasons",
+            stacklevel=outside(),
+        )
+    return table, pairs
+
+
+def unlinked(positions: ComputedTable) -> list[int]:
+    """Return the numbers of the tiles that have no link."""
+    return [k for k, links in enumerate(positions["links"].to_pylist()) if not links]
 
 
 @dataclass(frozen=True)
@@ -139,10 +162,19 @@ class TilePairs:
     limits: np.ndarray  #: The maximum error of distances along each axis
     model: str = "translation"
     size: Sequence[float] = (1.0, 1.0, 1.0)  #: The voxel size
+    reference: int | None = None  #: The tile that stays where it is
+    subvoxel: bool = True
 
     @classmethod
     def of(
-        cls, tiles: Sequence[Volume], positions: Any, model: str, max_shift: Any, name: str
+        cls,
+        tiles: Sequence[Volume],
+        positions: Any,
+        model: str,
+        max_shift: Any,
+        name: str,
+        reference: Any = None,
+        subvoxel: Any = True,
     ) -> TilePairs:
         if model not in MODELS:
             raise ValueError(
@@ -164,8 +196,19 @@ class TilePairs:
         visible = opened[0].space.visible
         allowed = par.per_axis(max_shift, visible, 0.0, "max_shift", name)
         limits = [par.positive(allowed[a], "max_shift", name) for a in visible]
-        size = shared_size(name, *opened).voxel_size
-        return cls(opened, given, np.array(limits), model, size or (1.0, 1.0, 1.0))
+        size = shared_size(name, *opened).voxel_size or (1.0, 1.0, 1.0)
+        if reference is not None and not (par.is_whole(reference) and 0 <= reference < len(opened)):
+            raise ValueError(
+                f"{name}: reference={reference!r} is not a number from 0 to {len(opened) - 1} of a tile"
+            )
+        if not isinstance(subvoxel, (bool, np.bool_)):
+            raise TypeError(f"{name}: subvoxel={subvoxel!r} is neither True nor False")
+        if not subvoxel and model != "translation":
+            raise ValueError(
+                f"{name}: subvoxel=False does not go with model={model!r}, since matrices interpolate; use "
+                'model="translation"'
+            )
+        return cls(opened, given, np.array(limits), model, size, reference, bool(subvoxel))
 
     @property
     def spacing(self) -> np.ndarray:
@@ -192,8 +235,26 @@ class TilePairs:
             max_residual=_MAX_RESIDUAL,
             spacing=self.spacing,
         )
-        axes, columns = self.opened[0].space.axes, self._columns(placement, placement.places)
+        axes, columns = (
+            self.opened[0].space.axes,
+            self._columns(placement, self._anchored(placement)),
+        )
         return columns, _table_of_pairs(axes, found, placement)
+
+    def _anchored(self, solved: Placed) -> np.ndarray:
+        """Return positions such that the reference stays, in whole voxels if these are wanted."""
+        places, k = solved.places, self.reference
+        if k is not None:
+            places = places + (self.given[k] - places[k])
+        if self.subvoxel:
+            return places
+        # Linked tiles may share a fraction, which must not round their distances.
+        groups = connected(solved.used, len(places))
+        anchors = np.unique(groups, return_index=True)[1]
+        if k is not None:
+            anchors[groups[k]] = k
+        anchor = places[anchors[groups]]
+        return np.rint(anchor) + np.rint(places - anchor)
 
     def _points(self, pair: tuple[int, int]) -> np.ndarray:
         """Return the indices of the first tile at which a link is compared with the others."""
