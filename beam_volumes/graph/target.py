@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from beam_volumes.base.exports import above
 from beam_volumes.graph.traversal import holds_labels
+from beam_volumes.storage.formats.format import DEFAULT
 from beam_volumes.storage.outputs.sink import Sink, make_sink
 from beam_volumes.storage.sources.pyramid import METHODS
 
@@ -38,6 +39,21 @@ class Target:
     volume: Volume
     sink: Sink
     levels: tuple[Volume, ...] = ()
+    #: The path, the format and the options of `Volume.to`; None if the sink was made in another way.
+    request: tuple[Any, str | None, Mapping[str, Any]] | None = field(default=None, repr=False)
+
+    def stored_as(self, **changes: Any) -> Target:
+        """Return the target with other options of `Volume.to`; ValueError if they are not possible."""
+        if self.request is None:
+            raise ValueError(f"{self.sink.name} has no options")
+        path, format, storage = self.request
+        return target_of(self.volume, path, format, {**storage, **changes})
+
+    @property
+    def has_automatic_shards(self) -> bool:
+        """Whether the format chose the shape of shards."""
+        asked = None if self.request is None else self.request[2].get("shards", DEFAULT)
+        return self.sink.shard is not None and (asked is True or isinstance(asked, str))
 
     @property
     def written(self) -> list[tuple[Volume, Sink]]:
@@ -75,4 +91,4 @@ def target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[st
         by = [factors[a] for a in volume.space.visible]
         how = METHODS[pyramid.method]  # type: ignore[union-attr]
         made.append(above("array_api").downsample(made[-1], by, how))
-    return Target(volume, sink, tuple(made[1:]))
+    return Target(volume, sink, tuple(made[1:]), (path, format, dict(storage)))

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, TABLES, left_for_slab,
 from beam_volumes.plan.cut.fingerprint import fingerprint
 from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below, run_folders
 from beam_volumes.plan.cut.passes import Levels, cut
+from beam_volumes.plan.fit.advice import PlanRefused, Remedy, with_smaller_shards
 from beam_volumes.plan.fit.fitting import (
     Limits,
     MemoryTooSmall,
@@ -208,7 +209,18 @@ def why_in_process(planned: Plan) -> str | None:
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     """Plan checked targets, with their inputs."""
     inputs = _checked_inputs(_checked(targets))
-    return replace(plan_across(targets, options, _plan_known), inputs=inputs)
+    try:
+        return replace(plan_across(targets, options, _plan_known), inputs=inputs)
+    except PlanRefused as error:
+
+        def works(remedy: Remedy) -> bool:
+            try:
+                plan_across(*remedy.applied(targets, options), _plan_known)
+            except ValueError:
+                return False
+            return True
+
+        raise error.with_candidates(targets, options, works) from None
 
 
 def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
@@ -364,9 +376,14 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
     """Plan targets, given some numbers by token."""
     times, slab, window = times_of(targets), options.slab, options.window
     total = options.memory_bytes
-    storage = _Storage(targets, slab, options.in_memory_results)
-    asked = _Request(targets, storage, bool(times))
-    asked.set_known(before)
+
+    def requested(some: Sequence[Wanted]) -> _Request:
+        storage = _Storage(some, slab, options.in_memory_results)
+        asked = _Request(some, storage, bool(times))
+        asked.set_known(before)
+        return asked
+
+    asked = first = requested(targets)
     kernels = (
         *_kernels(asked.voxels, asked.values, asked.barriers),
         *([TABLES] if asked.tables else []),
@@ -376,9 +393,28 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         options.slabs_in_flight, options.processes, options.threads, options.machines or 1
     )
     concurrency = replace(concurrency, device_memory=options.device_bytes)
-    fit = _fit(asked, options, total, base, concurrency, {})
-    if slab is None and window is None:
-        fit = in_two_stages(fit, partial(_fit, asked, options, total, base, concurrency))
+    fit: Fit | None = None
+    refused: PlanRefused | None = None
+    # Shards that the format chooses are as large as the slabs allow.
+    for some in (targets, *with_smaller_shards(targets)):
+        other = first if some is targets else requested(some)
+        how = other, options, total, base, concurrency
+        try:
+            found = _fit(*how, {})
+        except PlanRefused as error:  # the user's slabs cut through units
+            refused = refused or error
+            continue
+        if slab is None and window is None:
+            found = in_two_stages(found, partial(_fit, *how))
+        if fit is None or found.smallest.memory < fit.smallest.memory or found.fits:
+            fit, asked = found, other
+        if found.fits:
+            break
+    if fit is None:
+        assert refused is not None
+        raise refused
+    if asked is not first:
+        fit = replace(fit, reasons=[*fit.reasons, *_changed_shards(first, asked)])
     if not fit.is_within_budget:
         refuse(fit.smallest, total, base, fit.concurrency)
     if not fit.is_within_device:
@@ -398,9 +434,9 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         tuple(fit.reasons),
         tuple(asked.results),
         fit.intermediates,
-        storage.place if fit.intermediates else None,
+        asked.storage.place if fit.intermediates else None,
         _sweeps([*asked.values, *_outermost(fit.used)]),
-        fingerprint(asked.voxels, asked.values, asked.barriers, asked.tables),
+        fingerprint(first.voxels, asked.values, asked.barriers, asked.tables),
         asked.tables,
         tuple(map(Return.of, targets)),
         kernels,
@@ -415,6 +451,17 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         device_memory=concurrency.device_memory,
     )
     return of_points(made, times, before) if times else made
+
+
+def _changed_shards(first: _Request, asked: _Request) -> Iterator[str]:
+    """Describe outputs with smaller shards than the format chooses."""
+    for before, after in zip(first.results, asked.results, strict=True):
+        if isinstance(before, Sink) and before.unit != after.unit:
+            units = (" x ".join(map(str, sink.unit)) for sink in (after, before))
+            yield (
+                f"{after.name}: write units of {' instead of '.join(units)}, since slabs consist of "
+                "whole units"
+            )
 
 
 def _written(target: Target) -> list[tuple[Node, Sink]]:

@@ -314,13 +314,13 @@ def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
         how = ("memory", "workers", "workers_asked", "processes", "threads", "base")
         asked = {name: getattr(plan, name) for name in (*how, "targets", "returns")}
         return replace(begun, results=_as_asked(begun.results, plan.results), **asked)
-    stored = {o["name"]: o for o in manifest.outputs if o["internal"]}
-    for sink in plan.intermediates:
+    stored = {o["name"]: o for o in manifest.outputs}
+    for sink in plan.sinks:
         now, then = json.loads(json.dumps(sink.to_dict())), stored.get(sink.name, {})
         if any(now.get(name) != then.get(name) for name in ("chunk", "shard")):
             slabs = ", ".join(str(tuple(p["slab"])) for p in manifest.passes)
             raise ValueError(
-                f"cannot resume {journal.url}: it stores the intermediate {sink.name} in other "
+                f"cannot resume {journal.url}: it stores {sink.name} in other "
                 "chunks; resume it with the memory= and slab= it was begun with (its slabs are "
                 f"{slabs})"
             )

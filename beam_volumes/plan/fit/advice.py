@@ -1,24 +1,137 @@
-"""Advice on outputs and slabs: slabs that cost less than the given ones, and shards for many objects."""
+"""Advice on requests: remedies for refused ones, cheaper slabs, and shards for many objects."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.target import Target
 from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.cost.traffic import units_written
 from beam_volumes.plan.fit.partitioning import write_grid
 from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.outputs.sink import Sink
 
 #: Outputs with more objects get advice.
 MANY = 10**8
 #: Bytes of the shards in the advice.
 _SHARD_BYTES = 64 << 20
+
+
+#: Write units of an output are not made smaller than this to fit a memory.
+_UNIT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of a refused request: of options of the run, or of options of `Volume.to`."""
+
+    options: Mapping[str, Any]
+    output: str | None = None  #: The name of the output, for options of `Volume.to`.
+
+    def __str__(self) -> str:
+        text = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return text if self.output is None else f"{text} for {self.output}"
+
+    def applied(
+        self, targets: Sequence[Any], options: RunOptions
+    ) -> tuple[Sequence[Any], RunOptions]:
+        """Return the changed request."""
+        if self.output is None:
+            return targets, replace(options, **self.options)
+        return [
+            t.stored_as(**self.options)
+            if isinstance(t, Target) and t.sink.name == self.output
+            else t
+            for t in targets
+        ], options
+
+
+class PlanRefused(ValueError):
+    """A request that cannot be planned, with remedies.
+
+    - ``remedies``: they work.
+    - ``candidates``: they may work.
+    """
+
+    def __init__(self, text: str, *remedies: Remedy, candidates: Sequence[Remedy] = ()) -> None:
+        super().__init__(text)
+        self.remedies, self.candidates = remedies, candidates
+
+    def with_candidates(
+        self, targets: Sequence[Any], options: RunOptions, works: Callable[[Remedy], bool]
+    ) -> PlanRefused:
+        """The error with those candidates, and smaller write units and fewer slabs, that work."""
+        found = []
+        if options.slabs_in_flight > 1:
+            found += filter(works, [Remedy({"workers": 1})])
+        found += filter(works, self.candidates)
+        if not self.candidates:
+            for target in targets:
+                units = list(_smaller_units(target)) if isinstance(target, Target) else []
+                if units and works(units[-1]):
+                    found.append(next(filter(works, units)))
+        if not found:
+            return self
+        text = f"{self}; {', or '.join(map(str, found))} also works"
+        return type(self)(text, *self.remedies, *found)
+
+
+def visible(sink: Sink, shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape along the axes that an output has, as an option of `Volume.to`."""
+    return tuple(shape[a] for a in sink.space.visible)
+
+
+def _smaller_units(target: Target) -> Iterator[Remedy]:
+    """Smaller shards or chunks of an output, the largest first."""
+    sink = target.sink
+    has_shards = sink.shard is not None
+    if not has_shards and "chunks" not in sink.writer.options:
+        return
+    parts = sink.chunk if has_shards else (1, 1, 1)
+    for unit in _halves(sink.unit, parts):
+        if not has_shards and math.prod(unit) * sink.dtype.itemsize < _UNIT_BYTES:
+            return
+        yield Remedy({"shards" if has_shards else "chunks": visible(sink, unit)}, sink.name)
+
+
+def _halves(unit: Triple, parts: Triple) -> Iterator[Triple]:
+    """Units of fewer and fewer parts: all axes that have the most are halved.
+
+    >>> list(_halves((16, 2048, 512), (16, 128, 128)))
+    [(16, 1024, 512), (16, 512, 256), (16, 256, 128), (16, 128, 128)]
+    """
+    counts = [u // p for u, p in zip(unit, parts, strict=True)]
+    while (most := max(counts)) > 1:
+        counts = [n // 2 if 2 * n > most else n for n in counts]
+        z, y, x = (n * p for n, p in zip(counts, parts, strict=True))
+        yield z, y, x
+
+
+def with_smaller_shards(targets: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Targets with smaller and smaller shards where the format chooses them, at last without."""
+    units = {
+        k: [*_halves(t.sink.shard, t.sink.chunk), None]
+        for k, t in enumerate(targets)
+        if isinstance(t, Target) and t.has_automatic_shards
+    }
+    for step in range(max(map(len, units.values()), default=0)):
+        changed = list(targets)
+        for k, some in units.items():
+            shard = some[min(step, len(some) - 1)]
+            asked = False if shard is None else visible(targets[k].sink, shard)
+            try:
+                changed[k] = targets[k].stored_as(shards=asked)
+            except ValueError:  # some formats have few shapes of shards
+                break
+        else:
+            yield changed
 
 
 class CutPlan(Protocol):

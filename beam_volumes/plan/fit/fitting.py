@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import chunks_read, units_written
 from beam_volumes.plan.cut.passes import Choice, Cut, describe_cuts, in_order
 from beam_volumes.plan.cut.segments import on_device, on_host
+from beam_volumes.plan.fit.advice import PlanRefused, Remedy, visible
 from beam_volumes.plan.fit.alternatives import suited
 from beam_volumes.plan.fit.partitioning import (
     Partitioning,
@@ -283,11 +284,31 @@ def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> N
             # Intermediates have chunks that divide the slabs.
             minimum = math.lcm(unit, *(u for o, u, *_ in whole if not o.sink.scratch))
             minimum = min(minimum, max(n for *_, n in whole))
-            raise ValueError(
+            raise PlanRefused(
                 f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {unit}, the write "
-                f"unit of {output.sink.name}; use a multiple of {minimum}, or chunks={s} along "
-                f"{'zyx'[axis]}"
+                f"unit of {output.sink.name}; use a multiple of {minimum}",
+                candidates=_units_in_slabs(output, asked),
             )
+
+
+def _units_in_slabs(output: Output, asked: Sequence[int]) -> list[Remedy]:
+    """Slabs of whole write units, and units that divide the slabs."""
+    sink, shape = output.sink, output.lattice.shape
+    name = sink.name if sink.at is None or sink.name[-1] != "]" else sink.name.rpartition("[")[0]
+    slab = slab_shape(asked, shape)
+    larger = tuple(-(-s // u) * u for s, u in zip(slab, sink.unit, strict=True))
+    found = [Remedy({"slab": larger[3 - len(asked) :]})]
+    whole = [s >= n for s, n in zip(slab, shape, strict=True)]
+
+    def divided(unit: Triple, by: Callable[[int, int], int]) -> tuple[int, ...]:
+        """The unit, changed where slabs cut through it."""
+        sizes = zip(unit, slab, whole, strict=True)
+        return visible(sink, [u if w or s % u == 0 else by(u, s) for u, s, w in sizes])
+
+    if sink.shard is None:
+        return [*found, Remedy({"chunks": divided(sink.chunk, lambda _, s: s)}, name)]
+    units = {"chunks": divided(sink.chunk, math.gcd), "shards": divided(sink.shard, math.gcd)}
+    return [*found, Remedy({"shards": False}, name), Remedy(units, name)]
 
 
 def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
@@ -389,12 +410,13 @@ def refuse_device(passes: Sequence[Pass], concurrency: Concurrency) -> None:
         f"device_memory {format_bytes(concurrency.device_memory)} is too small for "
         f"{counted(concurrency.workers, 'slab')} in flight: the smallest slab, {slab}, takes "
         f"{format_bytes(part.device_memory)}. Its largest part is {item.name} with "
-        f"{format_bytes(item.bytes)}. A device_memory of {need} bytes ({format_bytes(need)}) works; "
-        "fewer workers or smaller output chunks need less, and device='cpu' needs none"
+        f"{format_bytes(item.bytes)}. A device_memory of {need} bytes ({format_bytes(need)}) works",
+        Remedy({"device_memory": need}),
+        candidates=[Remedy({"device": "cpu"})],
     )
 
 
-class MemoryTooSmall(ValueError):
+class MemoryTooSmall(PlanRefused):
     """No slabs fit the memory; the message names the smallest memory that works."""
 
 
@@ -407,6 +429,6 @@ def refuse(part: Partitioning, total: int, base: int, concurrency: Concurrency) 
         f"{counted(concurrency.workers, 'slab')} in flight of "
         f"at least {format_bytes(part.memory)}. Its largest part is {part.largest.name} with "
         f"{format_bytes(part.largest.bytes)}. "
-        f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
-        "fewer workers or smaller output chunks need less"
+        f"The smallest memory that works is {need} bytes ({format_bytes(need)})",
+        Remedy({"memory": need}),
     )

@@ -29,6 +29,10 @@ class Fit:
     intermediates: tuple[Any, ...]  #: Outputs that the run stores for itself.
 
     @property
+    def fits(self) -> bool:
+        return self.is_within_budget and self.is_within_device
+
+    @property
     def is_within_budget(self) -> bool:
         return all(p.slab_memory <= self.budget for p in self.passes)
 
@@ -57,11 +61,7 @@ def with_more_slabs(
         parts = (_with_concurrency(p, concurrency, budget) for p in found.passes)
         passes = with_room_for_answers([*parts], budget)
         more = replace(found, concurrency=concurrency, budget=budget, passes=passes)
-        if (
-            more.is_within_budget
-            and more.is_within_device
-            and all(map(_is_as_good, passes, found.passes))
-        ):
+        if more.fits and all(map(_is_as_good, passes, found.passes)):
             why = (
                 f"{concurrency.workers} slabs in flight: one thread does about {serial:.0%} of a "
                 "slab's work, and fewer slabs would leave cores idle"
