@@ -294,3 +294,60 @@ def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path)
         print(change)
         written = bv.compute(target, **how | again | change)
         np.testing.assert_array_equal(np.asarray(written), ndi.label(board)[0])
+
+
+#: Runs an operation at a limit, after it joined a control group.
+CONTAINED = """
+import os, sys
+from pathlib import Path
+group, source, target, memory = sys.argv[1:]
+Path(group, "cgroup.procs").write_text(str(os.getpid()))
+import beam_volumes as bv
+labels = bv.label(bv.open(source) > 128).to(target)
+bv.compute(labels, memory=int(memory), runner=None, progress=False)
+"""
+
+
+@pytest.fixture
+def control_group():
+    """Make a control group with a memory limit, below the one of this process."""
+    made = []
+
+    def make(limit):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, kinds, own = line.split(":", 2)
+            if kinds not in ("", "memory"):
+                continue
+            top = Path("/sys/fs/cgroup", kinds, own.lstrip("/"))
+            group = top / f"contained-{os.getpid()}"
+            try:
+                group.mkdir()
+                made.append(group)
+                name = "memory.limit_in_bytes" if kinds else "memory.max"
+                (group / name).write_text(str(limit))
+                return group
+            except OSError:
+                continue
+        pytest.skip("needs control groups that limit memory")
+
+    yield make
+    for group in made:
+        group.rmdir()
+
+
+def test_a_container_limited_to_the_memory_of_a_run_does_not_kill_it(tmp_path, control_group):
+    """Mapped files count, and are dropped; all other memory of the run is in the prediction."""
+    noise = np.random.default_rng(0).integers(0, 255, (128, 384, 384), "u1")
+    source, target = str(tmp_path / "noise.zarr"), str(tmp_path / "labels.zarr")
+    bv.compute(bv.open(noise).to(source), progress=False)
+    named = "import sys, beam_volumes as bv; t = bv.label(bv.open(sys.argv[1]) > 128)"
+    named += "; print(bv.plan(t.to(sys.argv[2])).smallest_memory)"
+    found = subprocess.run(
+        [sys.executable, "-c", named, source, target], check=True, capture_output=True, text=True
+    )
+    memory = found.stdout.split()[-1]
+    command = [sys.executable, "-c", CONTAINED, str(control_group(memory)), source, target, memory]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected, _ = ndi.label(noise > 128)
+    np.testing.assert_array_equal(np.asarray(bv.open(target)), expected)
