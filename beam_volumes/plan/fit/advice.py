@@ -68,7 +68,7 @@ class PlanRefused(ValueError):
         self, targets: Sequence[Any], options: RunOptions, works: Callable[[Remedy], bool]
     ) -> PlanRefused:
         """The error with those candidates, and smaller write units and fewer slabs, that work."""
-        found = []
+        found: list[Remedy] = []
         if options.slabs_in_flight > 1:
             found += filter(works, [Remedy({"workers": 1})])
         found += filter(works, self.candidates)
@@ -117,7 +117,7 @@ def _halves(unit: Triple, parts: Triple) -> Iterator[Triple]:
 def with_smaller_shards(targets: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """Targets with smaller and smaller shards where the format chooses them, at last without."""
     units = {
-        k: [*_halves(t.sink.shard, t.sink.chunk), None]
+        k: [*_halves(t.sink.unit, t.sink.chunk), None]
         for k, t in enumerate(targets)
         if isinstance(t, Target) and t.has_automatic_shards
     }
