@@ -627,3 +627,18 @@ def test_pairs_beyond_max_shift_keep_their_quality_and_tiles_without_links_a_war
     table, pairs = bv.register_tiles(tiles, stage, max_shift=9)
     np.testing.assert_allclose(np.diff(columns(table, "yx"), axis=0), [(0, 70)], atol=0.1)
     assert pairs["used"].to_pylist() == [True] and pairs["confirmed"].to_pylist() == [False]
+
+
+def test_steps_of_refinement_have_their_own_exponential():
+    """`scipy.linalg.expm` took most of the time of rigid and affine registrations."""
+    import scipy.linalg
+
+    from beam_volumes.ops.geometry.registration.images import _exponential
+
+    rng = np.random.default_rng(0)
+    for scale in (0, 1e-9, 1e-3, 0.3, 5):
+        for n in (2, 3):
+            change = scale * rng.normal(size=(n, n))
+            np.testing.assert_allclose(
+                _exponential(change), scipy.linalg.expm(change), rtol=1e-9, atol=1e-12
+            )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import scipy.fft
@@ -26,6 +27,8 @@ _PEAKS = 5
 _SMOOTHING = 1.0
 #: Displacement of a corner, in voxels, below which refinement has converged.
 _CONVERGED = 1e-3
+#: The same for levels that only give the start of the next one.
+_CONVERGED_COARSE = 0.05
 _MAX_STEPS = 30
 #: Voxels at the edges that are not compared, since smoothing changes them.
 _EDGE = 1
@@ -123,15 +126,19 @@ def aligned(
     levels = [(cleaned(fixed), cleaned(moving))]
     while is_longer(levels[-1][0], side):
         levels.append((halved(levels[-1][0]), halved(levels[-1][1])))
-    link, rivalry = start or _start(*levels[-1], model, _limits(max_shift, len(levels)), spacing)
     if start is not None:
-        rivalry = 0.0
+        link, rivalry = start[0], 0.0
+    else:
+        link, of_rivals = _start(*levels[-1], model, _limits(max_shift, len(levels)), spacing)
+        rivalry = of_rivals()
     for level, (near, far) in enumerate(reversed(levels)):
         if level:
             # Index i of a level contains indices 2 i and 2 i + 1 of the next one.
             offset = 2 * link.offset + 0.5 - link.matrix @ np.full(near.ndim, 0.5)
             link = Link(link.matrix, offset, -1.0)
-        link = refined(near, far, link, model, spacing, _limits(max_shift, len(levels) - level))
+        limits = _limits(max_shift, len(levels) - level)
+        converged = _CONVERGED_COARSE if level < len(levels) - 1 else _CONVERGED
+        link = refined(near, far, link, model, spacing, limits, converged=converged)
     return with_evidence(*levels[0], link, max_shift, rivalry=rivalry, model=model)
 
 
@@ -160,7 +167,7 @@ def _start(
     model: str,
     max_shift: Sequence[float],
     spacing: np.ndarray,
-) -> tuple[Link, float]:
+) -> tuple[Link, Callable[[], float]]:
     """Find the shift of the coarsest level; in planes, also the best of some rotations."""
     if model == "translation" or fixed.ndim != 2:
         return translation(fixed, moving, max_shift)
@@ -171,8 +178,8 @@ def _start(
         turn = turn * spacing / spacing[:, None]
         back = middle - turn @ middle
         turned = ndimage.affine_transform(moving, turn, back, order=1, mode="nearest")
-        link, rivalry = translation(fixed, turned, max_shift)
-        found.append((replace(link, matrix=turn, offset=turn @ link.offset + back), rivalry))
+        link, of_rivals = translation(fixed, turned, max_shift)
+        found.append((replace(link, matrix=turn, offset=turn @ link.offset + back), of_rivals))
     return max(found, key=lambda each: each[0].quality)
 
 
@@ -183,11 +190,11 @@ def translation(
     *,
     expected: Sequence[float] | None = None,
     min_overlap: float = MIN_OVERLAP,
-) -> tuple[Link, float]:
+) -> tuple[Link, Callable[[], float]]:
     """Find the shift of ``moving`` relative to ``fixed``, in whole voxels, by phase correlation.
 
-    Also returns the score of the strongest other shift as a share of the score of this one; scores are
-    the roots of the evidence.
+    Also returns a function for the score of the strongest other shift, as a share of the score of this
+    one; scores are the roots of the evidence.
 
     - ``max_shift``: the maximum difference from the ``expected`` shift along each axis.
     - ``min_overlap``: the minimum fraction of the smaller array that must overlap.
@@ -217,7 +224,7 @@ def translation(
         if fixed[near].size >= minimum
     }
     if not qualities:
-        return Link.shifted(np.zeros(fixed.ndim), -1.0), math.inf
+        return Link.shifted(np.zeros(fixed.ndim), -1.0), lambda: math.inf
 
     def evidence(shift: tuple[int, ...]) -> float:
         """Return the information that the voxels have in common."""
@@ -226,16 +233,23 @@ def translation(
 
     best = max(qualities, key=lambda shift: math.copysign(evidence(shift), qualities[shift][0]))
     apart = [s for s in qualities if max(abs(np.subtract(s, best))) > _APART]
-    apart = sorted(apart, key=evidence)[-_RIVALS:]
+    compared = [boxes[s] for s in (best, *sorted(apart, key=evidence)[-_RIVALS:])]
     link = Link.shifted(np.array(best), *qualities[best])
+    return link, partial(_rivalry, fixed, moving, compared, max_shift)
+
+
+def _rivalry(
+    fixed: np.ndarray,
+    moving: np.ndarray,
+    boxes: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]],
+    max_shift: Sequence[float],
+) -> float:
+    """Return the highest score of significant overlaps as a share of the score of the first one."""
     variances = float(fixed.var()), float(moving.var())
-    own, *others = (
-        evidence_of(fixed[near], moving[far], variances)
-        for near, far in (boxes[s] for s in (best, *apart))
-    )
+    own, *others = (evidence_of(fixed[near], moving[far], variances) for near, far in boxes)
     significant = _tried(max_shift) + MIN_EVIDENCE
-    rivals = [math.sqrt(abs(e) / max(own, 1e-9)) for e in others if abs(e) > significant]
-    return link, max(rivals, default=0.0)
+    shares = [math.sqrt(abs(e) / max(own, 1e-9)) for e in others if abs(e) > significant]
+    return max(shares, default=0.0)
 
 
 def is_constant(array: np.ndarray) -> bool:
@@ -446,6 +460,7 @@ def refined(
     *,
     expected: np.ndarray | None = None,
     min_overlap: float = MIN_OVERLAP,
+    converged: float = _CONVERGED,
 ) -> Link:
     """Improve a link to a fraction of a voxel; the method of Lucas and Kanade.
 
@@ -478,9 +493,9 @@ def refined(
         move = step[len(generators) :]
         size = np.linalg.norm(change) * corner + np.linalg.norm(move)
         # Each step compares other voxels, so the quality may decrease on the way.
-        if quality > best.quality or size < _CONVERGED:
+        if quality > best.quality or size < converged:
             best = Link(matrix, offset, quality, voxels)
-        if size < _CONVERGED or size > corner:
+        if size < converged or size > corner:
             break
         matrix, place = _exponential(change) @ matrix, place + move
     return start if best.quality < start.quality - 0.05 else best

@@ -308,7 +308,7 @@ class TilePairs:
         expected = (self.given[j] - self.given[i] - begun) / factors
         a, b = cleaned(a), cleaned(b)
         limits = (self.limits + 0.5) / factors
-        start, rivalry = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
+        start, of_rivals = translation(a, b, limits, expected=expected, min_overlap=_MIN_OVERLAP)
         link = refined(
             a,
             b,
@@ -320,7 +320,7 @@ class TilePairs:
             min_overlap=_MIN_OVERLAP,
         )
         link = with_evidence(
-            a, b, link, limits, rivalry=rivalry, model=self.model, expected=expected
+            a, b, link, limits, rivalry=of_rivals(), model=self.model, expected=expected
         )
         # Index k of a downsampled box has its centre at factors * k + first.
         first = [s.start for s in near] + (factors - 1) / 2
