@@ -40,6 +40,7 @@ from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import Request
 from beam_volumes.session.local import Drive, run_local
 from beam_volumes.session.masks import warn_of_masks, warn_of_nan
+from beam_volumes.session.merging import warn_of_merges
 from beam_volumes.session.requirements import check_portable
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.session import Session
@@ -194,6 +195,7 @@ def run(
     scratch = _check_places(planned, options)
     warn_of_masks(planned)
     warn_of_nan(planned)
+    warn_of_merges(planned)
     request = Request(options.runner is not None, note)
     session = begin(planned, options, request=request, scratch=scratch, recipe=recipe)
     return _carry_out(session, _stoppable(drive, stop), options)

@@ -369,6 +369,10 @@ class Plan:
         >>> len(p.replanned((2, 64, 64)).passes[0].grid)
         4
         """
+        return self._replanned(slab=slab)
+
+    def _replanned(self, **changes: Any) -> Plan | None:
+        """Plan the same targets with other options; None if that is refused or not possible here."""
         if self.planner is None or not self.targets:  # workers have none
             return None
         try:
@@ -378,14 +382,14 @@ class Plan:
                 machines=self.machines,
                 processes=self.processes,
                 threads=self.threads,
-                slab=slab,
+                slab=self.slab,
                 window=self.window,
                 base=self.base_asked,
                 in_memory_results=any(isinstance(sink, ArraySink) for sink in self.results),
                 device=self.device if self.device_memory else "cpu",
                 device_memory=self.device_memory or None,
             )
-            return self.planner(self.targets, options)
+            return self.planner(self.targets, replace(options, **changes))
         except ValueError:
             return None
 
@@ -510,6 +514,10 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
     for p in plan.passes:
         if p.point is None:
             lines.append(_in_brief(plan, p))
+            may_be_refused = (
+                n for n, size in p.merges.items() if size.maximum > p.merge_limit_bytes
+            )
+            lines += [f"  {name}: {describe_merge(plan, p, name)}" for name in may_be_refused]
             counted_here = (b for b in p.program.surveys if b.token in census)
             lines += [f"  {b.survey.name}: {census[b.token]}" for b in counted_here]
             if plan.device_memory:
@@ -647,12 +655,8 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
             f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' "
             "summaries"
         )
-        if p.merges[name]:
-            maximum, merge_limit = map(format_bytes, (p.merges[name], p.merge_limit_bytes))
-            lines.append(
-                f"    a step of the merge needs at most {maximum}; after the sweep, more than "
-                f"{merge_limit} is refused"
-            )
+        if p.merges[name].maximum:
+            lines.append(f"    {describe_merge(plan, p, name)}")
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
         what = steps[o.edge.step].name
@@ -684,6 +688,47 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
         )
         lines += _items(part.merge)
     return _channels_together(lines)
+
+
+def _with_larger_merges(plan: Plan) -> Plan | None:
+    """Return a plan with room for merges of the expected size; None if none is found."""
+
+    def needs(p: Pass) -> list[int]:
+        return [p.partition.kept + size.expected for size in p.merges.values()]
+
+    need = max(n for p in plan.swept for n in needs(p))
+    # With one slab in flight, a merge has the whole memory.
+    for workers in sorted({1, plan.workers}):
+        processes = min(workers, plan.processes)
+        how = replace(plan.concurrency, workers=workers, processes=processes)
+        room = max(plan.memory, memory.of_machine(plan.base, need, how))
+        other = plan._replanned(memory=room, workers=workers, processes=processes)
+        if other is not None and all(
+            max(needs(p), default=0) <= p.partition.kept + p.merge_limit_bytes for p in other.swept
+        ):
+            return other
+    return None
+
+
+def describe_merge(plan: Plan, p: Pass, name: str) -> str:
+    """Describe the expected and the maximum size of a merge, and what happens beyond its limit."""
+    size, limit = p.merges[name], p.merge_limit_bytes
+    text = (
+        f"the largest step of the merge is expected to need {format_bytes(size.expected)}, and at most "
+        f"{format_bytes(size.maximum)}"
+    )
+    if size.maximum <= limit:
+        return text
+    text += f"; more than {format_bytes(limit)} is refused when pass {p.index + 1} has ended"
+    if size.expected > limit:
+        if (larger := _with_larger_merges(plan)) is not None:
+            fewer = f"workers={larger.workers} and " if larger.workers < plan.workers else ""
+            text += (
+                f". The expected size fits {fewer}memory={larger.memory} "
+                f"({format_bytes(larger.memory)})"
+            )
+        text += ". A census estimates the size from a part of the volume"
+    return text
 
 
 def _tail(plan: Plan, p: Pass) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beam_volumes.across.rounds.flow import Flow, single_round
 from beam_volumes.graph.nodes import evaluate, number_token
-from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.plan import Plan, describe_merge
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
 from beam_volumes.session.points.outputs import finish_tables
 from beam_volumes.session.session import Session
+from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 
@@ -137,6 +139,15 @@ def finish_merge(
 
 
 # Sums that decide whether the merge of a survey fits the memory.
+
+
+def warn_of_merges(plan: Plan) -> None:
+    """Warn of merges that are expected to need more memory than the plan has for them."""
+    for p in plan.swept:
+        for name, size in p.merges.items():
+            if size.expected > p.merge_limit_bytes:
+                text = f"{name}: {describe_merge(plan, p, name)}"
+                warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
 def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:

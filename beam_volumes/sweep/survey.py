@@ -117,6 +117,19 @@ class Expected:
     step_bytes: int  #: Bytes of the largest step of the merge.
 
 
+@dataclass(frozen=True)
+class MergeSize:
+    """Bytes of the largest step of a merge, as far as they are known before the voxels are read.
+
+    A plan is refused if it has no room for ``certain``. It reserves ``expected`` as far as the memory
+    allows, and shows ``maximum``. The actual size is known when the sweep has ended, see `Survey.load`.
+    """
+
+    certain: int = 0  #: Needed for any voxels.
+    expected: int = 0  #: Needed for usual voxels.
+    maximum: int = 0  #: Never exceeded.
+
+
 @dataclass(frozen=True, eq=False)
 class Survey(Half):
     """The first half: a frozen dataclass of plain data with the methods below."""
@@ -145,9 +158,9 @@ class Survey(Half):
         """Bytes of device memory for a window, if it is fed there."""
         return 0
 
-    def merge_bytes(self, grid: Grid) -> int:
-        """Minimum bytes to reserve for a step of the merge, which begins after the sweeps."""
-        return 0
+    def merge_size(self, grid: Grid) -> MergeSize:
+        """The size of the merge, which begins after the sweeps."""
+        return MergeSize()
 
     @property
     def answer_share(self) -> float:
@@ -177,9 +190,9 @@ class Survey(Half):
         """Maximum rows of its table."""
         return voxels
 
-    def most_load(self, grid: Grid) -> int:
-        """Maximum bytes of a step of the merge, for any voxels."""
-        return 0
+    def likely_rows(self, voxels: int) -> int:
+        """Expected rows of its table."""
+        return min(voxels, self.most_rows(voxels))
 
     def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
         """Scale the load of a part of the volume to the slabs ``grid``; only if it depends on voxels.

@@ -27,6 +27,7 @@ from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.masks import warn_of_masks, warn_of_nan
+from beam_volumes.session.merging import warn_of_merges
 from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.requirements import check_portable, check_scratch
 from beam_volumes.session.session import Session
@@ -159,6 +160,7 @@ class Compute(beam.PTransform):
         check_numbers(planned, journal_place(planned, journal) is not None)
         warn_of_masks(planned)
         warn_of_nan(planned)
+        warn_of_merges(planned)
         self.session = begin(planned, options)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:

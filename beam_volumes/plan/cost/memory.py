@@ -174,7 +174,7 @@ def _as_allocated(item: MemoryItem) -> MemoryItem:
 def of_merge(
     program: Program, grid: Grid, sweep: Sequence[MemoryItem], threads: int
 ) -> tuple[MemoryItem, ...]:
-    """The peak memory of a step of the merges after a sweep, part by part.
+    """The peak memory of a step of the merges after a sweep: the step, then what is not free.
 
     The rings and the chunks of the sweep are free by then. Reductions keep their states. With a network,
     which stays in the process, all memory of the sweep counts.
@@ -185,9 +185,10 @@ def of_merge(
         kept = [item for item in sweep if not item.minimum and item.place == HOST]
     else:
         kept = list(_states_of_folds(program, threads))
-    needs = [(s.survey.merge_bytes(grid), s.survey.name) for s in program.surveys]
-    size, name = max(needs)
-    return (MemoryItem(f"{name} (a step of its merge)", size, size), *kept)
+    sizes = [(s.survey.merge_size(grid), s.survey.name) for s in program.surveys]
+    certain = max(size.certain for size, _ in sizes)
+    expected, name = max((max(size.expected, size.certain), name) for size, name in sizes)
+    return (MemoryItem(f"{name} (a step of its merge)", certain, certain, expected), *kept)
 
 
 def _states_of_folds(program: Program, threads: int) -> Iterator[MemoryItem]:

@@ -76,6 +76,9 @@ def _with_concurrency(p: Pass, concurrency: Concurrency, budget: int) -> Pass:
 
 
 def _is_as_good(new: Pass, old: Pass) -> bool:
-    """Whether a pass still reads ahead, and has room for the results of surveys."""
-    has_room = new.limit_bytes >= new.partition.room(_ROOM)
+    """Whether a pass still reads ahead, and has room for the results of surveys and their merges."""
+    has_room = (
+        new.limit_bytes >= new.partition.room(_ROOM)
+        and new.partition.merge_memory >= old.partition.merge_memory
+    )
     return has_room and new.partition.overlap == old.partition.overlap

@@ -45,7 +45,8 @@ class Partitioning:
     window: int  #: Slices computed at a time.
     overlap: Overlap  #: Room for reading ahead and writing behind.
     parts: tuple[MemoryItem, ...]  #: The peak memory of a slab's sweep, part by part.
-    #: The peak memory of a step of the merges, which begin when the sweep has freed its memory.
+    #: The peak memory of a step of the merges, which begin when the sweep has freed its memory: the
+    #: step, and memory of the sweep that is not free.
     merge: tuple[MemoryItem, ...] = ()
 
     @property
@@ -69,7 +70,7 @@ class Partitioning:
     @property
     def kept(self) -> int:
         """Bytes of the sweep that are not free while its merges run."""
-        return sum(p.bytes for p in self.merge if not p.minimum)
+        return sum(p.bytes for p in self.merge[1:])
 
     def limit_bytes(self, budget: int) -> int:
         """Bytes that surveys may keep of a slab that may take ``budget`` bytes."""
@@ -99,22 +100,25 @@ class Partitioning:
         return sum(max(times * p.minimum, p.likely) for p in self.parts if p.minimum)
 
     def grown(self, budget: int) -> Partitioning:
-        """Grow the parts to their likely size, as far as the budget allows.
+        """Grow the parts, and the step of the merges, to their likely size, as far as the budget allows.
 
         Slabs are chosen by the minimum, so that no run is refused for results that it may not have.
         Runs with fewer labels take less memory than predicted. Without room, a slab reports an
-        error at its end.
+        error at its end, and a merge before it begins.
         """
-        wanted = [max(0, p.likely - p.bytes) for p in self.parts]
+        parts, merge = self.parts, self.merge
+        wanted = [max(0, p.likely - p.bytes) for p in parts]
         spare = min(max(0, budget - self.sweep_memory), sum(wanted))
-        if spare == 0:
-            return self
-        share = spare / sum(wanted)
-        parts = (
-            replace(p, bytes=p.bytes + int(share * more))
-            for p, more in zip(self.parts, wanted, strict=True)
-        )
-        return replace(self, parts=tuple(parts))
+        if spare:
+            share = spare / sum(wanted)
+            parts = tuple(
+                replace(p, bytes=p.bytes + int(share * more))
+                for p, more in zip(parts, wanted, strict=True)
+            )
+        if merge:
+            room = min(merge[0].likely, budget - self.kept)
+            merge = (replace(merge[0], bytes=max(merge[0].bytes, room)), *merge[1:])
+        return replace(self, parts=parts, merge=merge)
 
     @property
     def largest(self) -> MemoryItem:
@@ -146,18 +150,44 @@ def choose(
 
     Of the partitions that fit ``budget``, choose the one with the fewest repeated reads, then the
     largest tiles, then the largest windows. Room to read ahead is given up if more than a tenth
-    would be read repeatedly, room to write behind if nothing else fits.
+    would be read repeatedly, room to write behind if nothing else fits. Slabs with merges that are
+    expected to fit come first.
 
     Raises TooLarge: even the smallest tiles and windows do not fit.
     """
     if 0 in programs[0].shape:
         return smallest_partitions(programs, concurrency)
+    best = _best(programs, budget, concurrency, budget) or _best(programs, budget, concurrency)
+    if best is not None:
+        if any(p.has_answers for p in best):
+            return fit(programs, best[0].grid.step, best[0].window, concurrency, budget)
+        return best
+    smallest = smallest_partitions(programs, concurrency)
+    if not fits(smallest, budget, concurrency):
+        raise TooLarge(smallest)
+    tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
+    slab = (_depth(programs, tile, concurrency), *tile)
+    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
+    return parts if fits(parts, budget, concurrency) else smallest
+
+
+def _best(
+    programs: Sequence[Program],
+    budget: int,
+    concurrency: Concurrency,
+    merge_budget: float = math.inf,
+) -> list[Partitioning] | None:
+    """The best partition, among slabs with merges that are expected to need ``merge_budget``."""
+    surveys = [s.survey for p in programs for s in p.surveys]
     best: list[Partitioning] | None = None
     minimum_read = math.inf
     for overlap in OVERLAPS[:2]:
         for tile in _tiles_for(programs, concurrency):
             reads = []
             for depth in _depths(programs, tile, concurrency):
+                grid = Grid(programs[0].shape, (depth, *tile))
+                if any(s.merge_size(grid).expected > merge_budget for s in surveys):
+                    continue
                 parts = _fitting(programs, (depth, *tile), overlap, budget, concurrency)
                 if parts is None:
                     continue
@@ -172,17 +202,7 @@ def choose(
                 break
         if minimum_read <= 1 + _AMPLIFICATION:
             break
-    if best is not None:
-        if any(p.has_answers for p in best):
-            return fit(programs, best[0].grid.step, best[0].window, concurrency, budget)
-        return best
-    smallest = smallest_partitions(programs, concurrency)
-    if not fits(smallest, budget, concurrency):
-        raise TooLarge(smallest)
-    tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
-    slab = (_depth(programs, tile, concurrency), *tile)
-    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
-    return parts if fits(parts, budget, concurrency) else smallest
+    return best
 
 
 def fits(parts: Sequence[Partitioning], budget: int, concurrency: Concurrency) -> bool:
@@ -236,21 +256,11 @@ def _fitting(
 def smallest_partitions(
     programs: Sequence[Program], concurrency: Concurrency
 ) -> list[Partitioning]:
-    """The partitions with the smallest peak.
-
-    Usually the smallest slabs; larger ones if they share less with their neighbours.
-    """
+    """The partitions with the smallest slabs and windows."""
     unit, nz = write_grid(programs)[0], max(1, programs[0].shape[0])
-    whole, tiles = -(-nz // unit) * unit, _tiles(programs)
-    depth = whole if _spans(programs, 0) else unit
-    slabs = {(depth, *tiles[-1])}
-    if any(p.surveys for p in programs):
-        slabs |= {(whole, *tiles[-1]), (depth, *tiles[0])}
-    found = (
-        [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
-        for slab in sorted(slabs)
-    )
-    return min(found, key=peak)
+    depth = -(-nz // unit) * unit if _spans(programs, 0) else unit
+    slab = (depth, *_tiles(programs)[-1])
+    return [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
 
 
 def _narrowest(depth: int) -> int:

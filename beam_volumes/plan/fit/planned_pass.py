@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from beam_volumes.base.geometry import Box, Grid, Lattice
@@ -17,6 +17,7 @@ from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.stage import Regrid
+from beam_volumes.sweep.survey import MergeSize
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +73,12 @@ class Pass:
         return self.partition.memory
 
     @property
-    def merges(self) -> dict[str, int]:
-        """By survey, the maximum bytes of a step of its merge, estimated before the sweep.
+    def merges(self) -> dict[str, MergeSize]:
+        """By survey, the bytes of the largest step of its merge, estimated before the sweep.
 
         The actual size is known after the pass; more than `merge_limit_bytes` is refused then.
         """
-        return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
+        return {b.survey.name: b.survey.merge_size(self.grid) for b in self.program.surveys}
 
     def to_dict(self) -> dict[str, Any]:
         """The pass's numbers as plain data."""
@@ -93,7 +94,7 @@ class Pass:
             "sources": [s.name for s in self.program.steps if s.source is not None],
             "folds": [f.reduction.name for f in self.program.folds],
             "surveys": [b.survey.name for b in self.program.surveys],
-            "merges": self.merges,
+            "merges": {name: asdict(size) for name, size in self.merges.items()},
             "limit_bytes": self.limit_bytes,
             "merge_limit_bytes": self.merge_limit_bytes,
             "outputs": [o.sink.name for o in self.program.outputs],

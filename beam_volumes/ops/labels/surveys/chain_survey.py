@@ -18,7 +18,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
 from beam_volumes.ops.labels.surveys.table_surveys import no_room
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.sweep.survey import Expected, StoredOperand, Survey, Surveyor
+from beam_volumes.sweep.survey import Expected, MergeSize, StoredOperand, Survey, Surveyor
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,9 @@ class StoredSurvey(Survey):
         return (self.table,)
 
     def most_rows(self, voxels: int) -> int:
+        return self.table.rows
+
+    def likely_rows(self, voxels: int) -> int:
         return self.table.rows
 
     def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
@@ -111,14 +114,17 @@ class ChainSurvey(Survey):
     def likely_bytes(self, shape: Triple, windows: int) -> int:
         return sum(s.likely_bytes(shape, windows) for s in self.sources)
 
-    def merge_bytes(self, grid: Grid) -> int:
-        # The memory for a step of the merge is known for existing tables.
-        known = (step.gathered_bytes(rows) for step, rows in self._rows(self._most_rows(0)))
-        return max(*known, *(s.merge_bytes(grid) for s in self.sources))
-
-    def most_load(self, grid: Grid) -> int:
-        rows = self._rows(self._most_rows(math.prod(grid.shape)))
-        return max(step.most_bytes(own) for step, own in rows)
+    def merge_size(self, grid: Grid) -> MergeSize:
+        voxels, sizes = math.prod(grid.shape), [s.merge_size(grid) for s in self.sources]
+        # The rows of stored tables are known.
+        known = self._rows([s.most_rows(0) for s in self.sources])
+        likely = self._rows([s.likely_rows(voxels) for s in self.sources])
+        most = self._rows([s.most_rows(voxels) for s in self.sources])
+        return MergeSize(
+            max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
+            max(*(step.gathered_bytes(own) for step, own in likely), *(s.expected for s in sizes)),
+            max(*(step.most_bytes(own) for step, own in most), *(s.maximum for s in sizes)),
+        )
 
     def expected(
         self, grid: Grid, part: Grid, whole: Sequence[Any], summaries: Sequence[Any]
@@ -130,9 +136,6 @@ class ChainSurvey(Survey):
         steps = (e.step_bytes for e in found)
         gathered = (step.gathered_bytes(own) for step, own in self._rows(rows))
         return Expected(sum(rows), "rows", max(*gathered, *steps))
-
-    def _most_rows(self, voxels: int) -> list[int]:
-        return [s.most_rows(voxels) for s in self.sources]
 
     def _rows(self, rows: list[int]) -> Iterator[tuple[TableStep, list[int]]]:
         """Return the steps with the maximum rows of their inputs, from the rows of sources."""

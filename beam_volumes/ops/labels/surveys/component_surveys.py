@@ -18,7 +18,14 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.cuda import run_bytes
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate, expected_load, times
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Completion, Expected, Survey, Surveyor
+from beam_volumes.sweep.survey import (
+    Completer,
+    Completion,
+    Expected,
+    MergeSize,
+    Survey,
+    Surveyor,
+)
 
 #: Bytes reserved for each expected component, so that there may be several times as many.
 _RESERVED = 120
@@ -109,9 +116,24 @@ class ComponentSurvey(Survey):
     def empty_numbers(self) -> dict[str, Any]:
         return {"count": 0}
 
-    def most_load(self, grid: Grid) -> int:
-        every_other = np.full(3, 0.5)
-        return round(expected_load(grid, self.radix, every_other) * self.merged_bytes)
+    def merge_size(self, grid: Grid) -> MergeSize:
+        # In a mask, every other voxel can be a component if faces join voxels.
+        across_faces = self.structure[[0, 1, 1], [1, 0, 1], [1, 1, 0]]
+        each = 0.5 if across_faces.all() and not self.by_value else 1.0
+        return self._merge_size(grid, self._step_bytes(grid, _SPARSE ** (-2 / 3)), each)
+
+    def _merge_size(self, grid: Grid, expected: int, each: float) -> MergeSize:
+        """The size with at most ``each`` components per pixel of faces."""
+        # A face has one more row and column, shared with the next slabs.
+        pixels = [math.prod(n + 1 for n in (*grid.step[:a], *grid.step[a + 1 :])) for a in range(3)]
+        areas = [math.prod(grid.step) // n for n in grid.step]
+        full = [math.ceil(each * n) / area for n, area in zip(pixels, areas, strict=True)]
+        maximum = self._step_bytes(grid, np.array(full))
+        return MergeSize(expected=min(expected, maximum), maximum=maximum)
+
+    def _step_bytes(self, grid: Grid, density: float | np.ndarray) -> int:
+        """Bytes of the largest step, given the components per pixel of faces across each axis."""
+        return round(expected_load(grid, self.radix, density * np.ones(3)) * self.merged_bytes)
 
     def expected(
         self, grid: Grid, part: Grid, whole: cc.SlabSummary, summaries: Sequence[cc.SlabSummary]
@@ -247,12 +269,10 @@ class EdgeSurvey(ComponentSurvey):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return super().state_bytes(shape, windows) + math.prod(shape) // _BEGINS * _BEGUN
 
-    def merge_bytes(self, grid: Grid) -> int:
-        def needed(density: np.ndarray) -> int:
-            return round(expected_load(grid, self.radix, density) * self.merged_bytes)
-
+    def merge_size(self, grid: Grid) -> MergeSize:
         # Each voxel follows one along one axis: faces across this axis may be as full as possible.
-        return max(needed(np.full(3, _FACES)), min(max(map(needed, np.eye(3))), _FULL))
+        full = max(self._step_bytes(grid, across) for across in np.eye(3))
+        return self._merge_size(grid, max(self._step_bytes(grid, _FACES), min(full, _FULL)), 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,14 +22,24 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.kernels.labels import lookup as lookups
 from beam_volumes.kernels.labels.contingency import count_labels
 from beam_volumes.kernels.labels.fragments import beginnings
-from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
+from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate, expected_load
 from beam_volumes.ops.labels.surveys.tilings import Tiling
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, check_same, digested
+from beam_volumes.sweep.survey import (
+    Completer,
+    Completion,
+    MergeSize,
+    Survey,
+    Surveyor,
+    check_same,
+    digested,
+)
 
 #: Expected voxels per fragment, and the bytes of one.
 _SPARSE, _FRAGMENT = 500, 100
+#: Bytes per pair of fragments in a step of the merge.
+_PAIR = COMPONENT_BYTES + 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +53,7 @@ class FragmentLoad(MergeEstimate):
     def of_nodes(self, nodes: dict[Any, int]) -> Load:
         """The state of a slab, from its contribution to each node."""
         none = np.zeros(3, np.int64)
-        return Load((Counter(nodes),), none, none, COMPONENT_BYTES + 24)
+        return Load((Counter(nodes),), none, none, _PAIR)
 
     def _remedy(self, state: Load, maximum: int) -> str:
         more = -(-(maximum * state.bytes - self.limit_bytes) // (1 << 20))
@@ -86,6 +96,17 @@ class FragmentSurvey(Survey):
 
     def empty_numbers(self) -> dict[str, Any]:
         return {"count": 0}
+
+    def merge_size(self, grid: Grid) -> MergeSize:
+        axes = self.tiling.axes
+        # Each voxel that two tiles share may be another pair.
+        wider = [a.tile / a.step for a in axes]
+        most = [math.prod(wider) / w * a.overlap for a, w in zip(axes, wider, strict=True)]
+        expected, maximum = (
+            round(expected_load(self.tiling.grid, None, np.array(density)) * _PAIR)
+            for density in ([_SPARSE ** (-2 / 3) * (m > 0) for m in most], most)
+        )
+        return MergeSize(expected=min(expected, maximum), maximum=maximum)
 
     def load(
         self, grid: Grid, limit_bytes: int, workers: int, slab_limit_bytes: int

@@ -68,6 +68,9 @@ class UniqueSurvey(Survey):
     def likely_bytes(self, shape: Triple, windows: int) -> int:
         return MERGE_COPIES * labels_in(math.prod(shape), self.voxels_per_label) * _TALLY_BYTES
 
+    def likely_rows(self, voxels: int) -> int:
+        return labels_in(voxels, self.voxels_per_label)
+
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Labels(self, grid, index, limit_bytes)
 

@@ -155,7 +155,7 @@ class MergeEstimate(Reduction):
         """Suggest larger slabs or more memory, with one slab in flight if possible."""
         density, scale = self._scale(state, maximum)
         limit = self.limit_bytes * (self.workers or 1)
-        fewer = "" if self.workers is None else "workers=1 and "
+        fewer = "" if self.workers in (None, 1) else "workers=1 and "
         more = -(-(maximum * state.bytes - limit) // (1 << 20))  # rounded up to suffice
         if more <= 0:
             return "use workers=1"

@@ -31,7 +31,7 @@ from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.ops.labels.surveys.merge_estimate import times
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Expected, Survey, Surveyor
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Expected, MergeSize, Survey, Surveyor
 
 #: Maximum columns of a histogram. Each one takes more memory than its number.
 MAX_BINS = 10_000
@@ -171,8 +171,16 @@ class TableSurvey(Survey):
     def likely_bytes(self, shape: Triple, windows: int) -> int:
         return self._kept_bytes(shape, windows, self.voxels_per_label)
 
-    def merge_bytes(self, grid: Grid) -> int:
-        return self._step_bytes(self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL))
+    def merge_size(self, grid: Grid) -> MergeSize:
+        # More rows than a shard has are divided among steps.
+        few, likely, most = (
+            self._step_bytes(self.rows_in(math.prod(grid.shape), each))
+            for each in (VOXELS_PER_LABEL, self.voxels_per_label, 1)
+        )
+        return MergeSize(few, max(few, likely), max(few, most))
+
+    def likely_rows(self, voxels: int) -> int:
+        return self.rows_in(voxels, self.voxels_per_label)
 
     def expected(self, grid: Grid, part: Grid, whole: Any, summaries: Sequence[Any]) -> Expected:
         rows = times(grid, part) * len(whole)

@@ -1,0 +1,99 @@
+"""Merges whose size depends on the voxels: plans show it, and refuse nothing that may fit."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.ops.labels.surveys import component_surveys
+from tests.plan.test_plan import lazy
+
+GB = 1 << 30
+HOW = {"memory": "8GiB", "workers": 2, "threads": 2, "in_memory_results": True}
+
+SEGMENTATIONS = {
+    "label": lambda v: bv.label(v > 128),
+    "watershed": bv.watershed,
+    "watershed_affinities": lambda v: bv.watershed_affinities(
+        bv.stack([v.astype("f4")] * 3), 0.1, 0.9
+    ),
+    "h_maxima": lambda v: bv.h_maxima(v, 20),
+    "reconstruction": lambda v: bv.reconstruction(bv.grey_erosion(v, 3), v),
+    "agglomerate": lambda v: bv.agglomerate(
+        bv.region_adjacency(bv.watershed(v), affinities=bv.stack([v] * 3)), threshold=9
+    ),
+    "peak_local_max": lambda v: bv.peak_local_max(v, 5),
+    "blob_log": lambda v: bv.blob_log(v, 1, 3, num_sigma=2),
+}
+
+
+@pytest.mark.parametrize("way", SEGMENTATIONS)
+def test_a_plan_refuses_no_merge_that_may_be_small(way):
+    """8.7 TB: noise would need up to a terabyte for a step of these merges, blank voxels nothing."""
+    plan = bv.plan(SEGMENTATIONS[way](lazy((5000, 34944, 49920), chunks=(16, 512, 512))), **HOW)
+    assert plan.predicted_memory <= plan.memory
+    shown = re.findall(
+        r"merge is expected to need (.*), and at most (.*); more than (.*) is refused when pass",
+        plan.explain(),
+    )
+    assert shown
+
+
+def test_the_memory_that_a_plan_names_for_the_expected_merge_suffices():
+    target = bv.watershed(lazy((5000, 10496, 14976), chunks=(16, 512, 512)))
+    plan = bv.plan(target, **HOW)
+    named = re.search(r"fits workers=(\d+) and memory=(\d+) ", plan.explain())
+    how = {"workers": int(named[1]), "memory": int(named[2])}
+    (p,) = bv.plan(target, **{**HOW, **how}).passes[:1]
+    (size,) = p.merges.values()
+    assert 9 * GB < size.expected <= p.merge_limit_bytes < size.maximum
+    assert size.maximum == pytest.approx(size.expected / 0.47, rel=0.1)
+
+
+def test_blank_voxels_are_divided_where_noise_would_be_refused(monkeypatch):
+    """The expected size is only a warning; the size that is found decides."""
+    monkeypatch.setattr(component_surveys.EdgeSurvey, "merged_bytes", 1 << 30)
+    how = {"memory": "300MiB", "workers": 1, "slab": (4, 48, 48), "progress": False}
+    blank = np.zeros((16, 48, 48), "u1")
+    blank[3:9, 10:20, 10:20] = 5
+    ample = bv.compute(bv.watershed(bv.open(blank)), memory="2GiB", progress=False)
+    with pytest.warns(RuntimeWarning, match=r"watershed: the largest step .* fits memory=\d+ "):
+        found = bv.compute(bv.watershed(bv.open(blank)), **how)
+    np.testing.assert_array_equal(found, ample, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # with one slab, nothing is merged
+        bv.compute(bv.watershed(bv.open(blank)), **{**how, "slab": blank.shape})
+
+
+def each(tile):
+    """Every voxel of a tile is an object."""
+    return np.arange(1, tile.size + 1).reshape(tile.shape)
+
+
+@pytest.mark.parametrize(
+    ("way", "image"),
+    [
+        (lambda v: bv.label(v), np.indices((16, 16, 16)).sum(0) % 2 == 0),
+        (lambda v: bv.watershed(v), np.indices((16, 16, 16), "u1")[1]),
+        (lambda v: bv.watershed(v), np.random.default_rng(0).random((16, 16, 16), "f4")),
+        (
+            lambda v: bv.map_instances(v, each, tile=8, overlap=2, name="each", version=1),
+            np.ones((16, 16, 16), "u1"),
+        ),
+    ],
+    ids=["checkerboard", "ramp", "noise", "tiles"],
+)
+def test_no_voxels_need_more_than_the_maximum_of_a_plan(way, image, monkeypatch):
+    found, finish = [], component_surveys.MergeEstimate.finish
+    monkeypatch.setattr(
+        component_surveys.MergeEstimate,
+        "finish",
+        lambda load, state, values=(): found.append(int(finish(load, state, values))),
+    )
+    how = {"slab": (8, 8, 8), "memory": "2GiB"}
+    bv.compute(way(bv.open(image)), runner=None, progress=False, **how)
+    plan = bv.plan(way(bv.open(image)), **how)
+    (size,) = (size for p in plan.passes for size in p.merges.values())
+    assert [0 < step <= size.maximum for step in found] == [True]
