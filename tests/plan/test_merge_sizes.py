@@ -1,4 +1,4 @@
-"""Merges whose size depends on the voxels: plans show it, and refuse nothing that may fit."""
+"""Merges have a size that depends on the voxels: plans show it, and refuse nothing that may fit."""
 
 import re
 import warnings

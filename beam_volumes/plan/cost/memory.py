@@ -174,7 +174,7 @@ def _as_allocated(item: MemoryItem) -> MemoryItem:
 def of_merge(
     program: Program, grid: Grid, sweep: Sequence[MemoryItem], threads: int
 ) -> tuple[MemoryItem, ...]:
-    """The peak memory of a step of the merges after a sweep: the step, then what is not free.
+    """The peak memory of a step of the merges after a sweep: the step, then memory that is in use.
 
     The rings and the chunks of the sweep are free by then. Reductions keep their states. With a network,
     which stays in the process, all memory of the sweep counts.
