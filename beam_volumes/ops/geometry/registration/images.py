@@ -478,7 +478,7 @@ def refined(
     matrix, place = start.matrix.copy(), start.matrix @ centre + start.offset
     best = start
     minimum = _MIN_REFINED * min_overlap * min(fixed.size, moving.size)
-    limits = np.asarray(max_shift) + 0.5  # the start is in whole voxels
+    limits = [m + 0.5 for m in max_shift]  # the start is in whole voxels
     for _ in range(_MAX_STEPS):
         offset = place - matrix @ centre
         if not is_near(Link(matrix, offset, 0.0), fixed.shape, limits, expected):
