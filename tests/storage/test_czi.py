@@ -104,3 +104,14 @@ def test_what_is_refused(tmp_path):
         path.write_bytes(data[:cut])
         with pytest.raises(OSError, match=r"a\.czi"):
             np.asarray(bv.open(path))
+    with pytest.raises(ValueError, match="only read from a disk; copy it"):
+        bv.open("memory://somewhere/a.czi")
+
+
+@pytest.mark.parametrize("ending", ["czi", "nd2", "npy"])
+@pytest.mark.parametrize("data", [b"", b"anything else"])
+def test_a_file_of_something_else_is_not_called_unknown_next_to_its_format(tmp_path, ending, data):
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(data)
+    with pytest.raises(OSError, match=rf"does not begin as \.{ending} files do; restore it"):
+        bv.open(path)

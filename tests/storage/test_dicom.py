@@ -200,7 +200,7 @@ def test_what_is_missing_or_too_many(tmp_path):
     with pytest.raises(VolumeError, match=r"5 x 7 uint8, but .*5 x 6 uint8.*must be alike"):
         bv.open(tmp_path / "a")
     save(paths[6], voxels("u1")[6], **placed(15.0, orientation=(0, 1, 0, 1, 0, 0)))
-    with pytest.raises(VolumeError, match="have different orientations"):
+    with pytest.raises(VolumeError, match=r"have different orientations; .* by a glob"):
         bv.open(tmp_path / "a")
 
 
@@ -600,6 +600,34 @@ def test_frames_of_one_place_that_differ_in_several_ways_are_refused(tmp_path):
     save(path, array[0], **frames_of(array, DimensionIndexSequence=pointers, **tags))
     with pytest.raises(VolumeError, match="differ in 2 ways"):
         bv.open(path)
+
+
+@pytest.mark.parametrize(
+    ("places", "turned", "wide", "message"),
+    [
+        ((0, 1, 2, 3), 2, None, "have different orientations"),
+        ((0, 1, 2, 3), None, 1, "mm apart"),
+        ((0, 1, 1, 2), None, None, "1 slice too many"),
+        ((0, 1, 2, 5), None, None, "2 slices missing"),
+        ((0, 1, 2, 3.4), None, None, "not evenly spaced"),
+    ],
+)
+def test_frames_of_one_file_that_differ_need_no_other_files(
+    tmp_path, places, turned, wide, message
+):
+    """The remedy for a folder would be a glob."""
+    array, path = voxels("u2", (4, 4, 3)), tmp_path / "a.dcm"
+    tags = enhanced(path, array, [(place, {}) for place in places])
+    for k, frame in enumerate(tags["PerFrameFunctionalGroupsSequence"]):
+        turn = [0, 1, 0, 0, 0, -1] if k == turned else [1, 0, 0, 0, 1, 0]
+        frame.PlaneOrientationSequence = _items(ImageOrientationPatient=turn)
+        frame.PixelMeasuresSequence = _items(PixelSpacing=[0.3, 0.8 if k == wide else 0.4])
+    del tags["SharedFunctionalGroupsSequence"]
+    save(path, array[0], **frames_of(array, **tags))
+    with pytest.raises(VolumeError, match=message) as caught:
+        bv.open(path)
+    assert "split the file into one for each volume" in str(caught.value)
+    assert "glob" not in str(caught.value)
 
 
 def test_measures_of_frames_without_places_are_kept(tmp_path):

@@ -185,7 +185,7 @@ def test_damaged_files(tmp_path):
         source.read()
     np.testing.assert_array_equal(source.read(Box((5, 0, 0), (10, 40, 50))), array[5:10])
     path.write_bytes(b"not HDF5")
-    with pytest.raises(ValueError, match="of an unknown format"):
+    with pytest.raises(VolumeError, match=r"does not begin as \.h5 files do; restore it"):
         bv.open(path)
 
 

@@ -137,7 +137,9 @@ class PlaneImage:
 
 def refuse_colours(name: str, channels: int, samples: int) -> None:
     if channels > 1 and samples > 1:
-        raise ValueError(f"{name}: several channels with {samples} colours each are not supported")
+        raise ValueError(
+            f"{name}: several channels with {samples} colours each are not supported; export it as OME-TIFF"
+        )
 
 
 def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:

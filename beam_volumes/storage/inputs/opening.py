@@ -22,6 +22,7 @@ from beam_volumes.storage.formats.registry import formats, open_options
 from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
 from beam_volumes.storage.inputs.renaming import letters_of, pointed, renamed
+from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place, is_pattern, kvstore_spec, url
 from beam_volumes.storage.sources.axes import UnclearSize, stated_space
 from beam_volumes.storage.sources.numbered import ZEROS
@@ -406,6 +407,9 @@ def _several(parts: Sequence[Source]) -> str:
     return f"{parts[0].name} and {len(parts) - 1} more" if len(parts) > 1 else parts[0].name
 
 
+#: Suffixes of formats that are recognized by the first bytes of a file.
+_BY_CONTENT = (".czi", ".nd2", ".h5", ".hdf5", ".ims", ".npy")
+
 _OTHERS = 'reader="bioio" opens what the plugins of bioio read'
 
 
@@ -424,6 +428,12 @@ def _unknown(place: Place, candidates: Sequence[Format]) -> Exception:
         return FileNotFoundError(f"{place.text}: no known format was found there; {supported}")
     if not os.path.exists(place.local):
         return FileNotFoundError(f"{place.text} does not exist; {supported}")
+    ending = os.path.splitext(place.local)[1].lower()
+    if os.path.isfile(place.local) and ending in _BY_CONTENT:
+        return VolumeError(
+            f"{place.text} does not begin as {ending} files do; restore it, or give it the suffix of its "
+            "format"
+        )
     if os.path.isfile(place.local):
         return ValueError(f"{place.text} is a file of an unknown format; {supported}; {_OTHERS}")
     if not os.path.isdir(place.local):

@@ -97,8 +97,8 @@ class OmeZarr(Zarr):
         ]
         check_version(metadata, ome if "ome" in node.attributes else None, *images)
         check_version(metadata, *(ome.get(k) for k in ("plate", "well", "image-label")))
-        for k, image in enumerate(images):
-            if str(ome.get("version")).startswith("0.6") and "coordinateSystems" not in image:
+        for k, found in enumerate(images):
+            if str(ome.get("version")).startswith("0.6") and "coordinateSystems" not in found:
                 raise metadata.error(f"multiscales[{k}].coordinateSystems", "missing")
         below = _below(place, ome, bool(images), metadata, request)
         if below is not None:

@@ -23,6 +23,16 @@ _ROUNDED = 0.0101
 Placed = list[tuple[int, Frame]]
 
 
+def _remedy(frames: Placed) -> str:
+    """Return how to open one of the volumes to which frames belong."""
+    is_one_file = len({n for n, _ in frames}) == 1
+    return (
+        "split the file into one for each volume"
+        if is_one_file
+        else "select the files of one volume by a glob"
+    )
+
+
 def by_time(frames: Placed, where: str) -> list[Placed]:
     """Group frames by time point, if several frames are at one position."""
     places = _places([f for _, f in frames])
@@ -45,7 +55,9 @@ def by_time(frames: Placed, where: str) -> list[Placed]:
                 f"of these has {counted(len(groups[few]), 'frame')}"
             )
     if uneven:
-        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore missing files")
+        is_one_file = len({n for n, _ in frames}) == 1
+        lost = "frames" if is_one_file else "files"
+        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore missing {lost}")
     return [frames]
 
 
@@ -72,8 +84,7 @@ def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> N
         )
         if moved or other != letters or placement_then.flipped != placement.flipped:
             raise VolumeError(
-                f"{where} has frames at other positions at other times; select the files of one volume by a "
-                "glob"
+                f"{where} has frames at other positions at other times; {_remedy([*first, *placed])}"
             )
 
 
@@ -139,7 +150,7 @@ def _spacing(
     if other is not None:
         raise VolumeError(
             f"{where}: the pixels of {called(first)} are {first[1].spacing} mm apart, and of "
-            f"{called(other)} {other[1].spacing}; select the files of one volume by a glob"
+            f"{called(other)} {other[1].spacing}; {_remedy([first, other])}"
         )
     spacing = first[1].spacing
     if spacing is None or min(spacing) <= 0:
@@ -156,8 +167,8 @@ def _directions(
     if off.max() > _TILT:
         other = frames[int(off.argmax())]
         raise VolumeError(
-            f"{where}: {called(frames[0])} and {called(other)} have different orientations; select the "
-            "files of one volume by a glob"
+            f"{where}: {called(frames[0])} and {called(other)} have different orientations; "
+            + _remedy([frames[0], other])
         )
     row, column = orientations[0, :3], orientations[0, 3:]
     lengths = np.linalg.norm(row), np.linalg.norm(column)
@@ -187,22 +198,21 @@ def _depth(
         k = int(same[0])
         raise VolumeError(
             f"{where}: {called(frames[k])} and {called(frames[k + 1])} are at the same position ({at[k]:.4g} "
-            f"mm): {counted(len(same), 'slice')} too many; select the files of one volume by a glob"
+            f"mm): {counted(len(same), 'slice')} too many; {_remedy(frames[k : k + 2])}"
         )
     uneven = np.flatnonzero(np.abs(steps - usual) > max(_UNEVEN * usual, _ROUNDED))
     if len(uneven):
         k = int(uneven[0])
+        remedy = _remedy(frames[k : k + 2])
         pair = f"{called(frames[k])} and {called(frames[k + 1])}"
         gap = f"{pair} are {steps[k]:.4g} mm apart, others {usual:.4g}"
         missing = round(float(steps[k]) / usual) - 1
         if missing >= 1:
             raise VolumeError(
                 f"{where}: {counted(missing, 'slice')} missing between {called(frames[k])} and "
-                f"{called(frames[k + 1])} ({gap}); restore missing slices, or select the files by a glob"
+                f"{called(frames[k + 1])} ({gap}); restore missing slices, or {remedy}"
             )
-        raise VolumeError(
-            f"{where}: slices are not evenly spaced: {gap}; select the files of one volume by a glob"
-        )
+        raise VolumeError(f"{where}: slices are not evenly spaced: {gap}; {remedy}")
     return float((at[-1] - at[0]) / len(steps))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.headered.header import local_file
 from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.formats.planes import (
     COLOURS,
@@ -87,7 +88,7 @@ class Czi(Format):
     title = "CZI"
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        path = place.local
+        path = local_file(place, (".czi",), "CZI files")
         if path is None or first_bytes(path, len(_MAGIC)) != _MAGIC:
             return None
         if request.level is not None:
@@ -139,7 +140,9 @@ def _image(where: str, path: str, handle: Any, dataset: str | None) -> PlaneImag
     other = [a for a, n in extents.items() if a not in "tczyxsm" and n > 1]
     if other:
         shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
-        raise ValueError(f"{where} has the axes {shown}; {other[0]} is not supported")
+        raise ValueError(
+            f"{where} has the axes {shown}; {other[0]} is not supported: export it as OME-TIFF in ZEN"
+        )
     kind, samples = _pixels(where, handle, box.get("c", (0, 1)))
     channels = extents.get("c", 1)
     refuse_colours(where, channels, samples)
@@ -174,7 +177,7 @@ def _pixels(where: str, handle: Any, channels: tuple[int, int]) -> tuple[str, in
     if len(kinds) != 1 or not kinds <= set(_PIXELS):
         raise ValueError(
             f"{where} has channels of {', '.join(sorted(kinds))}; channels must have the same type, "
-            f"one of {', '.join(_PIXELS)}"
+            f"one of {', '.join(_PIXELS)}: export it as OME-TIFF in ZEN"
         )
     return _PIXELS[kinds.pop()]
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.format import WHOLE, Format, OpenRequest
+from beam_volumes.storage.formats.headered.header import local_file
 from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.formats.planes import (
     COLOURS,
@@ -109,7 +110,7 @@ class Nd2(Format):
     title = "ND2"
 
     def open_place(self, place: Place, request: OpenRequest = WHOLE) -> Source | None:
-        path = place.local
+        path = local_file(place, (".nd2",), "ND2 files")
         head = b"" if path is None else first_bytes(path, 48)
         is_old = head[:8] == _OLD and place.text.lower().endswith(".nd2")
         if path is None or not (head[:4] == _MAGIC or is_old):
@@ -188,7 +189,10 @@ def _image(where: str, path: str, facts: _Facts, dataset: str | None) -> PlaneIm
     loops = {a: n for a, n in sizes.items() if a not in "CYXS"}
     other = [a for a in loops if a not in "TZP"]
     if other:
-        raise ValueError(f"{where} has the axes {', '.join(sizes)}; {other[0]} is not supported")
+        raise ValueError(
+            f"{where} has the axes {', '.join(sizes)}; {other[0]} is not supported: export it as TIFF in "
+            "NIS-Elements"
+        )
     channels, samples = sizes.get("C", 1), facts.per_channel
     refuse_colours(where, channels, samples)
     planes = _planes(where, path, facts, loops, channels * samples, dataset)
@@ -254,7 +258,8 @@ def _dtype(where: str, attributes: Any) -> np.dtype:
     bits = int(attributes.bitsPerComponentInMemory)
     if f"{kind}{bits}" not in ("u8", "u16", "u32", "i8", "i16", "i32", "f32", "f64"):
         raise ValueError(
-            f"{where} has {attributes.pixelDataType} numbers of {bits} bits, which are not supported"
+            f"{where} has {attributes.pixelDataType} numbers of {bits} bits, which are not supported; "
+            "convert it in NIS-Elements"
         )
     return np.dtype(f"{kind}{bits // 8}")
 
