@@ -45,20 +45,19 @@ class CheckComplete(beam.PTransform):
         layers, rows, cols = self.units.counts if len(self.units) else (0, 0, 0)
         spans = boxes | "Units" >> beam.FlatMap(_spans, self.units).with_output_types(_Spanned)
         # A volume is complete or not, regardless of windows.
-        given = spans | "Together" >> in_global_window()
+        given = spans | "Together" >> in_global_window(boxes)
         # Layers without any box are missing, too.
         wanted = (
             boxes.pipeline
-            | "Layers" >> beam.Create(slab_ranges(layers))
+            | "Layers" >> beam.Create(slab_ranges(max(1, layers)))
             | "Each" >> beam.FlatMap(_nothing_of).with_output_types(_Spanned)
-            | "Layers together" >> in_global_window()
+            | "Layers together" >> in_global_window(boxes)
         )
-        count = beam.CombineGlobally(CountMissing())
         return (
             (given, wanted)
             | beam.Flatten()
             | "Cover" >> beam.CombinePerKey(Uncovered(rows, cols))
-            | "Count" >> (count if boxes.is_bounded else count.without_defaults())
+            | "Count" >> beam.CombineGlobally(CountMissing()).without_defaults()
             | "Check" >> beam.Map(_check, self.name, self.units, self.slabs).with_output_types(int)
         )
 

@@ -164,7 +164,7 @@ class Compute(beam.PTransform):
         self.session = begin(planned, options)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
-        pipeline, wait = beginning(begin, "Compute")
+        pipeline, wait, windowed = beginning(begin, "Compute")
         wanted = {barrier.token for barrier in self.rows.values()}
         known, rows = build(
             pipeline,
@@ -196,7 +196,7 @@ class Compute(beam.PTransform):
                 instead = beam.Map(_instead, result.name).with_output_types(str)
                 results[name or result.name] = known[after] | f"Target {k}" >> instead
         _ = known[-1] | "End" >> beam.Map(end, self.session)
-        return results
+        return {name: windowed(some, name) for name, some in results.items()}
 
     def display_data(self) -> dict[str, Any]:
         plan = self.session.plan

@@ -152,7 +152,7 @@ class Excepting:
             return
         counts = [
             some
-            | f"{label}: {name} in no window" >> in_global_window()
+            | f"{label}: {name} in no window" >> in_global_window(good, bad)
             | f"{label}: {name}" >> beam.Map(lambda _, one: one, one).with_output_types(_Counts)
             for name, some, one in (("good", good, (1, 0)), ("bad", bad, (0, 1)))
         ]

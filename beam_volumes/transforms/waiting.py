@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsIter, PBegin
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import GlobalWindows
+from apache_beam.transforms.window import GlobalWindows, TimestampCombiner, TimestampedValue
 from apache_beam.typehints import Dict, List, Tuple
+from apache_beam.utils.timestamp import Timestamp
 
 
-def in_global_window() -> beam.PTransform:
-    """Move elements to the global window, to group them when all have arrived."""
-    # A volume is complete or not. In streaming, Beam's default trigger cannot wait for this.
-    whole = AfterWatermark(late=AfterCount(1))
-    return beam.WindowInto(
-        GlobalWindows(), trigger=whole, accumulation_mode=AccumulationMode.DISCARDING
-    )
+def in_global_window(*given: beam.PCollection) -> beam.PTransform:
+    """Move elements to the global window, to group them when all elements of ``given`` have arrived.
+
+    `windowed_as` moves the results back.
+    """
+    how: dict[str, Any] = {}
+    if not all(some.is_bounded for some in given):
+        # A volume is complete or not. In streaming, Beam's default trigger cannot wait for this.
+        how["trigger"] = AfterWatermark(late=AfterCount(1))
+        how["accumulation_mode"] = AccumulationMode.DISCARDING
+    if not all(isinstance(some.windowing.windowfn, GlobalWindows) for some in given):
+        # Results belong to the window of the last element that they depend on.
+        how["timestamp_combiner"] = TimestampCombiner.OUTPUT_AT_LATEST
+    return beam.WindowInto(GlobalWindows(), **how)
 
 
-def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
+def windowed_as(
+    given: beam.PCollection,
+    result: beam.PCollection,
+    name: str = "results",
+    latest: AsIter | None = None,
+) -> beam.PCollection:
+    """Return the result of a step with the windowing of its input, trigger included.
+
+    ``latest``: the time of the last element of the input, for results of steps that only wait for it.
+    """
+    windowing = given.windowing
+    if result.windowing == windowing:
+        return result
+    if latest is not None:
+        at_latest = beam.Map(_at_latest, latest).with_output_types(result.element_type)
+        result = result | f"Time of {name}" >> at_latest
+    into = beam.WindowInto(windowing, allowed_lateness=windowing.allowed_lateness)
+    return result | f"Windows of {name}" >> into
+
+
+def _at_latest(element: Any, latest: Iterable[Any], time: Any = beam.DoFn.TimestampParam) -> Any:
+    return TimestampedValue(element, max([time, *latest]))
+
+
+def beginning(
+    given: Any, step: str
+) -> tuple[beam.Pipeline, dict[str, Any], Callable[..., beam.PCollection]]:
     """The pipeline of a step, and the side input that its first function waits for.
 
     Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}`` for the first step after
-    `Impulse` or `Create`.
+    `Impulse` or `Create`; ``windowed``: of a result and its name, the result with the windowing of
+    the PCollection that the step waits for.
     Raises TypeError: if a step is applied to anything but a pipeline or a PCollection.
     Raises ValueError: if the pipeline's options select threads that lose elements.
 
@@ -37,17 +73,26 @@ def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
     if isinstance(given, beam.Pipeline | PBegin):
         pipeline: beam.Pipeline = given if isinstance(given, beam.Pipeline) else given.pipeline
         refuse_threads(pipeline.options)
-        return pipeline, {}
+        return pipeline, {}, lambda result, name="results": result
     if not isinstance(given, beam.PCollection):
         raise TypeError(
             f"{step} is applied to a pipeline, or to a PCollection that it waits for; "
             f"not to a {type(given).__name__}"
         )
     refuse_threads(given.pipeline.options)
-    # Yields one number when all elements of all windows have arrived.
-    count = beam.combiners.Count.Globally().without_defaults()
-    ready = given | "Waited for" >> in_global_window() | "Are there" >> count
-    return given.pipeline, {"ready": AsIter(ready)}
+    # Yields the time of the latest element when all elements of all windows have arrived.
+    times = beam.Map(_time).with_output_types(Timestamp)
+    ready = AsIter(
+        given
+        | "Times" >> times
+        | "Waited for" >> in_global_window(given)
+        | "Are there" >> beam.CombineGlobally(max).without_defaults()
+    )
+    return given.pipeline, {"ready": ready}, partial(windowed_as, given, latest=ready)
+
+
+def _time(_: Any, time: Any = beam.DoFn.TimestampParam) -> Timestamp:
+    return time  # type: ignore[no-any-return]
 
 
 class WaitOn(beam.PTransform):

@@ -57,3 +57,14 @@ def test_a_pipeline_in_java(tmp_path):
     for k, mean in zip(ids, means, strict=True):
         area, found = map(float, cells[k])
         assert area == np.count_nonzero(want == k) and np.isclose(found, mean)
+
+    # In Java, they are flattened and joined with elements of Java's own `Create`.
+    def pairs(name):
+        return sorted(
+            tuple(map(float, line.split()[1:])) for line in lines if line.startswith(name)
+        )
+
+    areas = {k: float(np.count_nonzero(want == k)) for k in ids}
+    assert pairs("both ") == sorted([*areas.items(), (0, -1), (1, -2)])
+    joined = {0: (0, -1), **{k: (area, 0) for k, area in areas.items()}, 1: (areas[1], -2)}
+    assert pairs("joined ") == sorted((k, *pair) for k, pair in joined.items())

@@ -40,7 +40,7 @@ from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, wh
 from beam_volumes.transforms.slab import MAX_BYTES, GivenSlab, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
-from beam_volumes.transforms.waiting import WaitOn, in_global_window
+from beam_volumes.transforms.waiting import WaitOn, in_global_window, windowed_as
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
 ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
@@ -307,15 +307,15 @@ class MergeEquivalences(beam.PTransform):
         if self.load is not None:
             ready = (
                 summaries
-                | "All loads" >> in_global_window()
+                | "All loads" >> in_global_window(summaries)
                 | "Load" >> beam.Map(_load_of, self.load)
                 | "Loads" >> beam.CombineGlobally(_Loads(self.load))
             )
         # Components are merged over all windows.
-        given = summaries | "In no window" >> in_global_window()
+        given = summaries | "In no window" >> in_global_window(summaries)
         merged = run_keyed(given, self.flow, self.grid, ready)
         merged["numbers"].element_type = Tuple[Tuple[()], Dict[str, int]]
-        return merged
+        return {port: windowed_as(summaries, some, port) for port, some in merged.items()}
 
 
 def run_keyed(
@@ -464,24 +464,25 @@ class RelabelSlabs(beam.PTransform):
             raise ValueError(
                 'RelabelSlabs takes voxels from "slabs" or from a mask: give one of them'
             )
-        meet = {"answers": given["answers"]}
-        if "slabs" in given:
-            meet["slabs"] = given["slabs"] | "In no window" >> in_global_window()
+        meet = {
+            name: some | f"All {name}" >> in_global_window(*given.values())
+            for name, some in given.items()
+        }
         if "mapping" in given:
-            meet["found"] = self._looked_up(given)
+            meet["found"] = self._looked_up(meet["answers"], meet.pop("mapping"))
         relabel = beam.Map(
             _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
         ).with_output_types(KeyedSlab)
         values = Union[bytes, Slab] if "slabs" in given else bytes
-        return meet | "Meet" >> WaitOn(SlabKey, values) | "Relabel" >> relabel
+        labels = meet | "Meet" >> WaitOn(SlabKey, values) | "Relabel" >> relabel
+        return windowed_as(given.get("slabs", given["answers"]), labels)
 
-    def _looked_up(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
+    def _looked_up(self, answers: beam.PCollection, mapping: beam.PCollection) -> beam.PCollection:
         grid = self.found.grid
         flow = given_flow(self.dtype, self.missing, voxels=math.prod(grid.shape))
         take = {"answers": under_keys(grid)}
         of = functools.partial(_labels_of, grid=grid)
-        labels = given["answers"] | beam.GroupByKey() | "Labels" >> FirstRound(flow, of, take)
-        mapping = given["mapping"] | "All of it" >> in_global_window()
+        labels = answers | beam.GroupByKey() | "Labels" >> FirstRound(flow, of, take)
         parts = mapping | "Mapping" >> FirstRound(flow, _part_of, take)
         both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
         found = both | "Look up" >> RunFlow(flow, take=take)

@@ -37,7 +37,7 @@ from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.steps.slabs import ReadSlabs
-from beam_volumes.transforms.waiting import in_global_window
+from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Results of a function of a volume.
 Wanted = Scalar | Table
@@ -167,14 +167,14 @@ class MeasureSlabs(beam.PTransform):
         takes = {token: taking({"rows": _batches}) for token in flows}
         firsts = {token: flow.rounds[0] for token, flow in flows.items()}
         tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
-        given = slabs | "In no window" >> in_global_window()
+        given = slabs | "In no window" >> in_global_window(slabs)
         measure = beam.ParDo(_Measure(self.measuring, firsts, takes))
         found = given | "Measure" >> measure.with_outputs(*tags.values(), _CAME, main="states")
         parts = [
             found["states"]
             | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
             | "State" >> beam.Map(_to_one, "state"),
-            self._missing(found[_CAME], slabs.pipeline),
+            self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
         for n, (token, flow) in enumerate(flows.items(), 1):
@@ -196,17 +196,19 @@ class MeasureSlabs(beam.PTransform):
             done[name].element_type = type_of_number(self.results[name])
             results[name] = done[name]
         done[MISSING].element_type = str
-        return results | ({MISSING: done[MISSING]} if self.partial else {})
+        if self.partial:
+            results[MISSING] = done[MISSING]
+        return {name: windowed_as(slabs, some, name) for name, some in results.items()}
 
-    def _missing(self, came: beam.PCollection, pipeline: beam.Pipeline) -> beam.PCollection:
+    def _missing(self, came: beam.PCollection, slabs: beam.PCollection) -> beam.PCollection:
         """Return the slabs that are missing; raises an error for slabs that arrive twice."""
         came.element_type = _Counted
         # Blocks without any slab are missing, too.
         wanted = (
-            pipeline
+            slabs.pipeline
             | "Blocks" >> beam.Create(slab_ranges(len(self.grid)) or [(0, 1)])
             | "Each" >> beam.FlatMap(_blocks).with_output_types(_Counted)
-            | "Blocks together" >> in_global_window()
+            | "Blocks together" >> in_global_window(slabs)
         )
         return (
             (came, wanted)

@@ -177,7 +177,7 @@ class CheckEach(beam.PTransform):
         boxes, sinks = given
         filled = (
             boxes
-            | "Together" >> in_global_window()
+            | "Together" >> in_global_window(boxes)
             | "Each once" >> beam.Distinct()
             | "By output" >> beam.Map(lambda b: (b[0], (b[1], b[2]))).with_output_types(_Corners)
             | "Fill" >> beam.CombinePerKey(Filled())

@@ -22,11 +22,13 @@ from beam_volumes.transforms.waiting import beginning
 _Found: Any = Tuple[Tuple[int, int], Tuple[float, ...]]
 #: The fields of a link that are sent after its matrix and offset.
 _NUMBERS = ("quality", "voxels", "evidence", "contrast")
+#: The positions and the pairs.
+_Tables: Any = Tuple[ComputedTable, ComputedTable]
 #: Pairs that are created at a time.
 _BATCH = 1024
 
 
-@with_output_types(Tuple[ComputedTable, ComputedTable])
+@with_output_types(_Tables)
 class RegisterTiles(beam.PTransform):
     """Find the positions of overlapping tiles: a pipeline to one element, the two tables.
 
@@ -101,17 +103,18 @@ class RegisterTiles(beam.PTransform):
             check_readable(tile)
 
     def expand(self, begin: Any) -> beam.PCollection:
-        pipeline, wait = beginning(begin, "RegisterTiles")
+        pipeline, wait, windowed = beginning(begin, "RegisterTiles")
         pairs = self.every.pairs
         batches = [tuple(pairs[k : k + _BATCH]) for k in range(0, len(pairs), _BATCH)]
-        return (
+        solved = partial(_solved, every=self.every, min_quality=self.min_quality)
+        return windowed(
             pipeline
             | "Batches" >> beam.Create(batches)
             | "Pairs" >> beam.FlatMap(_pairs, **wait).with_output_types(Tuple[int, int])
             | "Spread" >> beam.Reshuffle()
             | "Compare" >> beam.Map(partial(_link, every=self.every)).with_output_types(_Found)
             | "All" >> beam.combiners.ToList()
-            | "Solve" >> beam.Map(partial(_solved, every=self.every, min_quality=self.min_quality))
+            | "Solve" >> beam.Map(solved).with_output_types(_Tables)
         )
 
     def display_data(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from beam_volumes.transforms.slab import MAX_BYTES, SlabKey
 from beam_volumes.transforms.steps.components import grid_of, index_of, run_keyed
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.slabs import ReadSlabs
-from beam_volumes.transforms.waiting import in_global_window
+from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 
 @with_input_types(Tuple[Union[SlabKey, Tuple[int, ...]], Any])
@@ -96,9 +96,9 @@ class SlabScan(beam.PTransform):
     def expand(self, states: beam.PCollection) -> beam.PCollection:
         which = 2 if self.backward else 1
         carry = beam.Map(_carry, which).with_output_types(Tuple[SlabKey, Any])
-        given = states | "In no window" >> in_global_window()
+        given = states | "In no window" >> in_global_window(states)
         answers = run_keyed(given, self.flow, self.grid, of=_scanned)["answers"]
-        return answers | beam.GroupByKey() | "Carry" >> carry
+        return windowed_as(states, answers | beam.GroupByKey() | "Carry" >> carry)
 
 
 def _scanned(state: tuple[SlabKey, Any], grid: Grid) -> tuple[Key, Any]:

@@ -93,7 +93,7 @@ class ReadSlabs(Excepting, beam.PTransform):
         check_readable(self.volume)
 
     def expand(self, begin: Any) -> Any:
-        pipeline, wait = beginning(begin, "ReadSlabs")
+        pipeline, wait, windowed = beginning(begin, "ReadSlabs")
         indices = beam.FlatMap(_indices, **wait).with_output_types(int)
         spread = (
             pipeline
@@ -106,7 +106,7 @@ class ReadSlabs(Excepting, beam.PTransform):
         how: dict[str, Any] = {"volume": self.volume, "grid": self.grid, "halo": self.halo}
         read = partial(_read, **how, names=names)
         where = partial(_read_where, grid=self.grid, name=", ".join(names), stage=stage)
-        return self.tried(spread, "Read", read, KeyedSlab, where)
+        return self.tried(windowed(spread), "Read", read, KeyedSlab, where)
 
     def display_data(self) -> dict[str, Any]:
         return {

@@ -27,7 +27,7 @@ from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, gri
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import render
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
-from beam_volumes.transforms.waiting import in_global_window
+from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Properties that need a plane beyond a slab.
 BEYOND = ("surface_area_faces", "euler_number", "perimeter_crofton")
@@ -131,10 +131,11 @@ class RegionTable(beam.PTransform):
         measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
         flow = self.survey.flow(self.grid)
         # The results of slabs and the shards may be too large for elements.
-        all_slabs = slabs | "In no window" >> in_global_window()
+        all_slabs = slabs | "In no window" >> in_global_window(slabs)
         parts = all_slabs | "Measure" >> FirstRound(flow, measure)
         batches = (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
-        return batches | "Rows" >> rows_of(self.survey.no_rows(self.grid.shape))
+        rows = batches | "Rows" >> rows_of(self.survey.no_rows(self.grid.shape))
+        return windowed_as(slabs, rows)
 
 
 def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:

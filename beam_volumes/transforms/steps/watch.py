@@ -19,6 +19,7 @@ from apache_beam.pvalue import PBegin, TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import Optional, Tuple, Union, with_input_types
 from apache_beam.utils.timestamp import Timestamp
 
@@ -34,7 +35,7 @@ from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.slab import KeyedSlab, Slab
 from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.waiting import in_global_window
+from beam_volumes.transforms.waiting import windowed_as
 
 _FAILURES, _NAMED = "failures", 20
 #: Seconds of event time: missing slices are reported before the end of the window, which is at the
@@ -185,7 +186,7 @@ class WatchSlices(beam.PTransform):
             pipeline = given.pipeline
             arrivals = (
                 given
-                | "In no window" >> in_global_window()
+                | "In no window" >> beam.WindowInto(GlobalWindows())
                 | "Notified" >> beam.FlatMap(_notified, self.pattern)
             )
         else:
@@ -214,8 +215,14 @@ class WatchSlices(beam.PTransform):
         )
         out["slabs"].element_type = KeyedSlab
         out[_FAILURES].element_type = to_slabs[_FAILURES].element_type = Failed
-        failures = (out[_FAILURES], to_slabs[_FAILURES]) | "Failures" >> beam.Flatten()
-        return Watched(out["slabs"], failures)
+        watched = Watched(
+            out["slabs"], (out[_FAILURES], to_slabs[_FAILURES]) | "Failures" >> beam.Flatten()
+        )
+        if not isinstance(given, beam.PCollection):
+            return watched
+        return Watched(
+            *(windowed_as(given, some, name) for name, some in watched._asdict().items())
+        )
 
     def _looking(self) -> beam.PTransform:
         from apache_beam.io.watch import Watch, after_total_of, never

@@ -37,7 +37,7 @@ from beam_volumes.transforms.steps.outputs import (
     one_kind,
 )
 from beam_volumes.transforms.steps.slabs import function_name, place_of
-from beam_volumes.transforms.waiting import in_global_window
+from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 
 @with_input_types(GivenSlab)
@@ -152,14 +152,14 @@ class WriteSlabs(Excepting, beam.PTransform):
             count = beam.combiners.Count.Globally()
             whole = (
                 boxes
-                | "In no window" >> in_global_window()
+                | "In no window" >> in_global_window(slabs)
                 | "Are there" >> (count if slabs.is_bounded else count.without_defaults())
             )
         else:
             grid = next(_grids_of(steps, sink.shape), None)
             whole = boxes | "Complete" >> CheckComplete(sink.name, sink.grid, grid)
         finish = beam.Map(lambda _: _finish(sink, outputs.run_id)).with_output_types(str)
-        paths = whole | "Finish" >> finish
+        paths = windowed_as(slabs, whole | "Finish" >> finish)
         return paths if failures is None else (paths, failures)
 
     def _by_kind(self, slabs: beam.PCollection[Any], inputs: list[Named]) -> Any:
@@ -174,7 +174,7 @@ class WriteSlabs(Excepting, beam.PTransform):
         sinks = (
             written
             | "Kinds" >> beam.Map(_kind).with_output_types(Kinds)
-            | "In no window" >> in_global_window()
+            | "In no window" >> in_global_window(slabs)
             | "One of each" >> beam.CombinePerKey(one_kind)
             | "Outputs" >> beam.Map(_sink_of, outputs).with_output_types(Tuple[str, Sink])
         )
@@ -190,6 +190,7 @@ class WriteSlabs(Excepting, beam.PTransform):
                 )
                 boxes = (boxes, bad) | "All" >> beam.Flatten()
             paths = (boxes, sinks) | "Complete" >> CheckEach(finish)
+        paths = windowed_as(slabs, paths)
         return paths if failures is None else (paths, failures)
 
     def display_data(self) -> dict[str, Any]:

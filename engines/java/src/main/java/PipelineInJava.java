@@ -10,15 +10,23 @@ import org.apache.beam.sdk.options.Validation.Required;
 import org.apache.beam.sdk.schemas.Schema;
 import org.apache.beam.sdk.schemas.Schema.FieldType;
 import org.apache.beam.sdk.schemas.SchemaTranslation;
+import org.apache.beam.sdk.transforms.Create;
 import org.apache.beam.sdk.transforms.Filter;
+import org.apache.beam.sdk.transforms.Flatten;
 import org.apache.beam.sdk.transforms.MapElements;
 import org.apache.beam.sdk.transforms.PTransform;
+import org.apache.beam.sdk.transforms.SerializableFunction;
+import org.apache.beam.sdk.transforms.join.CoGroupByKey;
+import org.apache.beam.sdk.transforms.join.KeyedPCollectionTuple;
 import org.apache.beam.sdk.util.CoderUtils;
 import org.apache.beam.sdk.util.construction.External;
 import org.apache.beam.sdk.fn.server.GrpcFnServer;
+import org.apache.beam.sdk.values.KV;
 import org.apache.beam.sdk.values.PCollection;
+import org.apache.beam.sdk.values.PCollectionList;
 import org.apache.beam.sdk.values.PInput;
 import org.apache.beam.sdk.values.Row;
+import org.apache.beam.sdk.values.TupleTag;
 import org.apache.beam.sdk.values.TypeDescriptors;
 import org.apache.beam.vendor.grpc.v1p69p0.com.google.protobuf.ByteString;
 
@@ -73,6 +81,15 @@ public class PipelineInJava {
       Options options, String name, Row config) throws Exception {
     String urn = "beam:expansion:payload:schematransform:v1";
     return External.<T, Row>of(urn, payload(name, config), options.getExpansion());
+  }
+
+  static <T> MapElements<T, String> printing(String name, SerializableFunction<T, String> line) {
+    return MapElements.into(TypeDescriptors.strings())
+        .via(
+            (T element) -> {
+              System.out.println(name + " " + line.apply(element));
+              return name;
+            });
   }
 
   public static void main(String[] args) throws Exception {
@@ -176,6 +193,34 @@ public class PipelineInJava {
                   System.out.println("cell " + line);
                   return line;
                 }));
+
+    // Elements of Java have Beam's default windows, as have slabs; so rows of tables have them, too.
+    PCollection<KV<Long, Double>> areas =
+        table.apply(
+            "Areas",
+            MapElements.into(TypeDescriptors.kvs(TypeDescriptors.longs(), TypeDescriptors.doubles()))
+                .via(row -> KV.of(row.getInt64("label"), row.getDouble("area"))));
+    PCollection<KV<Long, Double>> background =
+        pipeline.apply("Background", Create.of(KV.of(0L, -1.0), KV.of(1L, -2.0)));
+    PCollectionList.of(areas)
+        .and(background)
+        .apply("Both", Flatten.pCollections())
+        .apply("Print both", printing("both", pair -> pair.getKey() + " " + pair.getValue()));
+    TupleTag<Double> left = new TupleTag<>();
+    TupleTag<Double> right = new TupleTag<>();
+    KeyedPCollectionTuple.of(left, areas)
+        .and(right, background)
+        .apply("Join", CoGroupByKey.create())
+        .apply(
+            "Print joined",
+            printing(
+                "joined",
+                pair ->
+                    pair.getKey()
+                        + " "
+                        + pair.getValue().getOnly(left, 0.0)
+                        + " "
+                        + pair.getValue().getOnly(right, 0.0)));
 
     System.out.println(pipeline.run().waitUntilFinish());
     System.exit(0);
