@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
@@ -20,7 +21,6 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.estimate import accelerators
-from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
@@ -47,8 +47,8 @@ class Compute(beam.PTransform):
     Use it if a pipeline has steps before or after the computation; otherwise use
     `beam_volumes.compute`. Applied to a pipeline, it starts immediately. Applied to a PCollection,
     it waits until that is complete. It returns a dict with one PCollection for each target: for
-    ``volume.to(path)`` and ``table.to(path)`` the output's full name (``target.sink.name``) when it
-    is complete; for a lazy number the number. For a table without a path it contains the rows in no
+    ``volume.to(path)`` and ``table.to(path)`` the output's full name (``target.sink.name``) when all
+    outputs are complete; for a lazy number the number. For a table without a path it contains the rows in no
     particular order: `apache_beam.Row` with a schema. Its fields have the names of the columns,
     with ``_`` for ``-``.
 
@@ -175,6 +175,7 @@ class Compute(beam.PTransform):
             accelerator=self.accelerator,
         )
         plan = self.session.plan
+        ended = known[-1] | "End" >> beam.Map(end, self.session).with_output_types(NoneType)
         results: dict[str, beam.PCollection] = {}
         given = {name for name in self.names if name is not None}
         for k, (name, result) in enumerate(zip(self.names, plan.results, strict=True), 1):
@@ -192,10 +193,9 @@ class Compute(beam.PTransform):
                 number = number.with_output_types(type_of_number(result))
                 results[name] = known[-1] | f"Target {k}" >> number
             else:
-                after = 1 + max(p.index for p in plan.passes if _is_written(result, plan, p))
+                # The metadata of an output are complete when its run has ended.
                 instead = beam.Map(_instead, result.name).with_output_types(str)
-                results[name or result.name] = known[after] | f"Target {k}" >> instead
-        _ = known[-1] | "End" >> beam.Map(end, self.session)
+                results[name or result.name] = ended | f"Target {k}" >> instead
         return {name: windowed(some, name) for name, some in results.items()}
 
     def display_data(self) -> dict[str, Any]:
@@ -211,13 +211,6 @@ class Compute(beam.PTransform):
         if self.session.journal is not None:
             shown["journal"] = DisplayDataItem(url(self.session.journal.spec), label="Journal")
         return shown
-
-
-def _is_written(result: Any, plan: Plan, p: Pass) -> bool:
-    """Whether a pass and its merges write to an output, or to a part of it."""
-    sinks: list[Any] = [o.sink for o in p.program.outputs]
-    sinks += [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
-    return any(s.kvstore == result.kvstore for s in sinks)
 
 
 def _unused(name: str, names: Iterable[str]) -> str:

@@ -38,6 +38,7 @@ from beam_volumes.storage.places.outside import trusted, trusting
 from beam_volumes.storage.places.ownership import UNFINISHED
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import digest, repeating
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting, Failed
 from beam_volumes.transforms.machines import hires, machine_hints
 from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab
@@ -256,7 +257,7 @@ class _Each:
             durable=self.durable,
         )
         try:
-            known = run_local(session)
+            known = run_local(session, count=pipeline_metrics.swept)
             results = {
                 name: _result(target, result, known)
                 for (name, target), result in zip(

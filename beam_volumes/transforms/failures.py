@@ -7,13 +7,13 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_type_hints
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.runner import PipelineResult
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Iterable, Tuple, with_input_types, with_output_types
 
 from beam_volumes.base.text import printable
 from beam_volumes.runs import Journal
@@ -160,7 +160,8 @@ class Excepting:
             tuple(counts)
             | f"{label}: all" >> beam.Flatten()
             | f"{label}: count" >> beam.CombineGlobally(_sums).without_defaults()
-            | f"{label}: share" >> beam.Map(_check, type(self).__name__, self.threshold)
+            | f"{label}: share"
+            >> beam.Map(_check, type(self).__name__, self.threshold).with_output_types(NoneType)
         )
 
 
@@ -187,6 +188,8 @@ class _Trying(beam.DoFn):
         yield result
 
 
+@with_input_types(Iterable[_Counts])
+@with_output_types(_Counts)
 def _sums(counts: Any) -> tuple[int, int]:
     good = bad = 0
     for g, b in counts:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam import typehints
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.transforms.core import RestrictionProvider
@@ -44,7 +46,7 @@ States = dict[str, Any]
 #: The numbers known so far, as an element.
 _Known: Any = Dict[str, Any]
 #: A piece of the state of a reduction, under its name: token, number and piece.
-_State: Any = Tuple[str, Tuple[str, int, Any]]
+State: Any = Tuple[str, Tuple[str, int, Any]]
 #: A shard of a table that is written, or a batch of its rows.
 _Shard: Any = Tuple[Tuple[int, ...], Any]
 
@@ -177,7 +179,7 @@ class _Delete(beam.PTransform):
         self.session, self.count, self.delete, self.end = session, count, delete, end
 
     def expand(self, known: beam.PCollection) -> beam.PCollection:
-        step = beam.FlatMap(_delete, self.session, self.delete).with_output_types(None)
+        step = beam.FlatMap(_delete, self.session, self.delete).with_output_types(NoneType)
         deleted = spread(known, partial(self.count, self.session)) | "Delete" >> step
         end = beam.Map(_deleted, self.session, self.end, AsIter(deleted))
         return known | "End" >> end.with_output_types(_Known)
@@ -211,7 +213,8 @@ class _Again(beam.PTransform):
         session, index = self.session, self.index
         flows = merging.flows_of(session.plan, index)
         flows = {token: flow for token, flow in flows.items() if token in self.tokens}
-        takes = {token: taking({"rows": _nothing, "numbers": _nothing}) for token in flows}
+        nothing = Take(_nothing, NoneType)
+        takes = {token: taking({"rows": nothing, "numbers": nothing}) for token in flows}
         swept = spread(known, len(session.plan.passes[index].grid)) | _sweeping(
             session, index, (), flows, takes, known
         )
@@ -264,12 +267,14 @@ class _Pass(beam.PTransform):
         session, index = self.session, self.index
         p = session.plan.passes[index]
         flows = merging.flows_of(session.plan, index)
-        takes = {t: taking({"rows": _Rows(session, t, t in self.wanted)}) for t in flows}
+        takes = {
+            t: taking({"rows": Take(_Rows(session, t, t in self.wanted), _Shard)}) for t in flows
+        }
         swept = self._slabs(known) | _sweeping(
             session, index, p.program.barriers, flows, takes, known
         )
         states = swept["states"]
-        states.element_type = _State
+        states.element_type = State
         if reductions := merging.reductions_of(session.plan, index):
             states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
         finish = beam.Map(_finish, session, index, states=AsIter(states))
@@ -325,7 +330,8 @@ def spread(known: beam.PCollection, count: int | Callable[[], int]) -> beam.PCol
     begun = known.pipeline | "Begin" >> beam.Impulse()
     wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
     parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
-    return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.ParDo(_Slabs())
+    slabs = beam.ParDo(_Slabs()).with_output_types(_Slab)
+    return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> slabs
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -342,6 +348,8 @@ _Span: Any = Tuple[int, int]
 #: A slab with a piece of an answer, by number of the barrier; or the slab itself.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 _ITSELF = (-1, b"")
+#: A slab with all pieces of its answers.
+_Slab: Any = Tuple[Tuple[int], typehints.Iterable[Tuple[int, bytes]]]
 
 
 def _parts(_: Any, slabs: int | Callable[[], int], known: States) -> Iterable[tuple[int, int]]:
@@ -425,9 +433,7 @@ class _Sweep(beam.DoFn):
             again = self.session.journal.attempts_at(self.index, slab) - 1
             pipeline_metrics.RETRIES.inc(max(0, again))
         for result in swept:
-            pipeline_metrics.took(result.seconds)
-            pipeline_metrics.read(result.bytes_read)
-            pipeline_metrics.wrote(result.bytes_written)
+            pipeline_metrics.swept(result)
         pipeline_metrics.VOXELS.inc(p.grid.box(slab).size)
         pipeline_metrics.reads(input_names(plan))
         pipeline_metrics.writes(

@@ -11,6 +11,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import Lineage
 
 from beam_volumes.plan.cost.machine import peak_memory
+from beam_volumes.sweep.writing import SlabResult
 
 #: Namespace of all metrics of this package.
 NAMESPACE = "beam_volumes"
@@ -43,6 +44,13 @@ def took(seconds: float) -> None:
     SLABS.inc()
     MILLISECONDS.update(round(1000 * seconds))
     PEAK.update(peak_memory())
+
+
+def swept(result: SlabResult) -> None:
+    """Count a slab of a plan, its duration, and the bytes that were read and written."""
+    took(result.seconds)
+    read(result.bytes_read)
+    wrote(result.bytes_written)
 
 
 def read(count: int) -> None:

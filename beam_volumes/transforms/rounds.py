@@ -8,6 +8,8 @@ import pickle
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
@@ -90,18 +92,21 @@ def whole(some: Iterable[bytes]) -> list[Any]:
     return values
 
 
-#: Converts a value of a port to small elements.
-Take = Callable[[Key, Any], Iterable[Any]]
+@dataclass(frozen=True)
+class Take:
+    """Converts a key and a value of a port to small elements of a type."""
+
+    elements: Callable[[Key, Any], Iterable[Any]]
+    type: Any
 
 
-def as_it_is(key: Key, value: Any) -> Iterable[Any]:
-    """For ports with small values: ``(key, value)``."""
+def _as_it_is(key: Key, value: Any) -> Iterable[Any]:
     return [(key, value)]
 
 
 def taking(take: Mapping[str, Take] | None = None) -> dict[str, Take]:
     """Converters for all ports: the given ones, and defaults."""
-    return {"numbers": as_it_is, **(take or {})}
+    return {"numbers": Take(_as_it_is, Tuple[Tuple[int, ...], Any]), **(take or {})}
 
 
 class RunFlow(beam.PTransform):
@@ -112,7 +117,7 @@ class RunFlow(beam.PTransform):
     dict of `FirstRound`.
 
     ``ready``: PCollection of one element; rounds after the first wait for it.
-    ``take``: for each port, a function that converts a key and value to an iterable of elements in
+    ``take``: for each port, how a key and a value are converted to elements in
     the step that computes them. The default for ``"numbers"`` is ``(key, value)``, which must be
     small. For other ports it is ``(key, piece)``: group these by key, and join them by `whole`.
     ``secret``: see `beam_volumes.runs.failure`; errors of steps are sent as data.
@@ -172,7 +177,7 @@ class RunFlow(beam.PTransform):
             if self.ready is not None and r.name in waiting:
                 wait["ready"] = AsSingleton(self.ready)
             step = beam.ParDo(_Step(r, self.take, None, self.secret, self.folder), **wait)
-            out = groups | r.name >> step.with_outputs(*r.to)
+            out = groups | r.name >> step.with_output_types(NoneType).with_outputs(*r.to)
             for address, some in typed({to: out[to] for to in r.to}, self.take).items():
                 sent[address].append(some)
         return {port: arrived(port) for port in self.flow.ports}
@@ -197,6 +202,7 @@ class FirstRound(beam.PTransform):
 
     def expand(self, elements: beam.PCollection) -> dict[str, beam.PCollection]:
         step = beam.ParDo(_First(self.round, self.take, self.given))
+        step = step.with_output_types(NoneType)
         out = elements | self.round.name >> step.with_outputs(*self.round.to)
         return typed({to: out[to] for to in self.round.to}, self.take)
 
@@ -211,7 +217,7 @@ def typed(
 
 
 def _hint(address: str, take: Mapping[str, Take]) -> Any:
-    return Any if address in take else Keyed
+    return take[address].type if address in take else Keyed
 
 
 def elements_of(
@@ -220,7 +226,7 @@ def elements_of(
     """The messages of a round as elements, each with its address; ``folder`` as in `pieces`."""
     for address, to, value in r.step(key, values):
         if address in take:
-            for element in take[address](to, value):
+            for element in take[address].elements(to, value):
                 yield address, element
         else:
             for piece in pieces(value, folder=folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,12 +22,12 @@ def row_of_kinds(kinds: Mapping[str, Any]) -> RowTypeConstraint:
 
 
 def field_of(column: str) -> str:
-    """The name of a column as a field: attributes have no ``-``.
+    """The name of a column as a field: attributes have no ``-`` and no ``.``.
 
-    >>> field_of("centroid-0")
-    'centroid_0'
+    >>> field_of("centroid-0"), field_of("intensity_quantile-0.25")
+    ('centroid_0', 'intensity_quantile_0_25')
     """
-    return column.replace("-", "_")
+    return re.sub(r"\W", "_", column)
 
 
 def rows_of(columns: Mapping[str, np.ndarray]) -> beam.PTransform:

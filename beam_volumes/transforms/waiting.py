@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
+from apache_beam import typehints
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsIter, PBegin
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner, TimestampedValue
-from apache_beam.typehints import Dict, List, Tuple
+from apache_beam.typehints import Dict, List, Tuple, with_input_types, with_output_types
 from apache_beam.utils.timestamp import Timestamp
 
 
@@ -86,9 +87,15 @@ def beginning(
         given
         | "Times" >> times
         | "Waited for" >> in_global_window(given)
-        | "Are there" >> beam.CombineGlobally(max).without_defaults()
+        | "Are there" >> beam.CombineGlobally(_latest).without_defaults()
     )
     return given.pipeline, {"ready": ready}, partial(windowed_as, given, latest=ready)
+
+
+@with_input_types(typehints.Iterable[Timestamp])
+@with_output_types(Timestamp)
+def _latest(times: Any) -> Timestamp:
+    return max(times)  # type: ignore[no-any-return]
 
 
 def _time(_: Any, time: Any = beam.DoFn.TimestampParam) -> Timestamp:

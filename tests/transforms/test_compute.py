@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -137,6 +138,29 @@ def test_inside_a_pipeline_of_somebody_else(tmp_path):
         "bytes_written": array.size,
     }
     assert (tmp_path / "book" / "manifest.json").exists()
+
+
+@pytest.mark.filterwarnings("error::beam_volumes.UnfinishedWarning")
+def test_an_output_is_finished_when_its_path_arrives(tmp_path):
+    """Also a pyramid, and a table, and if a later pass writes something else."""
+    v = stored(tmp_path, membranes(), chunks=(5, 12, 14))
+    cells = bv.label(v > bv.threshold_otsu(v))
+    with beam.Pipeline("FnApiRunner") as p:
+        done = p | bv.Compute(
+            first=(v + 1).to(tmp_path / "first.ome.zarr", levels=2),
+            later=cells.to(tmp_path / "later.zarr"),
+            table=bv.regionprops_table(cells).to(tmp_path / "table.parquet"),
+        )
+        slabs = done["first"] | bv.ReadAll(depth=20) | beam.MapTuple(lambda _, s: s.data.sum())
+        assert_that(slabs, equal_to([int(np.asarray(v + 1).sum())]))
+        found = done["later"] | "Open" >> beam.Map(lambda path: int(bv.open(path).max()))
+        assert_that(found, equal_to([int(cells.num_labels)]), "labels")
+        unfinished = done["table"] | "State" >> beam.Map(
+            lambda path: any(
+                b'"unfinished"' in f.read_bytes() for f in Path(path).rglob("*") if f.is_file()
+            )
+        )
+        assert_that(unfinished, equal_to([False]), "table")
 
 
 def test_functions_of_ones_own_and_numbers_of_slices(tmp_path):

@@ -157,6 +157,41 @@ def test_slabs_through_own_steps_and_tables_joined_with_their_sums(tmp_path):
     assert count > 2
 
 
+def test_bytes_are_counted_that_steps_on_slabs_read(tmp_path):
+    """Whole chunks of stored volumes, and no voxels of slabs."""
+    em = stored(tmp_path, membranes(SHAPE), chunks=(4, 10, 11))
+    bright = stored(tmp_path, membranes(SHAPE) > 140, "bright.zarr", chunks=(6, 10, 11))
+    read = bv.ReadSlabs(em, depth=DEPTH, halo=((1, 0), (0, 0), (0, 0)))
+    every = bv.ReadAll(depth=6)
+    p = beam.Pipeline("FnApiRunner")
+    slabs = p | "Slabs" >> read
+    _ = slabs | "Add" >> bv.ApplyStages(lambda v: v + bright)
+    _ = slabs | "Double" >> bv.ApplyStages(lambda v: v * 2)
+    _ = slabs | "Sum" >> bv.MeasureSlabs(read, sum=lambda v: bv.sum(v, mask=bright))
+    _ = p | beam.Create([em.node.source.name]) | "All" >> every
+    _ = (
+        p
+        | "Again" >> beam.Create([em.node.source.name])
+        | "Mean" >> bv.ComputeAll(lambda path: {"mean": bv.mean(bv.open(path))})
+    )
+    result = p.run()
+    result.wait_until_finish()
+    found = {}
+    counters = result.metrics().query(MetricsFilter().with_name("bytes_read"))["counters"]
+    for c in counters:
+        step = c.key.step.partition("/")[0]
+        found[step] = found.get(step, 0) + c.committed
+    # The halo is in the chunk before. Slabs of 6 slices touch two chunks of 4, and slab 4:8 two of 6.
+    chunk, other = 4 * 10 * 11, (1 + 2 + 1) * 6 * 10 * 11
+    assert found == {
+        "Slabs": 5 * chunk,
+        "Add": other,
+        "Sum": other,
+        "All": 4 * chunk,
+        "Mean": 3 * chunk,
+    }
+
+
 def test_what_is_counted(tmp_path):
     em = stored(tmp_path, membranes(SHAPE), chunks=(4, 10, 11))
     compute = bv.Compute((em + 1).to(tmp_path / "out.zarr", chunks=(4, 10, 11)), slab=(4, 10, 11))

@@ -1,5 +1,9 @@
 """Region tables as a step of a pipeline of one's own."""
 
+import json
+import re
+from dataclasses import replace
+
 import apache_beam as beam
 import numpy as np
 import pytest
@@ -7,9 +11,9 @@ from scipy import ndimage as ndi
 from skimage import measure
 
 import beam_volumes as bv
+from beam_volumes.across.tables import known_properties
 from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.steps.slabs import read_slab
-from beam_volumes.transforms.steps.tables import measure_slab
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
@@ -79,27 +83,103 @@ def test_after_labelling(tmp_path):
         )
 
 
+def rows_of(table, slabs, tmp_path):
+    """The rows of a table, with the names of its fields, in the order of labels."""
+    with beam.Pipeline("FnApiRunner") as p:
+        rows = slabs(p) | table
+        _ = (
+            rows
+            | beam.Map(lambda row: json.dumps(row.as_dict()))
+            | beam.io.WriteToText(str(tmp_path / "rows"), shard_name_template="")
+        )
+    found = map(json.loads, (tmp_path / "rows").read_text().splitlines())
+    return sorted(found, key=lambda row: row["label"])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "u8"])
+def test_every_property_of_regionprops_table(tmp_path, dtype):
+    """Labels in a plane and in a volume, of any dtype, with several channels of intensities."""
+    array = membranes((9, 20, 22))
+    volume = ndi.label(array > 165)[0]
+    for labels, image in ((volume, array), (volume[4], array[4])):
+        name, axes = f"labels-{labels.ndim}.zarr", "zyx"[-labels.ndim :]
+        v = stored(tmp_path, np.where(labels, labels % 100 + 1, 0).astype(dtype), name)
+        em = bv.open(np.stack([image, 255 - image]), axes=f"c{axes}")
+        bv.compute(em.to(tmp_path / f"em-{labels.ndim}.zarr"), runner=None)
+        em = bv.open(str(tmp_path / f"em-{labels.ndim}.zarr"))
+        names = [*known_properties(labels.ndim, True), "intensity_quantile-0.25"]
+        want = bv.regionprops_table(v, em, properties=names).compute().to_pylist()
+        read = bv.ReadSlabs(v, depth=4, tile=(8, 22), halo=3)
+        found = rows_of(
+            bv.RegionTable(read, em, names),
+            lambda p, v=v: p | bv.ReadSlabs(v, 4, (8, 22), 3),
+            tmp_path,
+        )
+        fields = [{re.sub("[-.]", "_", n): x for n, x in row.items()} for row in want]
+        assert str(found) == str(fields) and len(found) > 3 and len(fields[0]) > 60
+        area = measure.regionprops_table(np.asarray(v).astype("i8"), properties=("label", "area"))
+        assert [(row["label"], row["area"]) for row in found] == [*zip(*area.values(), strict=True)]
+
+
+def test_labels_of_other_dtypes_and_divisions_without_a_volume(tmp_path):
+    """A step in between may make labels of another dtype than the volume's; a grid has none."""
+    array = membranes((8, 9, 10))
+    em = stored(tmp_path, array)
+    labels = ndi.label(array > 140)[0]
+    want = [(k, float(n)) for k, n in enumerate(np.bincount(labels.ravel())[1:], 1)]
+    read = bv.ReadSlabs(em > 140, depth=3, halo=1)
+    label = bv.LabelComponents(read)
+
+    def cells(p):
+        own = bv.ReadSlabs(em > 140, depth=3, halo=1)
+        return p | own | bv.LabelSlabs(own, dtype="u8")
+
+    for slabs in (read, label, read.grid, bv.SlabGrid(em > 140, depth=3)):
+        rows = rows_of(bv.RegionTable(slabs, properties=["area"]), cells, tmp_path)
+        assert [(row["label"], row["area"]) for row in rows] == want
+    plane = bv.ReadSlabs(em[4] > 140, depth=1)
+    fields = bv.RegionTable(bv.LabelComponents(plane)).columns["rows"]
+    assert "centroid-1" in fields and "centroid-2" not in fields
+
+
+def failing(tmp_path, table, slabs):
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | beam.Create([(slab.key, slab) for slab in slabs]) | table
+
+
 def test_refusals(tmp_path):
     labels = stored(tmp_path, np.ones((6, 7, 8), "u1"))
     read = bv.ReadSlabs(labels, depth=3)
-    bare, grid = read_slab(0, labels, read.grid, ((0, 0),) * 3), read.grid
+    bare, other = (read_slab(k, labels, read.grid, ((0, 0),) * 3) for k in range(2))
+    with pytest.raises(ValueError, match=r"halo=.*or leave surface_area_faces out of properties="):
+        bv.RegionTable(read)
+    with pytest.raises(Exception, match=r"RegionTable: slab \(0, 0, 0\).*halo=.*or leave surface"):
+        failing(tmp_path, bv.RegionTable(read.grid), [bare])
+    area = bv.RegionTable(read, properties=["area"])
+    with pytest.raises(Exception, match="is not in the grid"):
+        failing(tmp_path, bv.RegionTable(Grid((6, 7, 8), (2, 7, 8)), properties=["area"]), [bare])
     with pytest.raises(
-        ValueError, match=r"slab \(0, 0, 0\).*halo=.*or leave it out of properties="
+        Exception, match=r"RegionTable: 1 slab, .* did not arrive: give all slabs \["
     ):
-        measure_slab(bare, grid, bv.RegionTable(read).survey, None)
-    area = bv.RegionTable(read, properties=["area"]).survey
-    with pytest.raises(ValueError, match="is not in the grid"):
-        measure_slab(bare, Grid((6, 7, 8), (2, 7, 8)), area, None)
+        failing(tmp_path, area, [bare])
+    with pytest.raises(Exception, match=r"RegionTable: 1 slab, .*, arrived more than once"):
+        failing(tmp_path, area, [bare, other, bare])
+    with pytest.raises(
+        Exception, match=r"slab \(0, 0, 0\): it has dtype bool, and labels are integers"
+    ):
+        failing(tmp_path, area, [replace(bare, data=bare.data > 0)])
     nan = stored(tmp_path, np.full((6, 7, 8), np.nan, "f4"), "nan.zarr")
-    with pytest.raises(ValueError, match=r"slab \(0, 0, 0\): .*nan=\"omit\""):
-        measure_slab(bare, grid, bv.RegionTable(read, nan, ["intensity_max"]).survey, nan)
+    with pytest.raises(Exception, match=r'RegionTable: slab \(0, 0, 0\): .*nan="omit"'):
+        failing(tmp_path, bv.RegionTable(read, nan, ["intensity_max"]), [bare, other])
     with pytest.raises(ValueError, match="no property 'aera'"):
         bv.RegionTable(read, properties=["aera"])
-    with pytest.raises(ValueError, match="crop them to the same shape"):
+    with pytest.raises(ValueError, match=r"RegionTable: labels of .* crop them to one shape"):
         bv.RegionTable(read, labels[1:])
     with pytest.raises(ValueError, match="which a grid does not have"):
-        bv.RegionTable(grid, spacing=2)
+        bv.RegionTable(read.grid, spacing=2)
     with pytest.raises(ValueError, match="is in the memory of this process"):
-        bv.RegionTable(read, bv.open(np.zeros((6, 7, 8), "f4").repeat(9000, 2))[:, :, :8])
-    with pytest.raises(TypeError, match="labels of float32"):
+        bv.RegionTable(
+            read, bv.open(np.zeros((6, 7, 8), "f4").repeat(9000, 2))[:, :, :8], ["intensity_max"]
+        )
+    with pytest.raises(TypeError, match="RegionTable: labels of float32"):
         bv.RegionTable(bv.ReadSlabs(nan, depth=3))

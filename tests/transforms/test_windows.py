@@ -6,10 +6,11 @@ import logging
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import Any, Tuple
 from scipy import ndimage
 
 import beam_volumes as bv
@@ -173,6 +174,22 @@ def yaml_of(recipe):
     return json.dumps(recipe, indent=1)
 
 
+def untyped(p, step):
+    """The inner steps of a step with outputs of an unknown type."""
+    found = []
+
+    class Steps(PipelineVisitor):
+        def enter_composite_transform(self, node):
+            if node.full_label.startswith(step):
+                some = [c for c in node.outputs.values() if isinstance(c, beam.PCollection)]
+                found.extend(node.full_label for c in some if c.element_type in (Any, None))
+
+        visit_transform = enter_composite_transform
+
+    p.visit(Steps())
+    return found
+
+
 def collections_of(out):
     """All PCollections of an output, by name."""
     if isinstance(out, beam.PCollection):
@@ -190,7 +207,9 @@ def test_every_transform_has_a_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_outputs_have_the_windowing_of_their_input(em, tmp_path, caplog, name):
+def test_outputs_have_the_windowing_of_their_input_and_inner_steps_a_type(
+    em, tmp_path, caplog, name
+):
     for windows, is_bounded in WINDOWS.values():
         inputs, windowing = Inputs(em, tmp_path, windows, is_bounded), windows().windowing
         given, transform = CASES[name](inputs)
@@ -198,10 +217,18 @@ def test_outputs_have_the_windowing_of_their_input(em, tmp_path, caplog, name):
         assert one.windowing == windowing and one.is_bounded == is_bounded
         found = collections_of(given | "Tested" >> transform)
         assert found and all(some.windowing == windowing for some in found.values())
+        assert not untyped(inputs.p, "Tested")
         for n, some in found.items():
             text = some | f"Text {n}" >> beam.Map(str).with_output_types(str)
             _ = (text, inputs.windowed(f"New {n}", "x")) | f"All {n}" >> beam.Flatten()
     assert "must have the same window" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["Compute", "ReadSlabs", "RegisterTiles", "WatchSlices"])
+def test_inner_steps_of_a_transform_that_starts_a_pipeline_have_a_type(em, tmp_path, name):
+    inputs = Inputs(em, tmp_path, lambda: beam.WindowInto(GlobalWindows()))
+    _ = inputs.p | "Tested" >> CASES[name](inputs)[1]
+    assert not untyped(inputs.p, "Tested")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

@@ -120,20 +120,7 @@ def regionprops_table(
     named = named and [p for p in named if p != "area_filled"]
 
     def measured(names: Sequence[str] | None) -> Table:
-        survey = RegionSurvey.of(
-            labels.dtype,
-            None if intensity is None else operands[1].dtype,
-            names,
-            par.voxel_sizes(labels, spacing, "spacing", name),
-            tuple(labels.space.visible),
-            nan,
-            channels=operands[-1].channels,
-            voxels_per_label=voxels_per_label(labels.node),
-        )
-        nodes = [n for v in operands for n in v.nodes]
-        if survey.with_contour:
-            nodes.insert(1, contour_of(labels.node, survey.axes))
-        return Table(Barrier.of(survey, tuple(nodes)))
+        return region_table(labels, intensity, names, spacing, nan, name)
 
     if len(intensity_quantiles):
         if named is None:
@@ -159,6 +146,33 @@ def regionprops_table(
     boxes = table if named is None or "bbox" in named else measured([*named, "bbox"])
     image = None if intensity is None else operands[1]
     return with_functions(boxes, labels, image, functions, list(table.columns), name)
+
+
+def region_table(
+    labels: Volume,
+    intensity: Volume | None,
+    properties: Sequence[str] | None,
+    spacing: float | Sequence[float] | str | None,
+    nan: str,
+    name: str,
+) -> Table:
+    """Return the table of properties that one sweep computes; ``name`` is for messages."""
+    labels, operands = _with(labels, intensity, name, "intensity")
+    survey = RegionSurvey.of(
+        labels.dtype,
+        None if intensity is None else operands[1].dtype,
+        properties,
+        par.voxel_sizes(labels, spacing, "spacing", name),
+        tuple(labels.space.visible),
+        nan,
+        name,
+        channels=operands[-1].channels,
+        voxels_per_label=voxels_per_label(labels.node),
+    )
+    nodes = [n for v in operands for n in v.nodes]
+    if survey.with_contour:
+        nodes.insert(1, contour_of(labels.node, survey.axes))
+    return Table(Barrier.of(survey, tuple(nodes)))
 
 
 def _quantiles(numbers: Sequence[float], name: str) -> list[str]:

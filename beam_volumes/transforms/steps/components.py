@@ -140,7 +140,7 @@ class LabelComponents(beam.PTransform):
         measures: tuple[str, ...] = (),
     ):
         super().__init__()
-        self.grid = grid_of(slabs)
+        self.slabs, self.grid = slabs, grid_of(slabs)
         some = connectivity_structure(connectivity) if structure is None else structure
         self.labelling = Labelling(some, by_value, background)
         known = ("size", "box", "touches_border")
@@ -175,7 +175,7 @@ def key_of(index: Key, grid: Grid) -> SlabKey:
 
 def under_keys(grid: Grid) -> Take:
     """Convert pieces for a slab to elements with its key."""
-    return functools.partial(_keyed_pieces, grid=grid)
+    return Take(functools.partial(_keyed_pieces, grid=grid), _Answer)
 
 
 def _keyed_pieces(index: Key, value: Any, grid: Grid) -> Iterator[tuple[SlabKey, bytes]]:
@@ -308,7 +308,7 @@ class MergeEquivalences(beam.PTransform):
             ready = (
                 summaries
                 | "All loads" >> in_global_window(summaries)
-                | "Load" >> beam.Map(_load_of, self.load)
+                | "Load" >> beam.Map(_load_of, self.load).with_output_types(Load)
                 | "Loads" >> beam.CombineGlobally(_Loads(self.load))
             )
         # Components are merged over all windows.
@@ -328,8 +328,9 @@ def run_keyed(
     """Run a flow with messages from slabs and answers to slabs, by their keys."""
     take = {"answers": under_keys(grid)}
     first = FirstRound(flow, functools.partial(of or _indexed, grid=grid), take)
-    ports = given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
-    ports["answers"].element_type = _Answer
+    ports: dict[str, beam.PCollection] = (
+        given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
+    )
     return ports
 
 
@@ -341,6 +342,7 @@ def _load_of(found: tuple[SlabKey, SlabSummary], load: MergeEstimate) -> Load:
     return load.of_slab(found[1])
 
 
+@with_output_types(int)
 class _Loads(beam.CombineFn):
     """Sums loads; raises an error if one is too large."""
 
@@ -485,9 +487,8 @@ class RelabelSlabs(beam.PTransform):
         labels = answers | beam.GroupByKey() | "Labels" >> FirstRound(flow, of, take)
         parts = mapping | "Mapping" >> FirstRound(flow, _part_of, take)
         both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
-        found = both | "Look up" >> RunFlow(flow, take=take)
-        found["answers"].element_type = _Answer
-        return found["answers"]
+        found: beam.PCollection = (both | "Look up" >> RunFlow(flow, take=take))["answers"]
+        return found
 
 
 def _labels_of(group: tuple[SlabKey, Iterable[bytes]], grid: Grid) -> tuple[Key, Tally]:

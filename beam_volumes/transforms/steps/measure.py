@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
-from apache_beam.typehints import Tuple, with_input_types
+from apache_beam.typehints import Dict, Tuple, with_input_types
 
 from beam_volumes.across.rounds.flow import Key, Round
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.text import counted
-from beam_volumes.graph.nodes import SourceNode, Value, evaluate, number_token
+from beam_volumes.graph.nodes import Value, evaluate, number_token
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -29,14 +30,14 @@ from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.compute import check_numbers
-from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges
+from beam_volumes.transforms.passes import MergeStates, State, row_batches, slab_ranges
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
 from beam_volumes.transforms.rows import as_element, rows_of, type_of_number
 from beam_volumes.transforms.slab import GivenSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
-from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.steps.slabs import ReadSlabs
+from beam_volumes.transforms.steps.render import BlockSource, larger_halo, placeholder
+from beam_volumes.transforms.steps.slabs import ReadSlabs, check_portable
 from beam_volumes.transforms.waiting import in_global_window, windowed_as
 
 #: Results of a function of a volume.
@@ -45,6 +46,8 @@ Wanted = Scalar | Table
 MISSING = "missing"
 #: Slabs that are counted together, and the number that messages list.
 _BLOCK, _NAMED = 1000, 5
+#: Properties of regions that need a halo.
+_BEYOND = ("surface_area_faces", "euler_number", "perimeter_crofton", "perimeter")
 
 
 @with_input_types(GivenSlab)
@@ -107,6 +110,9 @@ class MeasureSlabs(beam.PTransform):
     12
     """
 
+    #: Whether slabs may have any integer dtype.
+    _any_labels = False
+
     def __init__(
         self,
         slabs: ReadSlabs | SlabGrid | Any,
@@ -116,44 +122,48 @@ class MeasureSlabs(beam.PTransform):
         **functions: Callable[[Volume], Wanted],
     ):
         super().__init__()
-        self.grid, self.partial = grid_of(slabs), partial
+        self.grid, self.partial, own = grid_of(slabs), partial, type(self).__name__
         volume = getattr(slabs, "volume", None)
         if not isinstance(volume, Volume):
             raise TypeError(
-                f"MeasureSlabs: {slabs!r} has no grid of slabs: give the ReadSlabs, the "
+                f"{own}: {slabs!r} has no grid of slabs: give the ReadSlabs, the "
                 "WatchSlices or a SlabGrid"
             )
         if not functions:
-            raise ValueError("MeasureSlabs: give a function for each result, as in mean=bv.mean")
+            raise ValueError(f"{own}: give a function for each result, as in mean=bv.mean")
         if partial and MISSING in functions:
             raise ValueError(
-                f"MeasureSlabs: with partial=True {MISSING!r} is the result with missing slabs"
+                f"{own}: with partial=True {MISSING!r} is the result with missing slabs"
             )
-        stand_in = _stand_in(volume)
-        made = {name: _wanted(name, function, stand_in) for name, function in functions.items()}
+        stand_in = placeholder(volume.node.shape, volume.dtype, volume.space)
+        made = {
+            name: _wanted(f"{own}: {name}", function, stand_in)
+            for name, function in functions.items()
+        }
         options = RunOptions(slab=self.grid.step[-stand_in.ndim :], memory=memory)
         plans = {name: make_plan([target], options) for name, target in made.items()}
         for name, plan in plans.items():
             if len(plan.passes) != 1:
                 raise ValueError(
-                    f"MeasureSlabs: {name} needs {len(plan.passes)} sweeps over the voxels, but "
+                    f"{own}: {name} needs {len(plan.passes)} sweeps over the voxels, but "
                     "slabs arrive once: write them with WriteSlabs, and let Compute or ReadSlabs "
                     "wait for its result; LabelSlabs and RegionTable label and measure slabs"
                 )
         plan = make_plan(list(made.values()), options)
         if len(plan.passes) != 1 or plan.passes[0].grid != self.grid:
             raise ValueError(
-                f"MeasureSlabs: {', '.join(made)} do not cover the whole volume of shape "
+                f"{own}: {', '.join(made)} do not cover the whole volume of shape "
                 f"{self.grid.shape} (z, y, x): measure other volumes with Compute, and parts with "
                 "mask="
             )
         check_numbers(plan, has_journal=True)
-        self.measuring = _Measuring(plan.passes[0], self.grid)
+        self.measuring = _Measuring(plan.passes[0], self.grid, own, self._any_labels)
+        check_portable(s.source for s in self.measuring.p.program.steps if s.source is not None)
         self.measuring.check(getattr(slabs, "halo", None))
         if partial and plan.passes[0].program.surveys:
             names = ", ".join(b.survey.name for b in plan.passes[0].program.surveys)
             raise ValueError(
-                f"MeasureSlabs: {names} can only be computed of whole volumes: leave out "
+                f"{own}: {names} can only be computed of whole volumes: leave out "
                 "partial=True; WatchSlices(missing='fill') fills missing slices"
             )
         self.results: dict[str, Any] = dict(zip(made, plan.results, strict=True))
@@ -164,16 +174,17 @@ class MeasureSlabs(beam.PTransform):
     def expand(self, slabs: beam.PCollection) -> dict[str, beam.PCollection]:
         p, grid = self.measuring.p, self.grid
         flows = {b.token: b.survey.flow(grid, p.merge_limit_bytes) for b in p.program.surveys}
-        takes = {token: taking({"rows": _batches}) for token in flows}
+        takes = {token: taking({"rows": Take(_batches, Dict[str, np.ndarray])}) for token in flows}
         firsts = {token: flow.rounds[0] for token, flow in flows.items()}
         tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
         given = slabs | "In no window" >> in_global_window(slabs)
         measure = beam.ParDo(_Measure(self.measuring, firsts, takes))
         found = given | "Measure" >> measure.with_outputs(*tags.values(), _CAME, main="states")
+        found["states"].element_type = State
         parts = [
             found["states"]
             | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
-            | "State" >> beam.Map(_to_one, "state"),
+            | "State" >> beam.Map(_to_one, "state").with_output_types(_Part),
             self._missing(found[_CAME], slabs),
         ]
         results: dict[str, beam.PCollection] = {}
@@ -181,7 +192,10 @@ class MeasureSlabs(beam.PTransform):
             sent = {to: found[tags[token, to]] for to in firsts[token].to}
             came = sent | f"Survey {n}" >> RunFlow(flow, None, takes[token])
             if "numbers" in came:
-                parts.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_number, token))
+                parts.append(
+                    came["numbers"]
+                    | f"Numbers {n}" >> beam.Map(_number, token).with_output_types(_Part)
+                )
             for name in (name for name, t in self.tables.items() if t == token):
                 results[name] = came["rows"] | f"Rows of {name}" >> rows_of(self.columns[name])
         names = [name for name in self.results if name not in self.tables]
@@ -190,7 +204,7 @@ class MeasureSlabs(beam.PTransform):
             tuple(parts)
             | "All" >> beam.Flatten().with_output_types(_Part)
             | "Together" >> beam.GroupByKey()
-            | "Finish" >> finish.with_outputs(*names, MISSING)
+            | "Finish" >> finish.with_output_types(NoneType).with_outputs(*names, MISSING)
         )
         for name in names:
             done[name].element_type = type_of_number(self.results[name])
@@ -214,7 +228,8 @@ class MeasureSlabs(beam.PTransform):
             (came, wanted)
             | "Slabs" >> beam.Flatten().with_output_types(_Counted)
             | "Count" >> beam.CombinePerKey(Which())
-            | "Missing" >> beam.Map(_lacking, self.grid)
+            | "Missing"
+            >> beam.Map(_lacking, self.grid, type(self).__name__).with_output_types(_Part)
         )
 
     def display_data(self) -> dict[str, Any]:
@@ -228,24 +243,16 @@ class MeasureSlabs(beam.PTransform):
 _CAME = "came"
 _Counted: Any = Tuple[Tuple[int], int]
 #: The parts of one group: kind, key, and the part.
-_Part: Any = Tuple[Tuple[int], Any]
-
-
-def _stand_in(volume: Volume) -> Volume:
-    """Return A placeholder for the volume of slabs; each slab replaces it by its voxels."""
-    none = Box((0, 0, 0), (0, 0, 0))
-    empty = np.empty((0, 0, 0), volume.dtype)
-    block = BlockSource.of(empty, none, volume.node.shape, volume.space)
-    return Volume(SourceNode.of(block), volume.space)
+_Part: Any = Tuple[Tuple[int], Tuple[str, Any]]
 
 
 def _wanted(name: str, function: Any, volume: Volume) -> Wanted:
     if not callable(function):
-        raise TypeError(f"MeasureSlabs: {name}={function!r}: give a function of the volume")
+        raise TypeError(f"{name}={function!r}: give a function of the volume")
     made = function(volume)
     if not isinstance(made, Scalar | Table):
         hint = "; ApplyStages makes slabs of voxels" if isinstance(made, Volume) else ""
-        raise TypeError(f"MeasureSlabs: {name} returned {made!r}, not a lazy number or table{hint}")
+        raise TypeError(f"{name} returned {made!r}, not a lazy number or table{hint}")
     return made
 
 
@@ -255,6 +262,8 @@ class _Measuring:
 
     p: Pass
     grid: Grid
+    name: str  #: Of the transform, for messages.
+    any_labels: bool  #: Whether slabs may have any integer dtype.
 
     @property
     def reductions(self) -> dict[str, Any]:
@@ -295,9 +304,15 @@ class _Measuring:
             core = self.grid.box(self.grid.index((z, y, x)))
             if not core.expand(halo).intersect(whole).contains(need := self.needs(core)):
                 raise ValueError(
-                    f"MeasureSlabs: slabs have the halo {halo}, but {core} needs the voxels "
-                    f"{need}: read them with halo={_larger_halo(halo, halo_of(core, need))}"
+                    f"{self.name}: slabs have the halo {halo}, but {core} needs the voxels "
+                    f"{need}: {self._remedy(larger_halo(halo, halo_of(core, need)))}"
                 )
+
+    def _remedy(self, halo: Halo) -> str:
+        surveys = [b.survey for b in self.p.program.surveys]
+        names = [n for s in surveys for n in getattr(s, "properties", ()) if n in _BEYOND]
+        otherwise = f", or leave {', '.join(names)} out of properties=" if names else ""
+        return f"read them with halo={halo}{otherwise}"
 
     def of(self, slab: Slab) -> SlabResult:
         """Sweep a slab."""
@@ -306,27 +321,32 @@ class _Measuring:
         core = grid.box(index)
         if slab.shape != grid.shape or slab.core != core:
             raise ValueError(
-                f"MeasureSlabs: slab {slab.key}: its core {slab.core} of {slab.shape} is not in "
+                f"its core {slab.core} of {slab.shape} is not in "
                 f"the grid of {grid.step} in {grid.shape}: give the ReadSlabs that yields the "
                 "slabs"
             )
         need = self.needs(core)
         if not slab.box.contains(need):
             raise ValueError(
-                f"MeasureSlabs: slab {slab.key} has the voxels {slab.box}, and needs {need}: read "
-                f"slabs with halo={halo_of(core, need)}"
+                f"it has the voxels {slab.box}, and needs {need}: "
+                f"{self._remedy(halo_of(core, need))}"
             )
-        source = BlockSource.of(slab.data, slab.box, slab.shape, slab.space)
+        if self.any_labels and slab.data.dtype.kind not in "iu":
+            raise ValueError(
+                f"it has dtype {slab.data.dtype}, and labels are integers: label it by LabelSlabs"
+            )
         steps = []
         for step in program.steps:
             if not isinstance(step.source, BlockSource):  # it reads a stored volume
                 steps.append(step)
                 continue
-            if step.source.dtype != slab.data.dtype:
+            dtype = step.source.dtype
+            if dtype != slab.data.dtype and not self.any_labels:
                 raise ValueError(
-                    f"MeasureSlabs: slab {slab.key} has dtype {slab.data.dtype}, not "
-                    f"{step.source.dtype}: give bv.SlabGrid(volume, ...) of a volume of that dtype"
+                    f"it has dtype {slab.data.dtype}, not "
+                    f"{dtype}: give bv.SlabGrid(volume, ...) of a volume of that dtype"
                 )
+            source = BlockSource.of(slab.data, slab.box, slab.shape, slab.space, dtype)
             steps.append(replace(step, source=source))
         with gate.admitted(cores()) as arena:
             return sweep(
@@ -340,11 +360,6 @@ class _Measuring:
             )
 
 
-def _larger_halo(a: Halo, b: Halo) -> Halo:
-    z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
-    return (z, y, x)
-
-
 class _Measure(beam.DoFn):
     """Reduces a slab to states, and to messages of the first round of a survey's merge."""
 
@@ -354,10 +369,15 @@ class _Measure(beam.DoFn):
         self.measuring, self.firsts, self.takes = measuring, firsts, takes
 
     def process(self, pair: tuple[SlabKey, Slab]) -> Iterator[Any]:
-        slab = slab_of(pair, "MeasureSlabs")
+        slab = slab_of(pair, self.measuring.name)
         grid, reductions = self.measuring.grid, self.measuring.reductions
         with pipeline_metrics.timed(slab.core.size):
-            result = self.measuring.of(slab)
+            try:
+                result = self.measuring.of(slab)
+            except ValueError as error:
+                raise ValueError(f"{self.measuring.name}: slab {slab.key}: {error}") from error
+        if result.bytes_read:
+            pipeline_metrics.read(result.bytes_read)
         index = index_of(slab.key, grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
         for token, state in result.states.items():
@@ -408,14 +428,14 @@ class Which(beam.CombineFn):
         return came
 
 
-def _lacking(block: tuple[tuple[int], _Came], grid: Grid) -> tuple[tuple[int], Any]:
+def _lacking(block: tuple[tuple[int], _Came], grid: Grid, name: str) -> tuple[tuple[int], Any]:
     (number,), (there, twice) = block
     first = number * _BLOCK
     slabs = range(first, min(first + _BLOCK, len(grid)))
     again = [k for k in slabs if twice >> (k - first) & 1]
     if again:
         raise ValueError(
-            f"MeasureSlabs: {_some(again, grid)} arrived more than once, and would be counted "
+            f"{name}: {_some(again, grid)} arrived more than once, and would be counted "
             "repeatedly: give each slab once"
         )
     return (0,), ("missing", [k for k in slabs if not there >> (k - first) & 1])
@@ -454,9 +474,10 @@ class _Finish(beam.DoFn):
                 lacking += part
         grid = self.measuring.grid
         if lacking and not self.partial:
+            is_possible = not self.measuring.p.program.surveys
             raise ValueError(
-                f"MeasureSlabs: {_some(sorted(lacking), grid)} did not arrive: give all slabs, or "
-                "partial=True to measure the others"
+                f"{self.measuring.name}: {_some(sorted(lacking), grid)} did not arrive: give all slabs"
+                + (", or partial=True to measure the others" if is_possible else "")
             )
         for token, reduction in self.measuring.reductions.items():
             some = pieces.get(token)

@@ -11,9 +11,8 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import Tuple
 
-from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cut.in_place import Named, check_in_place
@@ -23,7 +22,7 @@ from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.storage.places.place import kvstore_spec, url
 from beam_volumes.transforms.slab import Slab
 from beam_volumes.transforms.steps.read_all import inputs_of
-from beam_volumes.transforms.steps.render import BlockSource
+from beam_volumes.transforms.steps.render import placeholder
 from beam_volumes.transforms.waiting import WaitOn, in_global_window
 
 #: What all slabs of an output share: the volume's shape, dtype, space and name.
@@ -62,7 +61,7 @@ class Outputs:
         """Return the one output, with the shape and dtype of a single byte: they are not known yet."""
         kind: Kind = ((1, 1, 1), "|u1", Space(), "")
         placing = {name: value for name, value in self.options.items() if name in _PLACING}
-        sink: Sink = self._target(_like(kind), "", placing).sink
+        sink: Sink = self._target(placeholder(*kind[:3]), "", placing).sink
         return sink
 
     def _target(self, like: Volume, volume: str, options: Mapping[str, Any]) -> Target:
@@ -89,7 +88,7 @@ class Outputs:
 
     def sink_of(self, kind: Kind) -> Sink:
         """Return the output for slabs of a kind."""
-        sink: Sink = self.target(_like(kind), kind[-1]).sink
+        sink: Sink = self.target(placeholder(*kind[:3]), kind[-1]).sink
         return sink
 
     def made(self, kind: Kind, inputs: Sequence[Named] = ()) -> Sink:
@@ -124,12 +123,6 @@ def is_path_of(volume: str, sink: Sink) -> bool:
         return bool(volume) and url(kvstore_spec(volume)).rstrip("/") == sink.name.rstrip("/")
     except ValueError:
         return False
-
-
-def _like(kind: Kind) -> Volume:
-    shape, dtype, space, _ = kind
-    block = BlockSource.of(np.empty((0, 0, 0), dtype), Box((0, 0, 0), (0, 0, 0)), shape, space)
-    return Volume(SourceNode.of(block), space)
 
 
 def kind_of(slab: Slab) -> Kind:

@@ -8,14 +8,13 @@ from functools import partial
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import with_input_types, with_output_types
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo
 from beam_volumes.base.space import Space
 from beam_volumes.base.text import format_bytes
-from beam_volumes.graph.nodes import Node, SourceNode, with_sources
+from beam_volumes.graph.nodes import Node, with_sources
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.networks.predict import predict
 from beam_volumes.transforms import pipeline_metrics
@@ -27,6 +26,7 @@ from beam_volumes.transforms.steps.render import (
     check_no_numbers,
     check_not_wrapped,
     needed,
+    placeholder,
     render,
     stage_names,
 )
@@ -105,23 +105,20 @@ class Predict(Excepting, beam.PTransform):
         if then is not None and not callable(then):
             raise TypeError(f"Predict: then={then!r} is not a function from a Volume to a Volume")
         volume, self.grid = slabs.volume, slabs.grid
-        # Placeholder for the voxels of a slab.
-        nothing = np.empty((0, 0, 0), volume.dtype)
-        none = Box((0, 0, 0), (0, 0, 0))
-        given = SourceNode.of(BlockSource.of(nothing, none, volume.node.shape, volume.space))
-        made = predict(Volume(given, volume.space), model, **options)
+        slab = placeholder(volume.node.shape, volume.dtype, volume.space)
+        made = predict(slab, model, **options)
         self.model = made.nodes[0].name
         result = made if then is None else then(made)
         self.function = "" if then is None else function_name(then)
         self.node, self.space = _one_channel(result, len(made.nodes)), result.space.of_one("c")
-        if self.node.shape != given.shape:
+        if self.node.shape != slab.node.shape:
             raise ValueError(
                 f"Predict: the result has the shape {self.node.shape}, but slabs have "
-                f"{given.shape}; slabs keep their positions: use Compute"
+                f"{slab.node.shape}; slabs keep their positions: use Compute"
             )
         check_no_numbers(self.node)
         check_not_wrapped(self.node)
-        _check_halo(self.node, given, self.grid, slabs.halo)  # type: ignore[arg-type]
+        _check_halo(self.node, slab.node, self.grid, slabs.halo)  # type: ignore[arg-type]
         _check_size(self.node, self.grid)
 
     def expand(self, slabs: beam.PCollection) -> Any:

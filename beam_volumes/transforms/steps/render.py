@@ -14,10 +14,12 @@ from beam_volumes.graph.nodes import (
     AcrossNode,
     CropNode,
     Node,
+    SourceNode,
     StageNode,
     ViewNode,
     WrappedNode,
 )
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.machine import cores
 from beam_volumes.plan.cut.compile import ancestors, compile_program
 from beam_volumes.plan.fit.partitioning import preferred_window
@@ -26,6 +28,7 @@ from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.stage import Regrid, digest
+from beam_volumes.transforms import pipeline_metrics
 
 
 def render(node: Node, box: Box) -> np.ndarray:
@@ -44,7 +47,9 @@ def render(node: Node, box: Box) -> np.ndarray:
     program = compile_program(box.shape, [(crop, sink)], [], [], {})
     width = preferred_window([program], box.shape[1:])
     with gate.admitted(cores()) as arena:
-        sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width)
+        result = sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width)
+    if result.bytes_read:
+        pipeline_metrics.read(result.bytes_read)
     return out
 
 
@@ -76,13 +81,27 @@ class BlockSource(Source):
     block: Box = field(kw_only=True)
 
     @classmethod
-    def of(cls, array: np.ndarray, block: Box, shape: Triple, space: Space) -> BlockSource:
+    def of(
+        cls,
+        array: np.ndarray,
+        block: Box,
+        shape: Triple,
+        space: Space,
+        dtype: np.dtype | None = None,
+    ) -> BlockSource:
+        """Return the source of an array, read as if it had the ``dtype``."""
         z, y, x = (max(1, n) for n in block.shape)
-        return cls("the slab", shape, array.dtype, (z, y, x), space, _Array(array), block=block)
+        dtype = array.dtype if dtype is None else dtype
+        return cls("the slab", shape, dtype, (z, y, x), space, _Array(array), block=block)
 
     def open(self) -> ts.TensorStore:
-        store = ts.array(self.reader.voxels, copy=False, write=False, context=context())  # type: ignore[attr-defined]
+        voxels = self.reader.voxels  # type: ignore[attr-defined]
+        store = ts.array(voxels, copy=False, write=False, context=context())
+        store = store if voxels.dtype == self.dtype else ts.cast(store, self.dtype)
         return store[ts.d[:].translate_to[self.block.start]]
+
+    def units_touched(self, axis: int, span: tuple[int, int]) -> int:
+        return 0  # nothing is read from storage
 
     def crop(self, box: Box) -> Source:
         raise ValueError("stages of a slab apply to the whole volume; slicing is not possible")
@@ -96,6 +115,13 @@ class BlockSource(Source):
     def token(self) -> str:
         # Expressions of different slabs are never combined.
         return digest("block", self.block.start, self.block.stop, self.shape)
+
+
+def placeholder(shape: Triple, dtype: Any, space: Space) -> Volume:
+    """Return a volume without voxels, which slabs replace by theirs."""
+    none = Box((0, 0, 0), (0, 0, 0))
+    block = BlockSource.of(np.empty((0, 0, 0), dtype), none, shape, space)
+    return Volume(SourceNode.of(block), space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +152,7 @@ def reach(node: Node, source: Node) -> Halo:
         if n.token in halos and isinstance(n, StageNode):
             for i, operand in enumerate(n.operands):
                 found = _sum(halos[n.token], n.stage.halo(i))
-                halos[operand.token] = _larger_halo(halos.get(operand.token, NO_HALO), found)
+                halos[operand.token] = larger_halo(halos.get(operand.token, NO_HALO), found)
     return halos.get(source.token, NO_HALO)
 
 
@@ -211,6 +237,6 @@ def _sum(a: Halo, b: Halo) -> Halo:
     return (z, y, x)
 
 
-def _larger_halo(a: Halo, b: Halo) -> Halo:
+def larger_halo(a: Halo, b: Halo) -> Halo:
     z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
     return (z, y, x)

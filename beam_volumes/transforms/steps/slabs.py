@@ -6,7 +6,7 @@ need. These steps do not shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.plan.cut.compile import ancestors
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.passes import slab_ranges
@@ -142,11 +143,16 @@ def source_names(volume: Volume) -> list[str]:
 def check_readable(volume: Volume) -> None:
     """Refuse expressions that workers cannot compute slab by slab."""
     check_no_numbers(volume.node)
-    for node in ancestors([volume.node]):
-        if isinstance(node, SourceNode) and not node.source.portable:
+    check_portable(n.source for n in ancestors([volume.node]) if isinstance(n, SourceNode))
+
+
+def check_portable(sources: Iterable[Source]) -> None:
+    """Refuse sources that workers cannot read, except for slabs."""
+    for source in sources:
+        if not source.portable and not isinstance(source, BlockSource):
             raise ValueError(
-                f"{node.source.name} is in the memory of this process "
-                f"({format_bytes(node.source.nbytes)}), which a pipeline's workers cannot read; "
+                f"{source.name} is in the memory of this process "
+                f"({format_bytes(source.nbytes)}), which a pipeline's workers cannot read; "
                 "write it to a .zarr first"
             )
 

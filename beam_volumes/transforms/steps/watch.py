@@ -25,8 +25,6 @@ from apache_beam.utils.timestamp import Timestamp
 
 from beam_volumes.base.geometry import Box, Grid, Halo
 from beam_volumes.base.space import Space
-from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.formats.slices.format import decoded_slice, slice_content
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.transforms import pipeline_metrics
@@ -34,7 +32,7 @@ from beam_volumes.transforms.failures import Failed
 from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.slab import KeyedSlab, Slab
 from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
-from beam_volumes.transforms.steps.render import BlockSource
+from beam_volumes.transforms.steps.render import placeholder
 from beam_volumes.transforms.waiting import windowed_as
 
 _FAILURES, _NAMED = "failures", 20
@@ -162,9 +160,7 @@ class WatchSlices(beam.PTransform):
                 "slices"
             )
         z, y, x = shape
-        none = Box((0, 0, 0), (0, 0, 0))
-        block = BlockSource.of(np.empty((0, 0, 0), dtype), none, (z, y, x), Space())
-        plain = Volume(SourceNode.of(block), Space())
+        plain = placeholder((z, y, x), dtype, Space())
         #: Placeholder for the whole volume, with its metadata.
         self.volume = (
             plain if voxel_size is None else plain.with_space(voxel_size=voxel_size, unit=unit)
@@ -187,7 +183,7 @@ class WatchSlices(beam.PTransform):
             arrivals = (
                 given
                 | "In no window" >> beam.WindowInto(GlobalWindows())
-                | "Notified" >> beam.FlatMap(_notified, self.pattern)
+                | "Notified" >> beam.FlatMap(_notified, self.pattern).with_output_types(_Arrived)
             )
         else:
             raise TypeError(
@@ -259,8 +255,9 @@ class _Looking(beam.PTransform):
 
 #: A slice that has arrived: its index, path, size and time of the last change.
 Arrival = tuple[int, str, int, float]
+_Arrived: Any = Tuple[int, str, int, float]
 #: A slab, and a slice of it that has come, or None before there is any.
-_Came: Any = Tuple[int, Optional[Tuple[int, str, int, float]]]
+_Came: Any = Tuple[int, Optional[_Arrived]]
 #: The version of `Kept` in a runner's state.
 _VERSION = b"\x01"
 

@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 import apache_beam as beam
@@ -142,7 +143,11 @@ class WriteSlabs(Excepting, beam.PTransform):
         # The output is created even without any slab. Steps that write slabs also create it,
         # instead of waiting for this step by a side input: Flink cannot keep those in the
         # checkpoints of a streaming job.
-        _ = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> beam.Map(make)
+        _ = (
+            slabs.pipeline
+            | "Begin" >> beam.Create([None])
+            | "Make" >> beam.Map(make).with_output_types(NoneType)
+        )
         out = self.tried(slabs, "Write", _write_made, Box, _where, make=make)
         boxes, failures = out if isinstance(out, tuple) else (out, None)
         if failures is not None:
