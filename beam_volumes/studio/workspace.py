@@ -239,7 +239,9 @@ class Workspace:
     def save(self, path: str, overwrite: bool = False) -> None:
         """Write the recipe; FileChanged if that would replace a text that was not loaded here."""
         if "://" in path or not path.lower().endswith((".yaml", ".yml")):
-            raise ValueError(f"{path}: a recipe is a local file whose name ends in .yaml or .yml")
+            raise ValueError(
+                f"{path} is no local path of a recipe; give one that ends in .yaml or .yml"
+            )
         place = os.path.realpath(self.folders.check(path))
         with self._lock:
             text = self.document.text

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.cli.main import main
 from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.storage.places.place import Place
@@ -192,3 +193,11 @@ def test_no_file_of_a_user_is_written_in_place():
                 if name in ("write_text", "write_bytes") or (name in ("open", "fdopen") and writes):
                     found.add(path.relative_to(top).as_posix())
     assert found <= allowed
+
+
+def test_the_demo_keeps_a_recipe_of_the_user(tmp_path, capsys):
+    (tmp_path / "recipe.yaml").write_text("input: mine.zarr\noutput: o.zarr\n")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "is not the recipe of the demo; give another folder by --out" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["recipe.yaml"]
+    assert (tmp_path / "recipe.yaml").read_text().startswith("input: mine.zarr")
