@@ -151,7 +151,7 @@ def map_overlap(
 def _returned(
     func: Callable[..., np.ndarray], volumes: Sequence[Volume], halo: Halo, mixes: str | None
 ) -> np.dtype:
-    """Return the dtype that a function returns for a block of ones; if it fails, that of the first."""
+    """Return the dtype that a function returns for a block of ones; if it fails, the first dtype."""
     around = zip(volumes[0].grid_shape, halo, strict=True)
     shape = [min(min(n, _PROBE) + sum(ends), _MAX_PROBE) for n, ends in around]
     blocks = [np.ones((len(v.nodes), *shape) if mixes else shape, v.dtype) for v in volumes]

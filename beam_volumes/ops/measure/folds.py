@@ -433,7 +433,7 @@ class DistinctCounts(Fold):
         return 16 * self.limit
 
     def peak_bytes(self, threads: int) -> int:
-        # Voxels that are sorted, their values with those of a state, and both in ascending order.
+        # Sorted voxels, their values next to a state, and both in ascending order.
         return (threads + 2) * 128 * self.limit
 
     def zero(self) -> Any:
