@@ -2,6 +2,7 @@
 
 from .drive.add_levels import add_levels as add_levels
 from .drive.compute import compute as compute
+from .drive.compute import plan as plan
 from .drive.verify import verify as verify
 from .graph.opening import from_dask as from_dask
 from .graph.opening import open as open
@@ -251,7 +252,6 @@ from .ops.pointwise import where as where
 from .plan.estimate.estimating import Estimate as Estimate
 from .plan.estimate.estimating import estimate as estimate
 from .plan.plan import Plan as Plan
-from .plan.planner import plan as plan
 from .session.masks import MaskWarning as MaskWarning
 from .show.pages.tiles_page import tiles_report as tiles_report
 from .show.preview import preview as preview

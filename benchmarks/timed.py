@@ -219,10 +219,11 @@ def limits(count: int, slabs: bool = False) -> dict[str, Any]:
 
 def seconds_of_stages(wanted: tuple, count: int) -> tuple[float, float]:
     """By the clock, and of processors."""
-    from beam_volumes.plan.planner import plan
+    from beam_volumes.plan.planner import make_plan
+    from beam_volumes.plan.run_options import RunOptions
     from beam_volumes.profile.measure import measure
 
-    items = measure(plan(*wanted, in_memory_results=True, **limits(count))).items
+    items = measure(make_plan(wanted, RunOptions(in_memory_results=True, **limits(count)))).items
     stages = [i for i in items if i.activity.kind == "stage"]
     return sum(i.wall for i in stages), sum(i.cpu for i in stages)
 

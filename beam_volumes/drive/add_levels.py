@@ -93,6 +93,7 @@ def add_levels(
     %(memory)s
     %(workers)s
     %(runner)s
+    %(options)s
     %(resume)s
         Levels that are already listed in the metadata are accepted then.
     overwrite : bool, default: False

@@ -31,7 +31,7 @@ from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
-from beam_volumes.plan.run_options import AUTO, RunOptions, documented
+from beam_volumes.plan.run_options import AUTO, RunOptions, takes_options
 from beam_volumes.runs.console import reporter
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Parts, Watch, Work, unwatched
@@ -75,27 +75,8 @@ class Outcome:
 
 
 @checked_keywords
-@documented
-def compute(
-    *targets: Wanted,
-    memory: int | float | str | None = None,
-    workers: int | None = None,
-    machines: int | None = None,
-    runner: Any = AUTO,
-    options: Any = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool | Callable[..., None] | None = None,
-    slab: Sequence[int] | None = None,
-    window: int | None = None,
-    threads: int | None = None,
-    journal: Any = None,
-    keep_journal: bool = True,
-    device: str | None = None,
-    device_memory: int | float | str | None = None,
-    accelerator: str | None = None,
-    max_retries: int = 1,
-) -> Any:
+@takes_options(driving=True)
+def compute(*targets: Wanted, **options: Any) -> Any:
     """Compute volumes, tables and numbers, and write those that have a path.
 
     Parameters
@@ -103,26 +84,7 @@ def compute(
     *targets : Target, TableTarget, Volume, Table or Scalar
         ``volume.to(path)`` and ``table.to(path)`` are written; others are returned in memory. A list is
         accepted, too.
-    %(memory)s
-    %(workers)s
-    %(machines)s
-    %(runner)s
-    %(resume)s
-    %(overwrite)s
-    progress : bool or callable, optional
-        Whether to show progress on standard error, or a function that is called with it. By default a bar
-        is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
-        shown for each pass, for runs of more than five seconds.
-    %(slab)s
-    %(window)s
-    %(threads)s
-    %(journal)s
-    keep_journal : bool, default: True
-        Whether to keep the journal when the run has ended successfully. `verify` needs it.
-    %(device)s
-    %(device_memory)s
-    %(accelerator)s
-    %(max_retries)s
+    %(options)s
 
     Returns
     -------
@@ -154,7 +116,7 @@ def compute(
     >>> bv.compute(v + 1, bv.mean(v), runner=None)
     (array([[2, 3, 4]], dtype=uint8), np.float64(2.0))
     """
-    asked = RunOptions.of(locals(), beam_options=options)
+    asked = RunOptions.of({"runner": AUTO, **options})
     several = len(targets) == 1 and isinstance(targets[0], list | tuple)
     wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
     try:
@@ -163,6 +125,61 @@ def compute(
         # The traceback does not help users; the last line shows how to continue.
         raise error.with_traceback(None) from None
     return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
+
+
+@checked_keywords
+@takes_options(driving=True)
+def plan(*targets: Wanted, **options: Any) -> Plan:
+    """Plan a computation without reading or writing any voxels.
+
+    Use it to check memory, I/O and the number of passes before a long run. The parameters are the same
+    as those of `compute`, so calls of both only differ by the name. Parameters that only matter while a
+    run writes, such as ``overwrite`` and ``progress``, do not change the plan.
+
+    Parameters
+    ----------
+    *targets : Target, TableTarget, Volume, Table or Scalar
+        Targets that `compute` would accept.
+    %(options)s
+
+    Returns
+    -------
+    Plan
+        Passes, slabs, windows, memory, and bytes read and written. ``print(plan.explain())`` shows
+        them.
+
+    Raises
+    ------
+    ValueError
+        If the request cannot work: memory is too small (the message names the stage and the
+        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
+        also an input.
+    TypeError
+        If a target is of another type.
+
+    See Also
+    --------
+    compute : plans and runs.
+    estimate : predicts the time and the cost on machines of a type.
+
+    Notes
+    -----
+    Planning reads metadata only. Memory that depends on the voxels, such as the memory
+    of components, is planned for the worst case that fits. Returned arrays are not included.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> p = bv.plan((v > bv.threshold_otsu(bv.gaussian_filter(v, 1))).to("mask.zarr"), memory="1GiB")
+    >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
+    (3, 2, 1.0)
+    """
+    if len(targets) == 1 and isinstance(targets[0], list | tuple):
+        targets = tuple(targets[0])
+    asked = RunOptions.of({"runner": AUTO, **options})
+    planned = _prepared(targets, asked)[2]
+    check_accelerator(planned, asked.accelerator)
+    return planned
 
 
 def run(
@@ -186,6 +203,7 @@ def run(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
+    _check_counts(options)
     drive, options, planned = _prepared(targets, options)
     _start_ahead(options)
     check_accelerator(planned, options.accelerator)
@@ -203,6 +221,7 @@ def run(
 
 def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     """Return the plan of `run` for the same arguments."""
+    _check_counts(options)
     return _prepared(targets, options)[2]
 
 
@@ -218,7 +237,9 @@ def resume(
     stopped = from_folder(run)
     if stopped is None:
         return None
-    drive, options = _driver(stopped.as_begun(options))
+    options = stopped.as_begun(options)
+    _check_counts(options)
+    drive, options = _driver(options)
     _start_ahead(options)
     check_accelerator(stopped.plan, options.accelerator)
     _check_device(stopped.plan, options)
@@ -236,8 +257,6 @@ def _stoppable(drive: Drive, stop: threading.Event | None) -> Drive:
 
 def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
     """Return the function that runs targets, the completed options, and the plan."""
-    if options.runner is None or options.runner == AUTO:
-        check_max_counts(workers=options.workers, threads=options.threads)
     if options.runner != AUTO:
         return _driven(targets, options)
     by_pipeline = partial(_driven, targets, replace(options, runner=_PIPELINE))
@@ -247,6 +266,12 @@ def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, Ru
     if isinstance(made, Plan):
         return *_driver(replace(options, runner=None)), made
     return made
+
+
+def _check_counts(options: RunOptions) -> None:
+    """Refuse more slabs in flight, or threads, than this machine can use, if it runs them."""
+    if options.runner is None or options.runner == AUTO or is_local(options.runner):
+        check_max_counts(workers=options.workers, threads=options.threads)
 
 
 def _driven(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:

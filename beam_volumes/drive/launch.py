@@ -32,7 +32,6 @@ from beam_volumes.drive.flink import FlinkJob, jobs, rest_address
 from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner, is_local
-from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
@@ -71,7 +70,6 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         elsewhere = Elsewhere(runner, given, hires(runner), options.accelerator)
         options = replace(options, processes=1, base=BASE_BEAM)
         return elsewhere, options.or_else(machines=_machines(given, options))
-    check_max_counts(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}; pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)

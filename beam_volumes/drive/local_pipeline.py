@@ -18,7 +18,6 @@ from typing import IO, Any
 
 from beam_volumes.base.text import printable
 from beam_volumes.drive.supervise import call_supervised
-from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
@@ -40,7 +39,6 @@ _TAIL = 4000
 
 def local_launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     """Return the result of `launch.launcher` for FnApiRunner without Beam options."""
-    check_max_counts(workers=options.workers, threads=options.threads)
     return Here(), replace(options, processes=1, base=LOCAL_PIPELINE)
 
 

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import format_bytes
-from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -33,7 +32,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency
-from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, TABLES, left_for_slab, of_base, of_machine
+from beam_volumes.plan.cost.memory import TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.cut.fingerprint import fingerprint
 from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below, run_folders
 from beam_volumes.plan.cut.passes import Levels, cut
@@ -53,7 +52,7 @@ from beam_volumes.plan.fit.rechunking import in_two_stages
 from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of
-from beam_volumes.plan.run_options import RunOptions, documented
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.outputs.sink import Sink, make_sink
 from beam_volumes.storage.outputs.table_sink import TableSink
@@ -75,92 +74,6 @@ Wanted = Target | TableTarget | Volume | Table | Scalar
 
 #: The plan of a pipeline.
 Planned = TypeVar("Planned")
-
-
-@checked_keywords
-@documented
-def plan(
-    *targets: Wanted,
-    memory: int | float | str | None = None,
-    workers: int | None = None,
-    machines: int | None = None,
-    processes: int = 1,
-    threads: int | None = None,
-    slab: Sequence[int] | None = None,
-    window: int | None = None,
-    base: int | None = None,
-    in_memory_results: bool | None = None,
-    device: str | None = None,
-    device_memory: int | float | str | None = None,
-) -> Plan:
-    """Plan a computation without reading or writing any voxels.
-
-    Use it to check memory, I/O and the number of passes before a long run.
-
-    Parameters
-    ----------
-    *targets : Target, TableTarget, Volume, Table or Scalar
-        Targets that `compute` would accept.
-    %(memory)s
-    %(workers)s
-    %(machines)s
-    processes : int, default: 1
-        Number of worker processes that share the slabs in flight.
-    %(threads)s
-    %(slab)s
-    %(window)s
-    base : int, optional
-        Memory of a worker process without voxels and kernels, in bytes. By default it is estimated
-        for the process in which `compute` would run the targets.
-    in_memory_results : bool, optional
-        Whether returned arrays are assembled in the memory of this process, as `compute` does for
-        runs without a pipeline. Otherwise they are stored first and then read. ``memory`` does not
-        include these arrays.
-    %(device)s
-    %(device_memory)s
-
-    Returns
-    -------
-    Plan
-        Passes, slabs, windows, memory, and bytes read and written. ``print(plan.explain())`` shows
-        them.
-
-    Raises
-    ------
-    ValueError
-        If the request cannot work: memory is too small (the message names the stage and the
-        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
-        also an input.
-    TypeError
-        If a target is of another type.
-
-    See Also
-    --------
-    compute : plans and runs.
-
-    Notes
-    -----
-    Planning reads metadata only. Memory that depends on the voxels, such as the memory
-    of components, is planned for the worst case that fits.
-
-    Examples
-    --------
-    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
-    >>> p = bv.plan((v > bv.threshold_otsu(bv.gaussian_filter(v, 1))).to("mask.zarr"), memory="1GiB")
-    >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
-    (3, 2, 1.0)
-    """
-    if len(targets) == 1 and isinstance(targets[0], list | tuple):
-        targets = tuple(targets[0])
-    options = RunOptions.of(
-        locals(),
-        base=LOCAL_PIPELINE if base is None else base,
-        in_memory_results=bool(in_memory_results),
-    )
-    by_pipeline = partial(make_plan, targets, options)
-    if base is None and in_memory_results is None and processes == 1:
-        return in_process_or(by_pipeline, targets, options)
-    return by_pipeline()
 
 
 def in_process_or(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from beam_volumes.base.text import filled
 from beam_volumes.plan.cost import machine
@@ -40,13 +41,21 @@ def _option(default: Any, where: str, metavar: str, text: str) -> Any:
     return field(default=default, metadata={"where": where, "metavar": metavar, "text": text})
 
 
+def _driving(default: Any, text: str, **given: Any) -> Any:
+    """Declare an option of functions that drive a run; a step of a pipeline does not have it.
+
+    ``given``: ``public``, the default of the functions, if it is a different one.
+    """
+    return field(default=default, metadata={"driving": True, "text": text, **given})
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; None leaves the choice to the machine that plans.
 
-    The public options are keyword parameters of `compute`, `Compute` and `ComputeAll`. The command
-    line, recipes, Beam YAML and the expansion service derive their options from these fields and
-    signatures.
+    The public options are keyword parameters of `compute`, `plan`, `Compute` and `ComputeAll`. The
+    first three, the command line, recipes, Beam YAML and the expansion service derive them from these
+    fields: see `takes_options`.
 
     Raises
     ------
@@ -125,10 +134,14 @@ window : int, optional
         "PLACE",
         """\
 journal : str, os.PathLike or dict, optional
-    Folder of the journal; by default ``.run`` next to the first output.""",
+    Folder of the journal and of intermediate results; by default ``.run`` next to the first output.""",
     )
-    #: Whether to keep the journal after the run has succeeded.
-    keep_journal: bool = True
+    keep_journal: bool = _driving(
+        True,
+        """\
+keep_journal : bool, default: True
+    Whether to keep the journal when the run has ended successfully. `verify` needs it.""",
+    )
     resume: bool = _option(
         False,
         BEGINNING,
@@ -148,11 +161,31 @@ overwrite : bool, default: False
     #: The id of the run; random by default.
     run_id: str | None = None
     #: A name, a class or an instance; None runs in this process without Beam.
-    runner: Any = "FnApiRunner"
-    #: Beam's options: PipelineOptions, a list of strings, or a mapping.
-    beam_options: Any = None
-    #: Whether to show progress, or a callback that receives it.
-    progress: bool | Callable[..., None] | None = None
+    runner: Any = _driving(  # noqa: RUF009
+        "FnApiRunner",
+        """\
+runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
+    ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
+    without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
+    runs that may use more than half of the free memory, and for runs with ``options``. Those use
+    ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.""",
+        public=AUTO,
+    )
+    #: Also a mapping.
+    beam_options: Any = _driving(  # noqa: RUF009
+        None,
+        """\
+options : PipelineOptions or list of str, optional
+    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
+    )
+    progress: bool | Callable[..., None] | None = _driving(  # noqa: RUF009
+        None,
+        """\
+progress : bool or callable, optional
+    Whether to show progress on standard error, or a function that is called with it. By default a bar
+    is shown on a terminal and in notebooks, for runs of more than one second. Otherwise a line is
+    shown for each pass, for runs of more than five seconds.""",
+    )
     accelerator: str | None = _option(
         None,
         RUNNING,
@@ -202,6 +235,7 @@ max_retries : int, default: 1
         >>> RunOptions.of({"volume": None, "workers": 2}, processes=3).slabs_in_flight
         2
         """
+        arguments = {_FIELDS.get(name, name): value for name, value in arguments.items()}
         journal = arguments.get("journal")
         if not isinstance(journal, str | os.PathLike | Mapping | None):
             raise TypeError(
@@ -283,33 +317,77 @@ def _checked_slab(slab: Sequence[int]) -> tuple[int, ...]:
 
 
 #: Public options by name; `metadata` has the arguments of `_option`.
-USER_OPTIONS = {f.name: f for f in fields(RunOptions) if f.metadata}
+USER_OPTIONS = {f.name: f for f in fields(RunOptions) if "where" in f.metadata}
+#: Fields with another name than the parameter.
+_FIELDS = {"options": "beam_options"}
+_PARAMETERS = {field: parameter for parameter, field in _FIELDS.items()}
 
 #: Options that are keys of recipes.
 RECIPE_OPTIONS = tuple(name for name, f in USER_OPTIONS.items() if f.metadata["where"] == PLANNING)
 
-#: Fills the entries of options into docstrings.
-documented = filled(
-    {
-        **{name: f.metadata["text"] for name, f in USER_OPTIONS.items()},
-        "runner": """\
-runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
-    ``"FnApiRunner"`` runs a Beam pipeline on this machine. None runs in the current process
-    without Beam. Beam looks up any other runner by its name. ``"auto"`` chooses None, except for
-    runs that may use more than half of the free memory, and for runs with ``options``. Those use
-    ``"FnApiRunner"``, so that the caller survives if memory runs out. `plan` shows the choice.
-options : PipelineOptions or list of str, optional
-    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
-        "process_memory": """\
+_TEXTS = {
+    **{
+        _PARAMETERS.get(f.name, f.name): f.metadata["text"]
+        for f in fields(RunOptions)
+        if f.metadata
+    },
+    "process_memory": """\
 memory : int or str, optional
     Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
     machine's RAM by default.""",
-        "run_errors": """\
+    "run_errors": """\
 ValueError
     If the request cannot work: memory is too small (the message names the smallest that
     works), ``slab`` does not consist of whole write units, or an output is also an input.
     Nothing is started in this case.
 FileExistsError
     If an output exists and neither ``resume`` nor ``overwrite`` is set.""",
+}
+
+#: Fills the entries of options into docstrings.
+documented = filled(_TEXTS)
+
+_Taking = TypeVar("_Taking", bound=Callable[..., Any])
+
+
+def takes_options(*, driving: bool, memory: str = "memory") -> Callable[[_Taking], _Taking]:
+    """Decorate a function or a class that passes ``**options`` to `RunOptions`.
+
+    Its signature has the public options instead, and its docstring their entries at ``%(options)s``.
+    ``driving``: whether to include the options of functions that drive a run. ``memory``: the name of
+    the entry of this option. ``**named`` stays, for other keywords.
+
+    Examples
+    --------
+    >>> @takes_options(driving=True)
+    ... def run(*targets, **options):
+    ...     return RunOptions.of(options)
+    >>> inspect.signature(run).parameters["workers"].default, run(workers=2).slabs_in_flight
+    (None, 2)
+    """
+    taken = {
+        _PARAMETERS.get(f.name, f.name): f
+        for f in fields(RunOptions)
+        if f.metadata and (driving or "driving" not in f.metadata)
     }
-)
+
+    def decorate(item: _Taking) -> _Taking:
+        function: Any = item.__init__ if isinstance(item, type) else item  # type: ignore[misc]
+        signature = inspect.signature(function)
+        own = list(signature.parameters.values())
+        first = [p for p in own if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+        last = [p for p in own if p not in first and p.name != "options"]
+        derived = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=f.metadata.get("public", f.default),
+                annotation=f.type,
+            )
+            for name, f in taken.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*first, *derived, *last])
+        entries = [_TEXTS[memory if name == "memory" else name] for name in taken]
+        return filled({**_TEXTS, "options": "\n".join(entries)})(item)
+
+    return decorate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import NoneType
 from typing import Any
@@ -23,7 +23,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.estimate import accelerators
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
-from beam_volumes.plan.run_options import RunOptions, documented
+from beam_volumes.plan.run_options import USER_OPTIONS, RunOptions, takes_options
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.masks import warn_of_masks, warn_of_nan
@@ -40,7 +40,7 @@ from beam_volumes.transforms.slab import MAX_BYTES
 from beam_volumes.transforms.waiting import beginning
 
 
-@documented
+@takes_options(driving=False, memory="process_memory")
 class Compute(beam.PTransform):
     """Compute volumes, tables and numbers as a step of a pipeline.
 
@@ -58,20 +58,7 @@ class Compute(beam.PTransform):
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path
         are an error: pipelines carry no voxels. The dict has outputs under their full name,
         and numbers and tables under their own (``"mean"``, the next one ``"mean-2"``).
-    memory : int or str, optional
-        Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of this
-        machine's RAM by default.
-    workers : int, optional
-        Number of slabs in flight in one worker process. By default one for every four cores, and
-        more if one thread does much of a slab's work and the memory suffices.
-    %(machines)s
-    %(slab)s
-    %(window)s
-    %(threads)s
-    journal : str, os.PathLike or dict, optional
-        Folder of the journal and of intermediate results; by default next to the first output.
-    %(resume)s
-    %(overwrite)s
+    %(options)s
     run_id : str, optional
         A name for the run instead of a random one. Pipelines with the same name continue the same
         run: its steps may be repeated, and slabs that have a record are not computed again.
@@ -79,10 +66,6 @@ class Compute(beam.PTransform):
         Whether to request the predicted memory of each pass by the resource hint ``min_ram``. By
         default only for Dataflow, which provisions machines accordingly. Other runners may start
         more worker processes without a benefit.
-    %(device)s
-    %(device_memory)s
-    %(accelerator)s
-    %(max_retries)s
     **named : Target, TableTarget, Table or Scalar
         More targets; the dict has them under these names.
 
@@ -118,25 +101,15 @@ class Compute(beam.PTransform):
     def __init__(
         self,
         *targets: Target | TableTarget | Table | Scalar,
-        memory: int | float | str | None = None,
-        workers: int | None = None,
-        machines: int | None = None,
-        slab: Sequence[int] | None = None,
-        window: int | None = None,
-        threads: int | None = None,
-        journal: Any = None,
-        resume: bool = False,
-        overwrite: bool = False,
         run_id: str | None = None,
         resource_hints: bool | None = None,
-        device: str | None = None,
-        device_memory: int | float | str | None = None,
-        accelerator: str | None = None,
-        max_retries: int = 1,
-        **named: Target | TableTarget | Table | Scalar,
+        **named: Any,
     ):
         super().__init__()
-        self.resource_hints, self.accelerator = resource_hints, accelerator
+        options = RunOptions.of(
+            {name: named.pop(name) for name in USER_OPTIONS if name in named}, run_id=run_id
+        )
+        self.resource_hints, self.accelerator = resource_hints, options.accelerator
         #: The caller's names of the targets, or None.
         self.names = (*(None for _ in targets), *named)
         targets = (*targets, *named.values())
@@ -149,15 +122,14 @@ class Compute(beam.PTransform):
                     f"Compute: {given} is not a lazy scalar, a table or a volume.to(path)"
                     + ("" if name is None else ", and there is no option of that name")
                 )
-        options = RunOptions.of(locals())
         planned = make_plan(targets, options)
-        accelerators.check_accelerator(planned, accelerator)
+        accelerators.check_accelerator(planned, options.accelerator)
         #: The barriers of tables that are returned as rows, by number of the target.
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)
-        check_portable(planned, journal)
-        check_scratch(planned, journal, None, "the workers of a pipeline")
-        check_numbers(planned, journal_place(planned, journal) is not None)
+        check_portable(planned, options.journal)
+        check_scratch(planned, options.journal, None, "the workers of a pipeline")
+        check_numbers(planned, journal_place(planned, options.journal) is not None)
         warn_of_masks(planned)
         warn_of_nan(planned)
         warn_of_merges(planned)

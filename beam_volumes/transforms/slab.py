@@ -77,7 +77,8 @@ class Slab:
     Notes
     -----
     A runner hands one slab to all steps that take it. A step that changes voxels therefore starts from
-    `copy`, or makes a new array: ``dataclasses.replace(slab, data=slab.data * 2)``.
+    `copy`, or makes a new array: ``dataclasses.replace(slab, data=slab.data * 2)``. For numpy's functions a
+    slab is its ``data``.
 
     Examples
     --------
@@ -86,6 +87,8 @@ class Slab:
     >>> slab = bv.Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
     >>> str(slab.key), str(slab.box), slab.voxels.shape
     ('(8, 0, 0)', '[6:18, 0:4, 0:4]', (8, 4, 4))
+    >>> np.mean(slab), np.asarray(slab) is slab.data
+    (np.float64(0.0), True)
     >>> changed = slab.copy()
     >>> changed.data[0] = 7
     >>> slab.data[0] = 7
@@ -116,6 +119,9 @@ class Slab:
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: numpy unpickles arrays as writable.
         return Slab, (self.core, self.halo, self.data, self.shape, self.space, self.volume)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.data, dtype, copy=copy)  # type: ignore[call-overload, no-any-return]
 
     def copy(self) -> Slab:
         """Return a slab with its own voxels, which may be changed.

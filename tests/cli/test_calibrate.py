@@ -12,6 +12,8 @@ from beam_volumes.cli.verbs import warm_up
 from beam_volumes.plan.cost import speeds
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, Fixed, Speeds
 from beam_volumes.plan.fit.seconds import core_seconds, measured_seconds
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile import calibrate
 from beam_volumes.sweep.activity import Meter
 
@@ -56,7 +58,9 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     assert 1.5 < plan.predicted_seconds < 5
     line = f"takes about {plan.predicted_seconds:,.1f} s on this machine, once kernels are compiled"
     assert line in plan.explain().splitlines()
-    assert bv.plan(target, base=1 << 28).predicted_seconds is None  # workers elsewhere
+    assert (
+        make_plan([target], RunOptions(base=1 << 28)).predicted_seconds is None
+    )  # workers elsewhere
     labels = bv.plan(bv.label(target.volume).to("labels.zarr")).explain()
     (line,) = (text for text in labels.splitlines() if "takes about" in text)
     assert "calibration for label; `beam-volumes bench RECIPE.yaml` measures a part" in line

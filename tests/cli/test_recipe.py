@@ -7,8 +7,7 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.cli.verbs.warm_up import FIELDS, OTHERS, WITH_CHANNELS, calls_of
-from beam_volumes.drive.compute import compute
-from beam_volumes.plan.planner import plan
+from beam_volumes.drive.compute import compute, plan
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import RecipeError, load, parse_value

@@ -11,6 +11,8 @@ import beam_volumes as bv
 from beam_volumes.drive import compute as driving
 from beam_volumes.plan.cost import machine, memory
 from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 40, 50), "u1")
 
@@ -63,8 +65,9 @@ def test_the_plan_shows_where_compute_runs(monkeypatch):
         r"without a pipeline: it takes at most [\d.]+ MiB of the [\d.]+ GiB of memory that are free",
         plan.explain(verbose=True),
     )
-    assert plan.base < bv.plan(bv.mean(v), base=BASE_BEAM).base
-    assert "without a pipeline" not in bv.plan(bv.mean(v), base=BASE_BEAM).explain(verbose=True)
+    elsewhere = make_plan([bv.mean(v)], RunOptions(base=BASE_BEAM))
+    assert plan.base < elsewhere.base
+    assert "without a pipeline" not in elsewhere.explain(verbose=True)
 
 
 def test_memory_that_has_room_for_no_driver_process_is_used_in_this_one(monkeypatch):

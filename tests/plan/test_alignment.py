@@ -8,6 +8,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.base.text import format_bytes
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from tests.plan.test_plan import lazy
 from tests.tiers import few
 
@@ -123,5 +125,5 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
 
 def test_results_in_memory_that_are_read_back_are_explained_before_they_are_there():
     v = bv.median_filter(bv.open(np.zeros((30, 40, 50), "u1")), 3)
-    plan = bv.plan(v, bv.pad(v, 1), in_memory_results=True, slab=(7, 9, 11))
+    plan = make_plan([v, bv.pad(v, 1)], RunOptions(in_memory_results=True, slab=(7, 9, 11)))
     assert "read back from the result in memory" in plan.explain(verbose=True)

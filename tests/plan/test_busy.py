@@ -7,6 +7,8 @@ import beam_volumes as bv
 from beam_volumes.plan.cost import machine
 from beam_volumes.plan.cost.concurrency import Concurrency, more_workers
 from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
 from beam_volumes.sweep.schedule import OVERLAPS
@@ -56,7 +58,7 @@ def test_the_slabs_in_flight_that_a_user_asks_for_are_what_they_get(tmp_path, tw
 
 
 def test_more_slabs_leave_room_for_components(tmp_path, two_cores):
-    plan = bv.plan(target(tmp_path), memory="1GiB", base=BASE_BEAM)
+    plan = make_plan([target(tmp_path)], RunOptions(memory="1GiB", base=BASE_BEAM))
     assert plan.workers == 1 and not any("in flight" in reason for reason in plan.reasons)
     plan = bv.plan(target(tmp_path), memory="3GiB")
     assert plan.workers == 2

@@ -13,6 +13,8 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.base.geometry import Box
 from beam_volumes.plan.cost.machine import parse_bytes, peak_memory
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.places import stored_size
 from beam_volumes.storage.places.extent import Extent
 from tests.tiers import few, thorough
@@ -343,11 +345,11 @@ def test_the_smallest_memory_is_the_smallest(name, shards, tmp_path):
 
 def test_memory_is_what_it_says(v, tmp_path):
     out = bv.gaussian_filter(v, 2).to(tmp_path / "o.zarr")
-    plan = bv.plan(out, memory="2GiB", workers=3, base=100 << 20)
+    plan = make_plan([out], RunOptions(memory="2GiB", workers=3, base=100 << 20))
     p = plan.passes[0]
     assert p.slab_memory == sum(part.bytes for part in p.partition.parts) == plan.slab_memory
     assert plan.predicted_memory == plan.base + 3 * plan.slab_memory <= 2 * GB
-    more = bv.plan(out, memory="2GiB", workers=4, processes=4, base=100 << 20)
+    more = make_plan([out], RunOptions(memory="2GiB", workers=4, processes=4, base=100 << 20))
     assert more.predicted_memory == 4 * more.base + 4 * more.slab_memory
     for bad in ("lots", "-1GB", 0, True, "1.2.3GB"):
         with pytest.raises((ValueError, TypeError), match="memory"):

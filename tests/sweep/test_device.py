@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.plan.fit.fitting import without_device
+from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.failure import may_pass
 from beam_volumes.session.resume import for_this_machine
@@ -101,7 +102,7 @@ def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
         assume("of no voxels" not in str(error))
         raise
     with pretended(FakeCuda(seed=draw(st.integers(0, 99)))) as cuda:
-        plan = bv.plan(*targets, device="cuda", in_memory_results=True, **how)
+        plan = make_plan(targets, RunOptions(device="cuda", in_memory_results=True, **how))
         found = bv.compute(*targets, runner=None, progress=False, device="cuda", **how)
     for a, b in zip(expected, found, strict=True):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()

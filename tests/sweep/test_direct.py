@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.plan.cut import segments
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.sources.raw import raw_chunks
 from beam_volumes.sweep.device import DRIVER_BYTES
 from beam_volumes.sweep.direct import reason_against
@@ -64,7 +66,7 @@ def test_raw_chunks_are_read_straight_to_the_device_with_the_same_bits(folder, d
     how = {"slab": slab, "window": draw(st.integers(1, 6)), "workers": draw(st.integers(1, 2))}
     cuda = FakeCuda(seed=draw(st.integers(0, 99)))
     with pretended(cuda), FakeKvikio().installed() as kvikio:
-        plan = bv.plan(v, device="cuda", in_memory_results=True, **how)
+        plan = make_plan([v], RunOptions(device="cuda", in_memory_results=True, **how))
         found = bv.compute(v, **HOW, **how)
     assert np.asarray(found).tobytes() == np.asarray(bv.compute(v, runner=None, **how)).tobytes()
     assert plan.uses_device and "is read straight to the device" in plan.explain()

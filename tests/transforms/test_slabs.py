@@ -294,3 +294,19 @@ def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_pat
     with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* belongs to another run"):
         write_slab(slabs[1], write.sink, write.outputs.run_id)
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(em) + 1)
+
+
+def test_a_slab_is_its_data_for_numpy():
+    """Core and halo; read-only unless it is a copy."""
+    data = np.arange(24, dtype="u2").reshape(2, 3, 4)
+    slab = bv.Slab(Box((1, 0, 0), (2, 3, 4)), ((1, 0), (0, 0), (0, 0)), data, (9, 3, 4))
+    assert np.shares_memory(np.asarray(slab), data) and not np.asarray(slab).flags.writeable
+    own = np.array(slab)
+    own[:] = 0
+    assert own.dtype == "u2" and np.sum(slab) == data.sum() == 276
+    np.testing.assert_array_equal(np.asarray(slab, "f4"), data.astype("f4"))
+    np.testing.assert_array_equal(np.percentile(slab, [0, 100]), [0, 23])
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        assert np.asarray(slab, copy=True).flags.writeable
+        with pytest.raises(ValueError, match="copy"):
+            np.asarray(slab, "f4", copy=False)

@@ -205,7 +205,7 @@ class Estimate:
 
 @named_checked
 def estimate(
-    plan: Plan, machine_type: Any, workers: int | None = None, *, store: Any = None
+    plan: Plan, machine_type: Any, machines: int | None = None, *, store: Any = None
 ) -> Estimate:
     """Estimate what a plan would take on machines of a kind: hours, requests, memory. Nothing is read.
 
@@ -220,8 +220,8 @@ def estimate(
         vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``, and optionally the bytes per second that
         a machine reads and writes, as ``"16x64GiBx2GiB"``: by default 1 Gbit/s for each vCPU, up to 32. Or
         the name of a general-purpose type, such as ``"n2-standard-16"`` or ``"m6i.4xlarge"``.
-    workers : int, optional
-        Number of machines; by default ``machines`` of the plan.
+    machines : int, optional
+        Number of machines; by default the number of the plan.
     store : str or dict, optional
         ``"s3"``, ``"gcs"`` or ``"disk"``, with other numbers as ``"s3,prefixes=10"`` or
         ``{"name": "s3", "prefixes": 10}``: ``reads`` and ``writes`` (requests per second for each prefix),
@@ -237,7 +237,7 @@ def estimate(
     Raises
     ------
     ValueError
-        If the machine or the store cannot be read, or ``workers`` is not a whole number from 1 on.
+        If the machine or the store cannot be read, or ``machines`` is not a whole number from 1 on.
 
     See Also
     --------
@@ -259,18 +259,18 @@ def estimate(
     --------
     >>> v = bv.open(np.zeros((256, 512, 512), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="8GiB", threads=4, slab=(64, 512, 512))
-    >>> found = bv.estimate(plan, "4x16GiB", workers=2)
+    >>> found = bv.estimate(plan, "4x16GiB", machines=2)
     >>> found.machine.gib, found.memory_needed >> 30, found.bytes_read >> 20, found.store.name
     (16.0, 2, 65, 's3')
     >>> round(found.cost(vcpu_hour=0.06, gib_hour=0.004), 2)
     0.0
     """
     machine = Machine.of(machine_type)
-    if workers is None:
-        workers = plan.machines
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise ValueError(f"workers={workers!r}: give the number of machines, from 1 on")
-    found = Store.of(_default_store(plan, machine, workers) if store is None else store)
+    if machines is None:
+        machines = plan.machines
+    if not isinstance(machines, int) or isinstance(machines, bool) or machines < 1:
+        raise ValueError(f"machines={machines!r}: give the number of machines, from 1 on")
+    found = Store.of(_default_store(plan, machine, machines) if store is None else store)
     times = []
     reads = writes = 0
     for p in plan.passes:
@@ -278,14 +278,14 @@ def estimate(
         seconds = -found.seconds(reads, writes)
         reads, writes = reads + p.chunks_read, writes + p.units_written
         seconds += found.seconds(reads, writes)
-        times.append(_times(plan, p, machine, workers, seconds, found))
+        times.append(_times(plan, p, machine, machines, seconds, found))
     hours = [max(each.values()) for each in times]
     binding = [max(LIMITS, key=lambda name: each[name]) for each in times]
     spent = {
         name: sum(h for h, bound in zip(hours, binding, strict=True) if bound == name)
         for name in LIMITS
     }
-    concurrency = replace(plan.concurrency, machines=workers)
+    concurrency = replace(plan.concurrency, machines=machines)
     tails = (
         h * concurrency.tail(len(p.grid))
         for p, h in zip(plan.passes, hours, strict=True)
@@ -297,17 +297,17 @@ def estimate(
     total = sum(hours)
     return Estimate(
         machine,
-        workers,
+        machines,
         total,
-        total * workers * machine.vcpus,
-        total * workers * machine.gib,
+        total * machines * machine.vcpus,
+        total * machines * machine.gib,
         accelerators.core_hours(plan),
         sum(_shuffled(p) for p in plan.passes),
         sum(p.limit_bytes * len(p.grid) for p in plan.passes if p.program.surveys),
         needed,
         plan.bytes_read,
         plan.bytes_written,
-        tuple(_remarks(plan, machine, workers, needed, found)),
+        tuple(_remarks(plan, machine, machines, needed, found)),
         found,
         reads,
         writes,
