@@ -396,7 +396,7 @@ def _many(items: Sequence[Any]) -> Source | None:
 
 
 def open_many(paths: Sequence[str]) -> Source | None:
-    """Open local files as slices, of which only the first is read; None if it is no slice."""
+    """Open local files as slices, reading the first one only; None if it is no slice."""
     first = _open(paths[0], WHOLE)
     found = (format.open_many(paths, first) for format in formats())
     source = next((source for source in found if source is not None), None)

@@ -43,7 +43,7 @@ class OutsideError(ValueError):
 def named_file(header: str, name: str) -> str:
     """Return the path of a file that a local file names, relative to its folder.
 
-    A URL, and a file outside of the folder, are refused. The separators may be those of Windows.
+    A URL, and a file outside of the folder, are refused. Windows' separators are accepted.
     """
     if "://" in name:
         if not is_trusted("outside"):

@@ -162,9 +162,9 @@ def _metadata(
                 _check_named(tiff, file)
             yield tiff
             return
-        companion, own_id = Companion.at(_beside(place, name)), ome.id
+        companion, own_id = Companion.at(_sibling(place, name)), ome.id
         if companion is None and place.local is not None and os.path.islink(place.local):
-            companion = Companion.at(_beside(Place.of(os.path.realpath(place.local)), name))
+            companion = Companion.at(_sibling(Place.of(os.path.realpath(place.local)), name))
         if companion is None and tiff.is_micromanager:  # it has its own index of planes
             yield tiff
             return
@@ -177,7 +177,7 @@ def _metadata(
         yield tiff
 
 
-def _beside(place: Place, name: str) -> Place:
+def _sibling(place: Place, name: str) -> Place:
     """Return the place of a file that another one names."""
     if place.local is not None:
         return Place.of(named_file(place.local, name))
@@ -226,7 +226,7 @@ class Companion:
     @property
     def first(self) -> Place:
         """The first TIFF file that exists."""
-        places = [_beside(self.place, e.attrib["FileName"]) for e in _files_named(self.root)]
+        places = [_sibling(self.place, e.attrib["FileName"]) for e in _files_named(self.root)]
         if not places:
             raise damaged(self.place.text, "it names no TIFF file")
         for place in places:
@@ -241,7 +241,7 @@ class Companion:
         """Return the metadata for tifffile, which opens the file at a place, and others by their paths."""
         root = copy.deepcopy(self.root)
         named = _files_named(root)
-        places = [_beside(self.place, e.attrib["FileName"]).text for e in named]
+        places = [_sibling(self.place, e.attrib["FileName"]).text for e in named]
         if place.local is not None and os.path.islink(place.local):
             real = os.path.realpath(place.local)
             places = [place.text if os.path.realpath(p) == real else p for p in places]

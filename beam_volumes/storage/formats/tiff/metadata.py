@@ -186,7 +186,7 @@ class Ome:
     """An OME-XML document."""
 
     def __init__(self, xml: str, folder: str | None = None) -> None:
-        """Parse a document; with ``folder``, images whose files do not exist there are left out."""
+        """Parse a document; with ``folder``, images without existing files are left out."""
         self._folder = folder
         try:
             self._root: ElementTree.Element | None = parsed_xml(xml.strip("\x00 \n"))
