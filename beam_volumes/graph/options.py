@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 
 from beam_volumes.storage.places.outside import trusted
 
@@ -60,3 +63,27 @@ def _trust(name: str, value: bool) -> None:
 
 
 options = Options()
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """Bytes of this process that computations inside a function may use."""
+
+    total: int
+    base: int  #: Of the process itself
+
+
+#: The limit of a recipe for the registrations before its plan; None if there is no such limit.
+memory_limit: ContextVar[MemoryLimit | None] = ContextVar("memory_limit", default=None)
+
+
+@contextmanager
+def reserved(occupied: int) -> Iterator[None]:
+    """Let computations in the block leave a number of bytes for arrays that are occupied."""
+    limit = memory_limit.get()
+    lowered = limit and replace(limit, total=max(limit.total - occupied, 0))
+    token = memory_limit.set(lowered)
+    try:
+        yield
+    finally:
+        memory_limit.reset(token)

@@ -1,5 +1,6 @@
 """Registration from the command line, and its tables in chains and recipes."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ import scipy.ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.graph.options import MemoryLimit, memory_limit
+from beam_volumes.ops.geometry.registration import images
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe
@@ -134,6 +137,38 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith('"t","y","x","m_yy"')
     assert main(["register-slices", "stack.tif", "--model", "elastic"]) == 2
     assert "model=" in capsys.readouterr().err
+
+
+def test_memory_of_a_recipe_limits_its_registration(tmp_path, monkeypatch, capsys):
+    """Fewer pairs at a time, and a refusal before any voxel is compared if one does not fit."""
+    monkeypatch.chdir(tmp_path)
+    bv.compute(bv.open(tissue(2, 300, 300)).to("stack.tif"))
+    Path("recipe.yaml").write_text(
+        "input: stack.tif\nregister: {register_slices: {table: t.csv}}\n"
+        "steps: {apply_transforms: {transforms: t.csv}}\noutput: o.zarr\n"
+    )
+    assert main(["run", "recipe.yaml", "--memory", "9MiB"]) == 2
+    error = capsys.readouterr().err
+    assert "register_slices: a process of" in error and "a smaller max" in error
+    assert not Path("t.csv").exists()
+    monkeypatch.setattr(images.os, "cpu_count", lambda: 8)
+    assert images.pairs_at_a_time(1000, 500, "f", "") == 8
+    token = memory_limit.set(MemoryLimit(total=1_001_000, base=1_000_000 - 3 * images._bytes(1000)))
+    try:
+        assert images.pairs_at_a_time(1000, 500, "f", "") == 3
+    finally:
+        memory_limit.reset(token)
+
+
+@pytest.mark.parametrize("shape", [(400, 400), (50, 60, 50)])
+def test_two_images_are_aligned_in_the_bytes_that_are_planned(shape):
+    fixed, moving = (tissue(*shape).astype("f4") for _ in range(2))
+    for model in ("translation", "affine"):
+        tracemalloc.start()
+        images.aligned(fixed, moving, model, [5] * len(shape), np.ones(len(shape)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak <= images._bytes(fixed.size)
 
 
 def test_keypoints_of_rotated_slices(tmp_path, monkeypatch):

@@ -9,6 +9,8 @@ from beam_volumes.cli.execute import execute
 from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import computing, recipe_arguments, run_options
 from beam_volumes.cli.verbs import preview
+from beam_volumes.graph.options import MemoryLimit, memory_limit
+from beam_volumes.plan.cost.memory import of_base
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe, read_recipe
@@ -71,6 +73,12 @@ def run_recipe(
     """
     options = options.or_else(**recipe.options)
     if not dry_run:
-        for path in register_inputs(recipe, crop, options.overwrite, keep=options.resume):
-            print_result(path)
+        # Registrations compute before the plan, in this process and with the same memory.
+        limit = MemoryLimit(options.memory_bytes, of_base(None, ()) if recipe.registrations else 0)
+        token = memory_limit.set(limit)
+        try:
+            for path in register_inputs(recipe, crop, options.overwrite, keep=options.resume):
+                print_result(path)
+        finally:
+            memory_limit.reset(token)
     execute(build(recipe, crop), options, dry_run)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import psutil
 
 from beam_volumes.base.text import counted
+from beam_volumes.graph.options import memory_limit
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -150,8 +151,9 @@ def peak_memory() -> int:
 
 
 def default_memory() -> int:
-    """A quarter of `machine_memory`."""
-    return machine_memory() // 4
+    """A quarter of `machine_memory`, or the limit of the recipe whose registration computes this."""
+    limit = memory_limit.get()
+    return machine_memory() // 4 if limit is None else limit.total
 
 
 def cores() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,6 +15,8 @@ import scipy.special
 from scipy import ndimage
 
 from beam_volumes.base.geometry import pad_index
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.options import memory_limit
 
 #: The models of transforms.
 MODELS = ("translation", "rigid", "affine")
@@ -49,9 +52,11 @@ MIN_ALONE = 14.0
 #: Other placements with which the best one is compared.
 _RIVALS = 3
 #: Voxels between two shifts that are different placements, and not one peak of the correlation.
-_APART = 3
+_MIN_SEPARATION = 3
 #: The share of the smaller array, relative to the start's minimum, that must overlap after refinement.
 _MIN_REFINED = 0.5
+#: Bytes per voxel of the larger array while two arrays are aligned, and per voxel of a block, as measured.
+_BYTES, _BLOCK_BYTES = 128, 320
 #: Voxels per block of sums.
 _BLOCK = 1 << 16
 
@@ -97,6 +102,30 @@ class Link:
     def shift_at(self, index: np.ndarray) -> np.ndarray:
         """Return the difference of an index and its index in the other array."""
         return self.shift - (self.matrix - np.eye(len(index))) @ index
+
+
+def pairs_at_a_time(voxels: int, occupied: int, name: str, remedy: str) -> int:
+    """Return the number of threads that align arrays of so many voxels in the memory of a recipe.
+
+    ``occupied``: bytes of all other arrays.
+    """
+    cores, limit = os.cpu_count() or 1, memory_limit.get()
+    if limit is None:
+        return cores
+    each = _bytes(voxels)
+    count = (limit.total - limit.base - occupied) // max(each, 1)
+    if count < 1:
+        raise ValueError(
+            f"{name}: a process of {format_bytes(limit.base)}, {format_bytes(occupied)} of images and "
+            f"{format_bytes(each)} for a comparison are more than memory={format_bytes(limit.total)}; give "
+            f"memory={format_bytes(limit.base + occupied + each)}, or {remedy}"
+        )
+    return min(cores, count)
+
+
+def _bytes(voxels: int) -> int:
+    """Return the bytes in which two arrays of so many voxels are aligned."""
+    return _BYTES * voxels + _BLOCK_BYTES * min(voxels, _BLOCK)
 
 
 def check_quality(min_quality: float, name: str) -> float:
@@ -232,8 +261,8 @@ def translation(
         return -voxels * math.log(1 + _MIN_NOISE - quality**2)
 
     best = max(qualities, key=lambda shift: math.copysign(evidence(shift), qualities[shift][0]))
-    apart = [s for s in qualities if max(abs(np.subtract(s, best))) > _APART]
-    compared = [boxes[s] for s in (best, *sorted(apart, key=evidence)[-_RIVALS:])]
+    distant = [s for s in qualities if max(abs(np.subtract(s, best))) > _MIN_SEPARATION]
+    compared = [boxes[s] for s in (best, *sorted(distant, key=evidence)[-_RIVALS:])]
     link = Link.shifted(np.array(best), *qualities[best])
     return link, partial(_rivalry, fixed, moving, compared, max_shift)
 

@@ -93,10 +93,10 @@ def placed(
         limit = max(max_residual, 3 * present[len(present) // 2]) if present else 0.0
         worst = max(present, default=0.0)
         if worst <= limit:
-            alone = _bridges(kept, len(given))
-            weak = {pair for pair in alone if kept[pair].evidence < MIN_ALONE}
+            bridges = _bridges(kept, len(given))
+            weak = {pair for pair in bridges if kept[pair].evidence < MIN_ALONE}
             if not weak:
-                return Placed(matrices, places, tuple(kept), residuals, frozenset(kept) - alone)
+                return Placed(matrices, places, tuple(kept), residuals, frozenset(kept) - bridges)
             kept = {pair: link for pair, link in kept.items() if pair not in weak}
             continue
         # A wrong link also bends the links next to it, so only the worst are removed at a time.

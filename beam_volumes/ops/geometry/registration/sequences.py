@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.options import reserved
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.geometry.rearrange import refuse_empty
@@ -21,6 +21,7 @@ from beam_volumes.ops.geometry.registration.images import (
     aligned,
     check_quality,
     is_constant,
+    pairs_at_a_time,
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
@@ -32,6 +33,7 @@ from beam_volumes.storage.places.errors import needed
 
 #: How the first approximation of a link is found.
 METHODS = ("intensity", "keypoints")
+_REMEDY = "a smaller max_side"
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 
@@ -143,10 +145,12 @@ def register_slices(
         )
     factor = _factor(v.shape[1:], max_side, name)
     thin = v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
-    planes = np.asarray(thin)
-    size = v.space.voxel_size
-    images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor, size)
-    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+    pairs_at_a_time(thin[0].size, thin.nbytes, name, _REMEDY)
+    with reserved(thin.nbytes):
+        planes = np.asarray(thin)
+        size = v.space.voxel_size
+        images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor, size)
+        return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
 
 
 @documented
@@ -242,7 +246,9 @@ def register_frames(
     factor = _factor(v.shape[1:], max_side, name)
 
     def frame(t: int) -> np.ndarray:
-        return np.asarray(downsample(v[t].astype("f4"), factor))
+        small = downsample(v[t].astype("f4"), factor)
+        with reserved((neighbours + 1) * small.nbytes):
+            return np.asarray(small)
 
     images = _Images(name, "t", v.space.axes, v.shape[0], frame, factor, v.space.voxel_size)
     return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
@@ -379,7 +385,9 @@ class _Images:
             linked = partial(
                 image.linked, model=model, method=method, max_shift=maximum, spacing=self.spacing
             )
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
+            occupied = sum(b.voxels.nbytes for b in before.values()) if self.along == "t" else 0
+            threads = pairs_at_a_time(voxels.size, occupied, self.name, _REMEDY)
+            with ThreadPoolExecutor(threads) as pool:
                 found = [*zip(before, pool.map(linked, before.values()), strict=True)]
             pairs, matches = (
                 pairs + len(found),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from beam_volumes.ops.geometry.registration.images import (
     check_quality,
     cleaned,
     is_constant,
+    pairs_at_a_time,
     refined,
     translation,
     with_evidence,
@@ -135,13 +136,15 @@ def register_tiles(
     """
     every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles", reference, subvoxel)
     quality = check_quality(min_quality, "register_tiles")
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = dict(zip(every.pairs, pool.map(every.link, every.pairs), strict=True))
+    with ThreadPoolExecutor(every.threads("register_tiles")) as pool:
+        # The limit of memory is of this thread.
+        links = [pool.submit(copy_context().run, every.link, pair) for pair in every.pairs]
+    found = {pair: link.result() for pair, link in zip(every.pairs, links, strict=True)}
     table, pairs = every.solved(found, quality)
-    if len(every.opened) > 1 and (alone := unlinked(table)):
+    if len(every.opened) > 1 and (lonely := unlinked(table)):
         warnings.warn(
-            f"register_tiles: no link for {len(alone)} of {len(every.opened)} tiles, which stay at their "
-            f"given positions: {', '.join(map(str, alone[:20]))}{', ...' if alone[20:] else ''}; the table "
+            f"register_tiles: no link for {len(lonely)} of {len(every.opened)} tiles, which stay at their "
+            f"given positions: {', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}; the table "
             "of pairs has the reasons",
             stacklevel=outside(),
         )
@@ -329,6 +332,14 @@ class TilePairs:
         return replace(
             link, matrix=matrix, offset=offset, contrast=float(min(np.ptp(a), np.ptp(b)))
         )
+
+    def threads(self, name: str) -> int:
+        """Return the number of pairs that are compared at a time."""
+        boxes = [[s.stop - s.start for s in self._boxes(*pair)[0]] for pair in self.pairs]
+        largest = max((int(np.prod(box)) for box in boxes), default=0)
+        compared = max((int(np.prod(-(-np.array(b) // _factors(b)))) for b in boxes), default=0)
+        remedy = "smaller overlaps, by max_shift"
+        return pairs_at_a_time(compared, 0 if compared == largest else 8 * compared, name, remedy)
 
     def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the boxes of both tiles that may overlap, with the maximum error."""
