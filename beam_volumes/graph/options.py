@@ -79,7 +79,7 @@ memory_limit: ContextVar[MemoryLimit | None] = ContextVar("memory_limit", defaul
 
 @contextmanager
 def reserved(occupied: int) -> Iterator[None]:
-    """Let computations in the block leave a number of bytes for arrays that are occupied."""
+    """Let computations in the block leave a number of bytes for other arrays."""
     limit = memory_limit.get()
     lowered = limit and replace(limit, total=max(limit.total - occupied, 0))
     token = memory_limit.set(lowered)
