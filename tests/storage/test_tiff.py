@@ -745,6 +745,26 @@ def test_metadata_that_are_lost_or_of_other_files_are_refused(tmp_path):
         open_source(tmp_path / "in" / "s.ome.tif")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("<OME", '<!DOCTYPE a [<!ENTITY e "ha">]><OME', "declares entities"),
+        ("/OME/2016-06", "/OME/2031-01", "schema '2031-01'"),
+    ],
+)
+def test_companion_files_are_checked_as_other_xml(tmp_path, old, new, says):
+    binary_only(tmp_path / "s.ome.tif", np.zeros((2, 5, 7), "u2"), 0)
+    planes = [("s.ome.tif", 0, k, 0, k) for k in range(2)]
+    path = tmp_path / "s.companion.ome"
+    companion(path, image_of(0, (1, 2, 5, 7), planes))
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    for name in ("s.ome.tif", "s.companion.ome"):
+        with pytest.raises(ValueError, match=f"{path}.*{says}"):
+            open_source(tmp_path / name)
+
+
 def test_a_companion_file_in_a_bucket(tmp_path):
     x = voxels("u2", (3, 5, 7))
     binary_only(tmp_path / "s.ome.tif", x[::-1], 0)

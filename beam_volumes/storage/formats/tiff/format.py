@@ -25,10 +25,12 @@ from beam_volumes.base.space import AXES, Space
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.chunked.tensorstore_spec import TOO_LARGE
 from beam_volumes.storage.formats.format import WHOLE, Format, Listing, OpenRequest, Options
+from beam_volumes.storage.formats.metadata import RefusedXml, parsed_xml
 from beam_volumes.storage.formats.tiff import files as tags
 from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened_file
 from beam_volumes.storage.formats.tiff.metadata import (
     Ome,
+    UnknownSchema,
     check_schema,
     first_of,
     metadata_of,
@@ -216,7 +218,10 @@ class Companion:
         if data is None:
             return None
         try:
-            root = ElementTree.fromstring(data)
+            root = parsed_xml(data)
+            check_schema(ElementTree.tostring(ElementTree.Element(root.tag), encoding="unicode"))
+        except (RefusedXml, UnknownSchema) as error:
+            raise ValueError(f"{printable(place.text)}: {error}") from None
         except (ElementTree.ParseError, ValueError) as error:
             raise damaged(place.text, f"it is no valid XML: {error}") from None
         if any(tag_of(e) == "BinaryOnly" for e in root):

@@ -168,6 +168,10 @@ def whole(value: Any) -> int:
         return 0
 
 
+class UnknownSchema(ValueError):
+    """OME-XML has a schema that is not supported."""
+
+
 def check_schema(xml: str) -> None:
     """Refuse OME-XML of an unknown schema."""
     root = re.search(r"<(?:\w+:)?OME\b[^>]*", xml)
@@ -176,7 +180,7 @@ def check_schema(xml: str) -> None:
     )
     # Dates are ordered as texts.
     if found and found[1] > "2016-06":
-        raise ValueError(
+        raise UnknownSchema(
             f"its OME-XML has the schema {found[1][:20]!r}, and schemas up to 2016-06 are supported; convert "
             "it, e.g. by bfconvert"
         )
