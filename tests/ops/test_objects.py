@@ -226,6 +226,13 @@ def test_find_objects_are_scipys(shape):
         bv.find_objects(labels, -1)
 
 
+@pytest.mark.parametrize(("default", "dtype"), [(np.nan, "i4"), (0.5, "i8"), (-1, "u4"), (2, bool)])
+def test_defaults_of_labeled_comprehension_are_not_cut_to_its_dtype(default, dtype):
+    labels = np.array([[1, 2]], "u1")
+    with pytest.raises(ValueError, match=r"default=.* use another out_dtype"):
+        bv.labeled_comprehension(labels, labels, [1, 3], np.sum, dtype, default)
+
+
 @pytest.mark.parametrize("shape", [(9, 24, 20), (24, 20)])
 def test_labeled_comprehension_is_scipys(shape, tmp_path):
     rng = np.random.default_rng(1)

@@ -19,6 +19,7 @@ from beam_volumes.ops.labels.objects import EachLabel, Region, StoredObjects, fo
 from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.table_surveys import check_objects
 from beam_volumes.ops.labels.tables import regionprops_table
+from beam_volumes.ops.parameters.building import representable
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
 from beam_volumes.sweep.stage import identity
@@ -176,6 +177,10 @@ def labeled_comprehension(
         )
     wanted = wanted.astype(np.uint64)
     dtype = np.dtype(out_dtype)
+    if dtype.kind in "biu" and not representable(default, dtype):
+        raise ValueError(
+            f"{name}: default={default!r} is not a {dtype} number; use another out_dtype"
+        )
     call = Comprehension(func, bool(pass_positions), opened.shape)
     objects = StoredObjects.of(labels, (opened,), 0, name)
     labels = one_channel(labels)
