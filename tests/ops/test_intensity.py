@@ -239,6 +239,13 @@ def test_matched_histograms_of_one_value_need_no_finite_bins(value):
     assert (np.asarray(bv.match_histograms(like, x)) == np.float32(value)).all()
 
 
+def test_matched_histograms_of_large_values_are_finite():
+    x, like = np.array([[1e300, -1e300, 1e308, 3.0]]), np.array([[1.0, 1.5e308, 1.6e308, 2.0]])
+    for reference in (x, like):
+        ours = np.asarray(bv.match_histograms(x, reference))
+        np.testing.assert_array_equal(ours, exposure.match_histograms(x, reference))
+
+
 def test_matched_histograms_of_channels():
     x, like = voxels((3, 9, 10), "u1", 1), voxels((3, 5, 7), "u1", 2)
     ours = np.asarray(bv.match_histograms(bv.open(x, axes="cyx"), bv.open(like, axes="cyx")))

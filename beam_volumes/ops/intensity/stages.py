@@ -94,7 +94,7 @@ class Matching(Formula):
         lowest, highest, counts = self._classes(self.source, arguments[:own])
         low, high, there = self._classes(self.reference, arguments[own:])
         found = there > 0
-        values = (low[found] + high[found]) / 2
+        values = low[found] + (high[found] / 2 - low[found] / 2)  # of any size
         shares = np.cumsum(there[found]) / there.sum()
         matched = np.interp(np.cumsum(counts) / counts.sum(), shares, values)
         if np.array_equal(lowest, highest):
