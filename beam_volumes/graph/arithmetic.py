@@ -19,7 +19,7 @@ from beam_volumes.graph.volume import Volume, of_source, volume_of
 from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.inputs.objects import is_array_object
 from beam_volumes.storage.inputs.opening import open_source
-from beam_volumes.storage.inputs.renaming import renamed
+from beam_volumes.storage.inputs.renaming import renamed, without_single
 from beam_volumes.storage.sources.axes import DEFAULT_AXES
 
 
@@ -150,7 +150,8 @@ def aligned_volume(array: Any, like: Space | None) -> Volume:
     """Open an array as a volume with the last axes of another one."""
     if isinstance(array, np.ndarray) and array.ndim == 1:
         array = array[None]
-    source = open_source(array)
+    # As in numpy, an extent of 1 fits any.
+    source = without_single(open_source(array))
     ndim = len(array.shape)
     if like is None or ndim > len(like.all_axes) or ndim not in DEFAULT_AXES:
         return of_source(source)

@@ -54,10 +54,11 @@ def open(
     axes : str or sequence of str, optional
         The axes, where a file does not name them or is wrong: a letter of t, c, z, y, x for each axis,
         in their stored order. ``"tyx"`` opens a stack of frames as a movie, and ``"xyz"`` an array
-        with x as its first axis.
+        with x as its first axis. Axes of extent 1 remain if they are named, also if a file does not
+        store them. By default arrays keep axes t and c of extent 1, and most files drop them.
     index : dict, optional
         The time point to open, and the channel if only one is wanted, e.g.
-        ``{"t": 0, "c": "DAPI"}``. Axes of extent 1 need none.
+        ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
         Path of the array or image inside a group; number or UID of a series of DICOM.
     level : int, optional

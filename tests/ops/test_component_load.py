@@ -104,7 +104,9 @@ def test_room_is_set_aside_for_the_basins_at_the_faces_of_slabs(slab, sigma, mon
     noise = ndi.gaussian_filter(np.random.default_rng(0).random((64, 64, 64), "f4"), sigma)
     bv.compute(bv.watershed(bv.open(noise)), runner=None, progress=False, slab=slab)
     survey = EdgeSurvey.of("watershed", np.dtype("u4"))
-    assert [load <= survey.merge_size(Grid(noise.shape, slab)).expected for load in needed] == [True]
+    assert [load <= survey.merge_size(Grid(noise.shape, slab)).expected for load in needed] == [
+        True
+    ]
     # The room grows with the faces, however large they are.
     assert survey.merge_size(Grid((64, 4096, 4096), (16, 4096, 4096))).expected > 2 << 30
 

@@ -40,9 +40,8 @@ def test_both_orders_of_axes_and_bytes(tmp_path, stored, shape, order):
     array = voxels(stored, shape, order)
     np.save(tmp_path / "a.npy", array)
     (tmp_path / "a.raw").write_bytes(b"head" + array.tobytes(order))
-    index = {"c": 1} if len(shape) == 5 and order == "C" else None
-    wanted = array[0] if len(shape) == 5 else array
-    wanted = wanted[1] if index else wanted
+    index = {"t": 0, "c": 1} if len(shape) == 5 and order == "C" else None
+    wanted = array[0, 1] if index else array
     raw = {"shape": shape, "dtype": stored, "offset": 4, "order": order}
     for volume in (
         bv.open(tmp_path / "a.npy", index=index),

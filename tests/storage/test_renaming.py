@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import dask.array
 import h5py
 import numpy as np
 import pytest
@@ -91,8 +92,85 @@ def test_voxel_sizes_and_channels_go_with_their_axes(tmp_path: Path) -> None:
     assert (film.axes, film.voxel_size) == (("t", "y", "x"), (2, 1))
 
 
-def test_an_axis_of_one_point_in_time_drops_as_where_a_file_names_it() -> None:
-    assert bv.open(np.zeros((1, 5, 6), "u1"), axes="tyx").axes == ("y", "x")
+SINGLE = [
+    ("czyx", (1, 5, 6, 7)),
+    ("tzyx", (1, 5, 6, 7)),
+    ("tczyx", (1, 1, 5, 6, 7)),
+    ("tczyx", (2, 1, 5, 6, 7)),
+    ("tczyx", (1, 3, 1, 6, 7)),
+    ("tcyx", (1, 2, 6, 7)),
+    ("tyx", (1, 6, 7)),
+    ("tyx", (2, 6, 7)),
+    ("cyx", (1, 6, 1)),
+]
+#: Formats that name all axes of an output of this package, those that drop some of extent 1, and those that
+#: add some.
+NAMING = ("a.zarr", "a2.zarr", "a.ome.zarr", "a4.ome.zarr", "a.n5")
+NOT_NAMING = ("a.tif", "a.ome.tif", "a.h5", "a.nii", "a.nrrd", "a.mha", "a.npy")
+HOW = {"a2.zarr": {"zarr_version": 2}, "a4.ome.zarr": {"ome_version": "0.4"}}
+
+
+@pytest.mark.parametrize(("letters", "shape"), SINGLE)
+def test_an_array_keeps_its_axes_of_extent_1(tmp_path: Path, letters: str, shape: tuple) -> None:
+    array = np.arange(np.prod(shape), dtype="u2").reshape(shape)
+    volume = bv.open(array, axes=letters)
+    assert (volume.axes, volume.shape) == (tuple(letters), shape)
+    assert np.array_equal(np.asarray(volume), array)
+    frame = bv.open(array, axes=letters, index={letters[0]: 0})
+    assert np.array_equal(np.asarray(frame), array[0])
+    # Without names it has those of an array with more along its first axis.
+    usual = bv.open(np.zeros((2, *shape[1:]))).axes
+    np.save(tmp_path / "a.npy", array)
+    stored = zarr.open_array(str(tmp_path / "a.zarr"), mode="w", shape=shape, dtype="u2")
+    stored[...] = array
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data"] = array
+    lazy = dask.array.from_array(array)
+    for given in (array, lazy, stored, *(tmp_path / f"a.{e}" for e in ("npy", "zarr", "h5"))):
+        found = bv.open(given)
+        assert (found.axes, found.shape) == (usual, shape), given
+        assert np.array_equal(np.asarray(found), array)
+
+
+@pytest.mark.parametrize(("letters", "shape"), SINGLE)
+def test_outputs_and_files_keep_the_axes_of_extent_1_that_are_named(
+    tmp_path: Path, letters: str, shape: tuple
+) -> None:
+    array = np.arange(np.prod(shape), dtype="u2").reshape(shape)
+    volume = bv.open(array, axes=letters, voxel_size=2, unit="um")
+    for name in (*NAMING, *NOT_NAMING):
+        target = volume.to(tmp_path / name, **HOW.get(name, {}))
+        made = bv.compute(target, runner=None, progress=False, keep_journal=False)
+        assert np.array_equal(np.asarray(made), array), name
+        found = bv.open(tmp_path / name, axes=letters)
+        assert (found.axes, found.shape) == (tuple(letters), shape), name
+        assert np.array_equal(np.asarray(found), array), name
+        if name in NAMING:
+            found = bv.open(tmp_path / name)
+            assert (found.axes, found.voxel_size) == (volume.axes, volume.voxel_size), name
+            assert np.array_equal(np.asarray(found), array), name
+
+
+def test_a_time_lapse_job_accepts_a_file_with_a_single_frame(tmp_path: Path) -> None:
+    tables = []
+    for frames in (1, 3):
+        array = np.zeros((frames, 9, 8), "u1")
+        array[:, 2:5, 3:6] = 200
+        tifffile.imwrite(tmp_path / "a.tif", array, photometric="minisblack")
+        film = bv.open(tmp_path / "a.tif", axes="tyx")
+        assert film.shape == array.shape
+        assert np.array_equal(np.asarray(bv.max(film, axis="t")), array[0])
+        tables.append(bv.track(bv.label(film > 100)).to_pyarrow().to_pydict())
+        assert len(bv.register_frames(film).to_pyarrow()) == frames
+    first = {name: column[:1] for name, column in tables[1].items()}
+    assert tables[0] == first and tables[0]["t"] == [0]
+
+
+def test_operands_with_an_extent_of_1_are_broadcast_as_in_numpy() -> None:
+    array = np.arange(2 * 3 * 4 * 5, dtype="i4").reshape(2, 3, 4, 5)
+    one = np.arange(60, dtype="i4").reshape(1, 3, 4, 5)
+    assert np.array_equal(np.asarray(bv.open(array) + one), array + one)
+    assert np.array_equal(np.asarray(bv.open(one) + one), one + one)
 
 
 @pytest.mark.parametrize(

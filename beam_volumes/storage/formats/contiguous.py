@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import read_at, stamp_of, write_box
-from beam_volumes.storage.sources.axes import DEFAULT_AXES, Selection, select
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, IndexRequest, Selection, select
 from beam_volumes.storage.sources.chunking import CHUNK_BYTES
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
@@ -125,13 +125,13 @@ def plain_array(
     stored: np.dtype,
     at: int,
     is_fortran: bool,
-    index: Mapping[str, int | str] | None,
+    request: IndexRequest,
 ) -> Source:
-    """Return a source of a file with one array and default axes."""
+    """Return a source of a file with one array and default axes, which remain if their extent is 1."""
     axes = DEFAULT_AXES[len(shape)]
     if is_fortran:  # x is the slowest dimension
         axes, shape = axes[::-1], shape[::-1]
-    chosen = select(axes, shape, index, printable(place.text))
+    chosen = select(axes, shape, replace(request, keep=True), printable(place.text))
     native = stored.newbyteorder("=")
     reader = ContiguousReader(place.spec, shape, stored.str, native, at, chosen)
     return contiguous(place.text, reader, chosen.space())

@@ -26,6 +26,7 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.names import NameGrid
 from beam_volumes.storage.places.ownership import Documents, home_of
 from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.sources.axes import IndexRequest
 from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source, digest
@@ -62,10 +63,9 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class OpenRequest:
+class OpenRequest(IndexRequest):
     """The user's options for a place, as in `open_source`."""
 
-    index: Mapping[str, int | str] | None = None
     dataset: str | None = None
     level: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  #: As in `Format.open_options`
@@ -87,8 +87,8 @@ class OpenRequest:
                 )
 
 
-#: A request without options.
-WHOLE = OpenRequest()
+#: A request without options, and one for an output, whose axes are those of its volume.
+WHOLE, OWN = OpenRequest(), OpenRequest(keep=True)
 
 
 class Format:

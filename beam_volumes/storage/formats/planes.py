@@ -14,7 +14,7 @@ import tensorstore as ts
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.sources.axes import Placement, Selection, select
+from beam_volumes.storage.sources.axes import IndexRequest, Placement, Selection, select
 from beam_volumes.storage.sources.source import Source, TokenOfFields, check_dtype
 
 #: Reads the part ``y``, ``x`` of the plane at a position along the other axes, as y, x or y, x, c.
@@ -117,16 +117,16 @@ class PlaneImage:
     encoded: bool = True
     letters: Sequence[str] | None = None  #: The names of the axes in the volume, if not ``axes``
 
-    def source(self, index: Mapping[str, int | str] | None) -> Source:
+    def source(self, request: IndexRequest) -> Source:
         check_dtype(self.name, self.dtype)
         after, many = ((), ()) if self.samples is None else (("c",), (self.samples,))
         axes, sizes, chunk = (*self.axes, *after), (*self.sizes, *many), (*self.chunk, *many)
         letters = axes if self.letters is None else (*self.letters, *after)
-        chosen = select(letters, sizes, index, self.name, self.channels)
+        chosen = select(letters, sizes, request, self.name, self.channels)
         for axis in "yx":
             if axis not in chosen.axes:
                 raise ValueError(
-                    f"index={dict(index or {})}: take one row or column by slicing instead"
+                    f"index={dict(request.index or {})}: take one row or column by slicing instead"
                 )
         p = self.placement
         reader = PlaneReader(self.planes, axes, sizes, chunk, self.dtype, chosen, p.flipped)

@@ -17,7 +17,7 @@ from beam_volumes.storage.places.claims import ANY, Watched
 from beam_volumes.storage.places.context import callback, context
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.transfer import crc32
-from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, IndexRequest, select
 from beam_volumes.storage.sources.source import Source, check_dtype
 
 #: Larger arrays are not sent to other processes.
@@ -227,7 +227,7 @@ def refuse_masked(array: object) -> None:
         )
 
 
-def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) -> Source:
+def open_array(array: np.ndarray, request: IndexRequest) -> Source:
     """Return a source of an array's voxels; the array must not change while it is used."""
     refuse_masked(array)
     name = f"a numpy array of shape {array.shape}"
@@ -236,7 +236,7 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         raise ValueError(
             f"{name} has {array.ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
         )
-    chosen = select(DEFAULT_AXES[array.ndim], array.shape, index, name)
+    chosen = select(DEFAULT_AXES[array.ndim], array.shape, replace(request, keep=True), name)
     fixed = dict(chosen.fixed)
     view = np.asarray(array)[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
     first = len(chosen.leading)

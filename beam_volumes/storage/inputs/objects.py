@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.inputs.origins import extents_of
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.sources.axes import DEFAULT_AXES, converted, select
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, IndexRequest, converted, select
 from beam_volumes.storage.sources.source import Source, check_dtype
 
 #: Size of chunks for arrays without chunks.
@@ -204,7 +204,7 @@ class ObjectReader:
         return f"{self.name} {self.key}"
 
 
-def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None) -> Source:
+def open_object(what: ArrayObject, request: IndexRequest) -> Source:
     """Return a source that reads an array of another library."""
     array = what.array
     refuse_masked(array)
@@ -213,7 +213,7 @@ def open_object(what: ArrayObject, index: Mapping[str, int | str] | None = None)
     if any(n != n for n in array.shape):
         raise ValueError(f"{name} has an unknown extent; call compute_chunk_sizes() of dask first")
     dtype = check_dtype(name, np.dtype(array.dtype))
-    chosen = select(what.axes, shape, index, name)
+    chosen = select(what.axes, shape, replace(request, keep=True), name)
     fixed = dict(chosen.fixed)
     chunks = _chunks_of(array, shape, dtype)
     place = {a: d for d, a in enumerate(what.axes)}

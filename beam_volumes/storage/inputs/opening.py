@@ -91,9 +91,11 @@ def open_source(
     if dataset is not None and ".." in re.split(r"[/\\]", dataset):
         raise ValueError(f"dataset={dataset!r} leads out of the file; open that array by its path")
     request = OpenRequest(first, dataset, level, given)
+    is_array = is_array_object(path_or_spec) or isinstance(what, dict | np.ndarray)
+    request = OpenRequest(first, dataset, level, given, keep=is_array or bool(letters))
     source, request = _opened(what, request, mpp, space_given["voxel_size"] is not None)
     if letters:
-        source = pointed(renamed(source, letters), taken)
+        source = pointed(renamed(source, letters, not is_array), taken)
     if _is_stored(what):
         unfinished.warn(unfinished.of_extents(source.reader.extents))
         asked = {
@@ -264,9 +266,9 @@ def _open(what: Any, request: OpenRequest) -> Source:
         if value is not None:
             raise ValueError(f"{option}={value!r} is for paths and URLs only")
     if isinstance(what, np.ndarray):
-        return open_array(what, request.index)
+        return open_array(what, request)
     if isinstance(what, ArrayObject):
-        return open_object(what, request.index)
+        return open_object(what, request)
     if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
         raise ValueError(
             f"{url(kvstore_spec(what))} is not a TensorStore spec of an array; it needs an "

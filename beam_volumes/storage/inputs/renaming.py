@@ -35,25 +35,26 @@ def letters_of(axes: Any) -> tuple[str, ...]:
     return tuple(given)
 
 
-def renamed(source: Source, letters: Sequence[str]) -> Source:
+def renamed(source: Source, letters: Sequence[str], is_file: bool = False) -> Source:
     """Return a source with other names of its axes.
 
-    - ``source``: as opened without names.
-    - ``letters``: the new names of the visible axes, in their order. Axes t and c of extent 1 are
-      dropped. A new spatial axis has voxels of size 1.
+    - ``source``: as opened without names, with its axes of extent 1.
+    - ``letters``: the new names of the visible axes, in their order. Axes t and c of extent 1 may be
+      left out. A new spatial axis has voxels of size 1.
+    - ``is_file``: whether it may lack axes of extent 1, which many formats do not store: they are added.
     """
     space, first = source.space, len(source.leading)
     # Positions of the visible axes among all axes of the reader.
     visible = [*range(first), *(first + a for a in space.visible)]
     sizes = [*source.leading, *source.shape]
-    if len(letters) != len(visible):
+    place = _places(dict(zip(space.all_axes, visible, strict=True)), sizes, letters, is_file)
+    if place is None:
         shown = ", ".join(f"{a}: {sizes[d]}" for a, d in zip(space.all_axes, visible, strict=True))
         raise ValueError(
             f"axes={''.join(letters)!r}: {source.name} has {len(visible)} axes ({shown}); give a letter for "
             "each of these, in this order"
         )
-    place = dict(zip(letters, visible, strict=True))
-    leading = tuple(a for a in LEADING if a in place and sizes[place[a]] > 1)
+    leading = tuple(a for a in LEADING if a in letters)
     places = tuple(place.get(a) for a in (*leading, *AXES))
 
     def by_axis(before: Sequence[T], values: Sequence[T], default: T) -> list[T]:
@@ -74,21 +75,44 @@ def renamed(source: Source, letters: Sequence[str]) -> Source:
         leading_chunk=tuple(chunk[:n]),
         reader=RenamedReader(source, places),
         space=Space(
-            axes=tuple(a for a in AXES if a in place),
+            axes=tuple(a for a in AXES if a in letters),
             voxel_size=None
             if space.voxel_size is None
             else _triple(by_axis((1.0,) * first, space.voxel_size, 1.0)[n:]),
             unit=space.unit,
             origin=_triple(by_axis((0.0,) * first, space.origin, 0.0)[n:]),
             leading=leading,
-            channels=_channels(space, place, leading),
+            channels=_channels(space, place),
         ),
     )
 
 
-def _channels(space: Space, place: Mapping[str, int], leading: Sequence[str]) -> tuple[str, ...]:
+def _places(
+    axes: Mapping[str, int], sizes: Sequence[int], letters: Sequence[str], is_file: bool
+) -> dict[str, int] | None:
+    """Return the positions of axes by their new letters; None if these are too few or too many."""
+    if len(letters) == len(axes):
+        return dict(zip(letters, axes.values(), strict=True))
+    same = [a for a in letters if a in axes]
+    in_order = same == [a for a in axes if a in letters]
+    others = [d for a, d in axes.items() if a not in letters]
+    if in_order and all(sizes[d] == 1 for d in others) and (is_file or len(same) == len(letters)):
+        return {a: axes[a] for a in same}
+    several = [d for a, d in axes.items() if sizes[d] > 1 or a in AXES]
+    return dict(zip(letters, several, strict=True)) if len(several) == len(letters) else None
+
+
+def without_single(source: Source) -> Source:
+    """Return a source without its axes t and c of extent 1."""
+    for axis, size in zip(source.space.leading, source.leading, strict=True):
+        if size == 1:
+            source = replace(source.point(axis, 0), name=source.name)
+    return source
+
+
+def _channels(space: Space, place: Mapping[str, int]) -> tuple[str, ...]:
     """Return the names of channels, if axis c keeps its place."""
-    same = "c" in leading and "c" in space.leading and space.leading.index("c") == place["c"]
+    same = "c" in place and "c" in space.leading and space.leading.index("c") == place["c"]
     return space.channels if same else ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -307,21 +307,33 @@ def names_of_axes(names: Sequence[str | None] | None, ndim: int, name: str) -> t
     return tuple(DEFAULT_AXES[ndim])
 
 
+@dataclass(frozen=True)
+class IndexRequest:
+    """The requested part of an array."""
+
+    #: The position, or a channel's name for ``c``, along each axis to drop
+    index: Mapping[str, int | str] | None = None
+    #: Whether axes t and c of extent 1 remain. Many formats have these axes in every file.
+    keep: bool = field(default=False, kw_only=True)
+
+
+#: All of an array, with the axes of its own.
+EVERYTHING = IndexRequest(keep=True)
+
+
 def select(
     axes: Sequence[str],
     sizes: Sequence[int],
-    index: Mapping[str, int | str] | None,
+    request: IndexRequest,
     name: str,
     channels: Sequence[str] = (),
 ) -> Selection:
     """Select the volume in an array that may have t and c: they remain unless a point is chosen.
 
     - ``axes``, ``sizes``: name and extent of each dimension.
-    - ``index``: the position, or a channel's name for ``c``, along each axis to drop. Axes t and c
-      of extent 1 are dropped anyway.
     - ``channels``: the names of the channels, if known.
     """
-    index = dict(index or {})
+    index = dict(request.index or {})
     shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))
     unknown = set(index) - set(axes)
     if unknown:
@@ -332,7 +344,7 @@ def select(
     for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
         if axis in index:
             fixed.append((d, position_along(axis, index[axis], size, channels, name)))
-        elif axis in LEADING and size == 1:
+        elif axis in LEADING and size == 1 and not request.keep:
             fixed.append((d, 0))
         else:
             dims.append((axis, d))

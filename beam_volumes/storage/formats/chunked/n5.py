@@ -32,6 +32,7 @@ from beam_volumes.storage.formats.chunked.zarr import (
 )
 from beam_volumes.storage.formats.format import (
     CHUNKS,
+    OWN,
     WHOLE,
     Content,
     Layout,
@@ -219,7 +220,7 @@ class N5(WritableFormat):
 
     def read_back(self, d: Description) -> Source:
         about = ArrayMetadata(name=d.name, axes=d.space.all_axes[::-1], channels=d.space.channels)
-        return replace(open_spec(self._spec(d, d.shape), about), space=d.space)
+        return replace(open_spec(self._spec(d, d.shape), about, OWN), space=d.space)
 
     def _spec(self, d: Description, shape: Triple) -> dict[str, Any]:
         return {
@@ -293,6 +294,7 @@ def _array(
         metadata["compression"] = {"type": own["compressionType"]}
         spec |= {"metadata": metadata, "assume_metadata": True}
     ours = own.get(OURS)
+    request = replace(request, keep=request.keep or isinstance(ours, dict))
     about = ArrayMetadata(
         name=name,
         axes=axes,

@@ -125,6 +125,8 @@ class OmeZarr(Zarr):
             )
         axes, units = axes_of(image, metadata)
         affine = request.option("affine")
+        is_own = isinstance(node.attributes.get(OURS), dict)
+        request = replace(request, keep=request.keep or is_own)
         scale, translation = grid_of(levels[level], image, metadata, affine)
         about = ArrayMetadata(
             name=place.text if level == 0 else array.place.text,

@@ -331,7 +331,7 @@ class Precomputed(WritableFormat):
         if not d.leading:
             index["c"] = 0
         about = ArrayMetadata(name=d.name, axes=("x", "y", "z", "c"), channels=d.space.channels)
-        source = open_spec(self._spec(d), about, OpenRequest(index=index))
+        source = open_spec(self._spec(d), about, OpenRequest(index=index, keep=bool(d.leading)))
         return replace(source, space=d.space, labels=d.options["type"] == "segmentation")
 
     def _spec(self, d: Description) -> dict[str, Any]:

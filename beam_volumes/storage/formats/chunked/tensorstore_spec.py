@@ -8,7 +8,7 @@ import math
 import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorstore as ts
@@ -136,7 +136,9 @@ def open_spec(
     assert domain is not None
     labels = about.axes or (domain.labels if any(domain.labels) else None)
     names = names_of_axes(labels, domain.rank, name)
-    chosen = select(names, domain.shape, request.index, name, about.channels)
+    # An array without names keeps its axes.
+    request = replace(request, keep=request.keep or labels is None)
+    chosen = select(names, domain.shape, request, name, about.channels)
     space, back = _space(known, about, names, chosen, name, affine)
     return oriented(_source(known, spec, chosen, space, name), back, affine)
 

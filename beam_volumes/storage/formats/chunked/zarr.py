@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import (
 )
 from beam_volumes.storage.formats.format import (
     CHUNKS,
+    OWN,
     WHOLE,
     Content,
     Layout,
@@ -318,6 +319,7 @@ class Zarr(WritableFormat):
                 f"level={request.level}: {node.place.text} is a plain array; only OME-Zarr has levels"
             )
         ours = node.attributes.get(OURS)
+        request = replace(request, keep=request.keep or isinstance(ours, dict))
         ours = ours if isinstance(ours, dict) else {}
         names = node.attributes.get("_ARRAY_DIMENSIONS")
         about = ArrayMetadata(
@@ -497,7 +499,7 @@ class Zarr(WritableFormat):
             translation=d.stored(space.origin, (0.0,) * n),
             unit=space.unit,
         )
-        return open_spec(self.spec(d, d.shape), about)
+        return open_spec(self.spec(d, d.shape), about, OWN)
 
 
 FORMATS = (Zarr(),)

@@ -60,7 +60,7 @@ class Dicom(Format):
         single = os.path.isfile(first) and place.local == first
         headers = _series(_headers(folder, names, place.text), request.dataset, place.text)
         is_scaled = request.option("rescale") in (None, True)
-        return _image(place.text, folder, headers, single, affine, is_scaled).source(request.index)
+        return _image(place.text, folder, headers, single, affine, is_scaled).source(request)
 
 
 FORMATS = (Dicom(),)

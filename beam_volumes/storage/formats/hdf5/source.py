@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -110,7 +111,8 @@ def _chosen(
     axes = [*found.dataset_axes, *names_of_axes(found.axes, len(shape), name)]
     sizes = [*paths.sizes, *shape]
     # Other datasets are left out.
-    paths, chosen = _taken(paths, select(axes, sizes, request.index, path, found.channels))
+    request = replace(request, keep=request.keep or found.axes is None)
+    paths, chosen = _taken(paths, select(axes, sizes, request, path, found.channels))
     if paths[0] != node.name and found.paths is not None:
         node = present(file, paths[0], path)
         files_of(node, check=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,14 @@ from beam_volumes.storage.places.inflate import MAXIMUM, beginning, inflated
 from beam_volumes.storage.places.outside import named_file
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import first_bytes, read_at
-from beam_volumes.storage.sources.axes import Placement, UnclearPlace, check_affine, select, turned
+from beam_volumes.storage.sources.axes import (
+    IndexRequest,
+    Placement,
+    UnclearPlace,
+    check_affine,
+    select,
+    turned,
+)
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import Source, check_dtype
 
@@ -155,16 +162,14 @@ def scaled_dtype(stored: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if narrow else np.float64)
 
 
-def voxels_of(
-    place: Place, voxels: Voxels, index: Mapping[str, int | str] | None, is_there: bool = True
-) -> Source:
+def voxels_of(place: Place, voxels: Voxels, request: IndexRequest, is_there: bool = True) -> Source:
     """Return the source of voxels; the file's length is checked if it exists (``is_there``)."""
     v, name = voxels, place.text
     stored, grid = v.stored, v.placement
     if is_there:
         check_length(name, place.spec if v.file is None else v.file, v)
     native = check_dtype(printable(name), stored)
-    chosen = select(v.axes, v.sizes, index, printable(name), v.channels)
+    chosen = select(v.axes, v.sizes, request, printable(name), v.channels)
     reader = VoxelReader(
         file=dict(place.spec if v.file is None else v.file),
         shape=tuple(int(n) for n in v.sizes),
@@ -322,7 +327,7 @@ class Headered(InPlace):
         voxels = None if path is None else self.parsed(path, place, request)
         if voxels is None:
             return None
-        return voxels_of(voxels.header or place, voxels, request.index)
+        return voxels_of(voxels.header or place, voxels, request)
 
     def parsed(self, path: str, place: Place, request: OpenRequest) -> Voxels | None:
         """Parse the header of a local file; None if the file is of another format."""

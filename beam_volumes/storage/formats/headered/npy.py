@@ -47,7 +47,7 @@ class Npy(InPlace):
                 f"{name} has {len(shape)} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
             )
         check_length(name, path, at, math.prod(shape) * stored.itemsize)
-        return plain_array(place, shape, stored, at, is_fortran, request.index)
+        return plain_array(place, shape, stored, at, is_fortran, request)
 
     def header(self, d: Description) -> bytes:
         file = io.BytesIO()

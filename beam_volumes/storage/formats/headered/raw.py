@@ -69,7 +69,7 @@ class Raw(InPlace):
             raise ValueError(f"{name}: order={order!r}; use 'C' (x fastest) or 'F' (z fastest)")
         at = _offset(given.get("offset"), name)
         _check_size(place.local, name, shape, stored, at, "offset" in given)
-        return plain_array(place, shape, stored, at, order == "F", request.index)
+        return plain_array(place, shape, stored, at, order == "F", request)
 
 
 FORMATS = (Raw(),)

@@ -95,7 +95,7 @@ class Bioio(Format):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = _image(place.text, path, image, request.dataset)
-                return found.source(request.index)
+                return found.source(request)
         except (ValueError, OSError):
             raise
         except (Exception, MemoryError) as error:

@@ -98,7 +98,7 @@ class Czi(Format):
         needed("pylibCZIrw", "czi", f"{place.text} is CZI")
         handle = _opened(path)
         try:
-            return _image(place.text, path, handle, request.dataset).source(request.index)
+            return _image(place.text, path, handle, request.dataset).source(request)
         except (RuntimeError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise damaged(path, f"{error}") from None
         finally:

@@ -126,7 +126,7 @@ class Nd2(Format):
         needed("nd2", "nd2", f"{place.text} is ND2")
         _chunks(path)
         _check_xml(path)
-        return _image(place.text, path, _facts(path), request.dataset).source(request.index)
+        return _image(place.text, path, _facts(path), request.dataset).source(request)
 
 
 FORMATS = (Nd2(),)

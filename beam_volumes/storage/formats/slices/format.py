@@ -195,7 +195,7 @@ class Slices(Format):
         mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
         if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:
             channels = mark.space.channels
-        chosen = select("yxc"[: len(shape)], shape, request.index, place.text, channels)
+        chosen = select("yxc"[: len(shape)], shape, request, place.text, channels)
         if len(chosen.axes) < 2:
             raise ValueError(
                 f"index={dict(request.index or {})}: take a row or column of slices by slicing instead"

@@ -372,7 +372,7 @@ class _Image:
         _check_size(self.segments, opened_file(self.places[0]), place)
         index = request.index
         chosen = select(
-            [names[d] for d in shown], [sizes[d] for d in shown], index, place.text, channels
+            [names[d] for d in shown], [sizes[d] for d in shown], request, place.text, channels
         )
         _check_axes(chosen, [sizes[d] for d in shown], index, place)
         fixed = {shown[d]: i for d, i in chosen.fixed}
