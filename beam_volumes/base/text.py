@@ -105,6 +105,19 @@ def format_bytes(n: float) -> str:
     raise AssertionError
 
 
+def format_number(value: float) -> str:
+    """Format a number with six digits, or with all digits before the point.
+
+    Examples
+    --------
+    >>> format_number(65535.0), format_number(1234567.8), format_number(0.000123456789), format_number(7)
+    ('65535', '1234568', '0.000123457', '7')
+    """
+    size = abs(value)
+    digits = len(f"{size:.0f}") if 1e6 <= size < 1e15 else 6
+    return f"{value:.{digits}g}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or all names if they are few.
 

@@ -67,6 +67,52 @@ FAMILIES = {
     "arithmetic": "voxel by voxel",
 }
 
+#: What the ufuncs do; numpy's texts speak of elements, x1 and x2.
+_UFUNCS = {
+    "absolute": "Take the absolute value.",
+    "add": "Add two inputs.",
+    "arctan2": "Take the angle of which input 1 is the sine and input 2 the cosine, in radians.",
+    "bitwise_and": "Set the bits that are set in both inputs; for masks, the voxels in both.",
+    "bitwise_or": "Set the bits that are set in an input; for masks, the voxels in at least one.",
+    "bitwise_xor": "Set the bits that differ; for masks, the voxels in exactly one.",
+    "ceil": "Round up to whole numbers.",
+    "divide": "Divide input 1 by input 2.",
+    "equal": "Mark the voxels where both inputs are equal.",
+    "fabs": "Take the absolute value as a float.",
+    "floor": "Round down to whole numbers.",
+    "floor_divide": "Divide input 1 by input 2, and round down.",
+    "fmax": "Take the larger of two inputs, ignoring NaN.",
+    "fmin": "Take the smaller of two inputs, ignoring NaN.",
+    "greater": "Mark the voxels where input 1 is greater than input 2.",
+    "greater_equal": "Mark the voxels where input 1 is greater than or equal to input 2.",
+    "invert": "Invert a mask, or all bits of integers.",
+    "isfinite": "Mark the voxels that are neither infinite nor NaN.",
+    "isinf": "Mark the voxels that are infinite.",
+    "isnan": "Mark the voxels that are NaN.",
+    "left_shift": "Shift the bits of input 1 to the left by input 2.",
+    "less": "Mark the voxels where input 1 is less than input 2.",
+    "less_equal": "Mark the voxels where input 1 is less than or equal to input 2.",
+    "logical_and": "Mark the voxels that are not zero in both inputs.",
+    "logical_not": "Mark the voxels that are zero.",
+    "logical_or": "Mark the voxels that are not zero in at least one input.",
+    "logical_xor": "Mark the voxels that are not zero in exactly one input.",
+    "maximum": "Take the larger of two inputs.",
+    "minimum": "Take the smaller of two inputs.",
+    "multiply": "Multiply two inputs.",
+    "negative": "Change the sign.",
+    "not_equal": "Mark the voxels where both inputs differ.",
+    "positive": "Return the input as it is.",
+    "power": "Raise input 1 to the power of input 2.",
+    "remainder": "Take the remainder of a division of input 1 by input 2.",
+    "right_shift": "Shift the bits of input 1 to the right by input 2.",
+    "rint": "Round to whole numbers, halves to even ones.",
+    "sign": "Take the sign: -1, 0 or 1.",
+    "signbit": "Mark the voxels with a negative sign, including -0.0.",
+    "square": "Take the square.",
+    "subtract": "Subtract input 2 from input 1.",
+    "trunc": "Round to whole numbers, towards zero.",
+}
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -320,10 +366,8 @@ def operations() -> dict[str, Operation]:
     functions = [
         f for f in (*_public(), astype, crop, sel, with_space, num_labels) if _is_operation(f)
     ]
-    return {
-        **{name: _ufunc(name) for name in sorted(SUPPORTED)},
-        **{f.__name__: operation_of(f) for f in functions},
-    }
+    named = {f.__name__: operation_of(f) for f in functions}
+    return {**{name: _ufunc(name) for name in sorted(SUPPORTED - named.keys())}, **named}
 
 
 @cache
@@ -377,10 +421,7 @@ def _text(annotation: Any) -> str:
 
 def _ufunc(name: str) -> Operation:
     names = tuple(f"input {k + 1}" for k in range(getattr(np, name).nin))
-    # numpy's docstrings begin with the signature.
-    parts = (inspect.getdoc(getattr(np, name)) or "").split("\n\n")[1:]
-    summary = " ".join(next((part for part in parts if part.strip()), name).split())
-    return Operation(name, partial(apply_ufunc, name), names, names, {}, summary)
+    return Operation(name, partial(apply_ufunc, name), names, names, {}, _UFUNCS[name])
 
 
 def operation_of(function: Callable[..., Any]) -> Operation:

@@ -26,6 +26,7 @@ from beam_volumes.recipes.catalogue import (
 )
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.override import override, substitute
+from beam_volumes.storage.formats.tables.format import table_formats
 from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.storage.places.place import Place
 
@@ -176,11 +177,12 @@ def checked_recipe(
             raise RecipeError(item.where, str(error)) from None
     steps = _steps(top.get("steps"), inputs)
     _check_references(inputs, steps)
+    order = _order(steps)
     return Recipe(
         inputs,
         steps,
-        _order(steps),
-        _outputs(top, root, inputs, steps),
+        order,
+        _outputs(top, root, inputs, steps, _kinds(steps, order)),
         {name: _run_option(name, top[name]) for name in RECIPE_OPTIONS if name in top},
         str(top["description"].value) if "description" in top else "",
         tuple(_registrations(top.get("register"), inputs)),
@@ -385,7 +387,11 @@ def _order(steps: dict[str, RecipeStep]) -> tuple[str, ...]:
 
 
 def _outputs(
-    top: dict[str, Entry], root: Entry, inputs: dict[str, Input], steps: dict[str, RecipeStep]
+    top: dict[str, Entry],
+    root: Entry,
+    inputs: dict[str, Input],
+    steps: dict[str, RecipeStep],
+    kinds: dict[str, str],
 ) -> list[RecipeOutput]:
     if "output" in top and "outputs" in top:
         raise top["outputs"].error("give output or outputs, not both")
@@ -402,10 +408,14 @@ def _outputs(
         )
     names = [*inputs, *steps]
     last = names[-1] if steps or len(inputs) == 1 else None
-    return [_output(e, names, last) for e in entries]
+    kinds = {name: kinds[name] for name in steps}
+    return [_output(e, names, last, kinds) for e in entries]
 
 
-def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
+def _output(
+    entry: Entry, names: list[str], last: str | None, kinds: dict[str, str]
+) -> RecipeOutput:
+    """Return an output; without a step it is the last one that its path fits."""
     if isinstance(entry.value, str):
         given: dict[str, Entry] = {"path": entry}
     else:
@@ -423,7 +433,21 @@ def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
         raise path.error(f"path: {path.plain()!r} is not a text")
     if path is None and given:
         raise entry.error("an output with options needs path:")
+    options = {k: e.plain() for k, e in given.items()}
+    if step is None and path is not None:
+        kind = str(options.get("format") or path.value.rpartition(".")[2])
+        fits = ("table",) if kind in table_formats() else ("volume", "volumes")
+        last = next((n for n in reversed(kinds) if kinds[n] in fits), last)
     name = str(step.value) if step is not None else str(last)
-    return RecipeOutput(
-        name, path.value if path else None, {k: e.plain() for k, e in given.items()}, entry.where
-    )
+    return RecipeOutput(name, path.value if path else None, options, entry.where)
+
+
+def _kinds(steps: dict[str, RecipeStep], order: Sequence[str]) -> dict[str, str]:
+    """Return what each step gives, as `Operation.gives`; arithmetic of numbers gives numbers."""
+    kinds: dict[str, str] = {}
+    for name in order:
+        step = steps[name]
+        given = {kinds.get(split_name(e.value)[0]) for e in step.references()}
+        is_of_numbers = not step.operation.parameters and given == {"number"}
+        kinds[name] = "number" if is_of_numbers else step.operation.gives
+    return kinds

@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 
 from beam_volumes.base.space import AXES
+from beam_volumes.base.text import format_number
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.surveys.mappings import check_labels
@@ -65,7 +66,10 @@ class Preview:
         """The note, and the meaning of black and white."""
         if self._labels:
             return f"{self.note}; a colour for each label"
-        shown = (f"black {low:.4g}, white {high:.4g}" for low, high in self.window[:1])
+        shown = (
+            f"black {format_number(low)}, white {format_number(high)}"
+            for low, high in self.window[:1]
+        )
         return "; ".join([self.note, *shown])
 
     def save(self, path: str | os.PathLike[str]) -> None:

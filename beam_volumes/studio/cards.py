@@ -10,7 +10,7 @@ from nicegui import ui
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import flow_text, parse_value
 from beam_volumes.studio.document import Branch
-from beam_volumes.studio.palette import Field, search
+from beam_volumes.studio.palette import COMPARISONS, Field, Offer, search
 from beam_volumes.studio.tab import Slider, Tab, dialog
 
 #: Functions that a search shows.
@@ -30,11 +30,14 @@ class Cards:
         self._problem = ui.label().classes("text-red-700 text-sm")
         self._words = ui.input("add a function", on_change=self._search)
         self._words.props("dense clearable outlined debounce=150").classes("w-full")
+        # The field has sent what was typed when the key comes up.
+        self._words.on("keyup.enter", self._add_first)
         self._offers = ui.column().classes("w-full gap-0")
         self._cards = ui.column().classes("w-full gap-2")
 
     def build(self) -> None:
         """Make the cards again."""
+        self._search()
         self._cards.clear()
         self._problems = {}
         items, branches = self._document.items(), self._document.branches()
@@ -195,19 +198,29 @@ class Cards:
         slider.props(f'dense aria-label="{name} {label}"')
         return element
 
-    def _search(self, e: Any) -> None:
+    def _search(self) -> None:
+        """Show functions for the words, or comparisons with the number that is selected."""
         self._offers.clear()
-        words = (e.value or "").strip()
-        if not words:
-            return
-        item = self._tab.workspace.state().known.get(self._tab.after)
         with self._offers:
-            for offer in search(words, item, _OFFERS):
+            for offer in self._offered((self._words.value or "").strip()):
                 with ui.row().classes("w-full items-center no-wrap gap-1"):
                     button = ui.button(offer.name, on_click=lambda n=offer.name: self._add(n))
                     button.props("flat dense no-caps").set_enabled(not offer.reason)
                     note = ui.label(offer.reason or offer.summary).classes("text-xs truncate")
                     note.tooltip(offer.reason or offer.summary)
+
+    def _offered(self, words: str) -> list[Offer]:
+        source, number = self._tab.workspace.of_number(self._tab.after)
+        if not words:
+            return [Offer(n, operations()[n].summary) for n in COMPARISONS if number]
+        return search(words, self._tab.workspace.state().known.get(source), _OFFERS)
+
+    def _add_first(self) -> None:
+        """Add the best function for the words."""
+        words = (self._words.value or "").strip()
+        best = next(iter(self._offered(words)), None) if words else None
+        if best is not None and not best.reason:
+            self._add(best.name)
 
     def _add(self, op: str) -> None:
         def add() -> None:

@@ -188,12 +188,35 @@ class Document:
     # edits
 
     def insert(self, index: int, op: str, given: Mapping[str, Any]) -> str:
-        """Add a step at a position among the steps, and return its name."""
-        name = self._free_name(op)
+        """Add a step at a position among the steps, and return its name.
+
+        The step after it reads what it did before: an input that it does not name is written down.
+        """
+        name, items = self._free_name(op), self.items()
         step = dict(given) if name == op else {"op": op, **given}
-        steps = list(_parts(self.text)["steps"].items())
-        steps.insert(sum(item.is_step for item in self.items()[:index]), (name, step))
-        self._edit({"steps": dict(steps)}, lambda text: _inserted(text, index, name, step))
+        steps = dict(_parts(self.text)["steps"])
+        above = [i.name for i in items[:index] if i.is_step]
+        at = len(above)
+        above = above or (self.inputs() if len(self.inputs()) == 1 else [])
+        below = next((i for i in items[index:] if i.is_step), None)
+        if below is not None and (not above or {"input", "inputs"} & below.given.keys()):
+            below = None
+        if below is not None:
+            steps[below.name] = {**_mapping_of(steps[below.name]), "input": above[-1]}
+        ordered = list(steps.items())
+        ordered.insert(at, (name, step))
+
+        def in_place(text: str) -> str:
+            if below is not None:
+                text = _with_entry(text, ["steps", below.name], "input", above[-1])
+            return _inserted(text, index, name, step)
+
+        def in_one_line(text: str) -> str:
+            if below is not None:
+                text = _with_entry(text, ["steps"], below.name, steps[below.name])
+            return _inserted(text, index, name, step)
+
+        self._edit({"steps": dict(ordered)}, in_place, in_one_line)
         return name
 
     def remove(self, name: str) -> None:

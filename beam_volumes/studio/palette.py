@@ -22,7 +22,7 @@ WORDS = {
     "blur smooth": ("gaussian_filter", "uniform_filter", "median_filter"),
     "despeckle denoise salt noise": ("median_filter", "remove_small_objects", "denoise_bilateral"),
     "background shading illumination": ("white_tophat", "gaussian_filter", "rolling_ball"),
-    "threshold segment binarize": ("greater", "threshold_otsu", "threshold_local"),
+    "threshold segment binarize mask": ("greater", "threshold_otsu", "threshold_local"),
     "count objects cells": ("label", "num_labels", "regionprops_table"),
     "holes fill": ("binary_fill_holes", "remove_small_holes"),
     "split touching": ("watershed", "distance_transform_edt"),
@@ -175,11 +175,16 @@ def unit_of(volume: Volume | None) -> str:
 
 
 def start(
-    operation: Operation, previous: str, level: float, volume: Volume | None = None
+    operation: Operation,
+    previous: str,
+    level: float,
+    volume: Volume | None = None,
+    number: str = "",
 ) -> dict[str, Any]:
     """Return parameters and inputs that a new step begins with.
 
-    ``level`` is a number among the intensities, for thresholds. Lengths have the unit of the volume.
+    ``level`` is a number among the intensities, for thresholds; ``number`` is a step to use in its place.
+    Lengths have the unit of the volume.
 
     Examples
     --------
@@ -188,14 +193,15 @@ def start(
     """
     if not operation.parameters:
         many = len(operation.positional)
-        return {"inputs": [previous, *[level] * (many - 1)]} if many > 1 else {}
+        return {"inputs": [previous, *[number or level] * (many - 1)]} if many > 1 else {}
     found: dict[str, Any] = {}
     for name, p in operation.parameters.items():
         if name == operation.positional[0]:
             continue
         needs_size = name == "size" and "footprint" in operation.parameters
         if p.is_required or needs_size:
-            found[name] = _start(p, previous, level)
+            is_lazy = number and p.name in _LEVELS and p.annotation == "Any"
+            found[name] = {"step": number} if is_lazy else _start(p, previous, level)
             if _is_length(p) and (unit := unit_of(volume)):
                 assert volume is not None and volume.voxel_size
                 length = found[name] * max(map(abs, volume.voxel_size))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 
 import numpy as np
 
+from beam_volumes.base.text import format_number
+
 _FILL, _MARK = "#7fa7cc", "#b03030"
+#: Pixels of the labels below a plot.
+AXIS = 16
 
 Range = tuple[float, float]
 
@@ -50,6 +55,23 @@ def mark(x: Range, y: Range) -> str:
     """
     outline = f"M{x[0]:.1f} {y[0]:.1f}H{x[1]:.1f}V{y[1]:.1f}H{x[0]:.1f}Z"
     return f'<path d="{outline}" fill="none" stroke="{_MARK}" stroke-width="3"/>'
+
+
+def labels(span: Range, name: str, width: float, height: float, top: str = "") -> str:
+    """Write the ends and the name of an axis below a plot, in `AXIS` pixels, and a text in its corner.
+
+    Examples
+    --------
+    >>> labels((0, 65535), "a<b", 300, 70).split("</text>")[1:3]
+    ['<text x="150.0" y="82" text-anchor="middle" font-size="11">a&lt;b', '<text x="300" ...>65535']
+    """
+    below = [(0, "start", format_number(span[0])), (width / 2, "middle", name)]
+    below.append((width, "end", format_number(span[1])))
+    placed = [*((x, height + 12, *text) for x, *text in below), (0, 10, "start", top)]
+    return "".join(
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="11">{escape(text)}</text>'
+        for x, y, anchor, text in placed
+    )
 
 
 def ends(values: np.ndarray) -> Range:

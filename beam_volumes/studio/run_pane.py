@@ -85,13 +85,22 @@ class RunPane:
 
         step = output.get("step")
         names: dict[Any, Any] = {n: n for n in (*self._document.names(), step)}
-        names[None] = "the last step"
-        ui.select(
-            names,
-            label="step",
-            value=step,
-            on_change=lambda e: change(step=e.value),
-        ).props("dense").classes("w-full")
+        recipe = self._tab.workspace.state().recipe
+        last = "" if recipe is None or step else f": {recipe.outputs[k].step}"
+        names[None] = f"the last step{last}"
+        with ui.row().classes("w-full items-center no-wrap gap-1"):
+            ui.select(
+                names,
+                label="step",
+                value=step,
+                on_change=lambda e: change(step=e.value),
+            ).props("dense").classes("grow min-w-0")
+            if len(outputs) > 1:
+                self._tab.icon_button(
+                    "delete",
+                    f"remove output {k + 1}",
+                    lambda: self._document.set_outputs(outputs[:k] + outputs[k + 1 :]),
+                )
         path = ui.input("path", value=output.get("path") or "").props("dense").classes("w-full")
         path.on("change", lambda: change(path=path.value or None))
         suffixes = self._suffixes(output)
@@ -106,7 +115,7 @@ class RunPane:
                     on_change=lambda e: change(
                         path=path.value.removesuffix(suffix) + e.value, format=None
                     ),
-                ).props("dense").classes("grow")
+                ).props("dense").classes("grow min-w-0")
             own = writable().get(suffixes.get(suffix, ""))
             if own is not None and "levels" in own.options:
                 ui.checkbox(
@@ -114,18 +123,11 @@ class RunPane:
                     value=output.get("levels") == "auto",
                     on_change=lambda e: change(levels="auto" if e.value else None),
                 )
-            if len(outputs) > 1:
-                self._tab.icon_button(
-                    "delete",
-                    f"remove output {k + 1}",
-                    lambda: self._document.set_outputs(outputs[:k] + outputs[k + 1 :]),
-                )
 
     def _suffixes(self, output: dict[str, Any]) -> dict[str, str]:
         """Return the suffixes of paths for an output, and their formats."""
-        name = output.get("step") or self._document.names()[-1]
-        item = self._tab.workspace.state().known.get(split_name(name)[0])
-        if isinstance(item, Table):
+        item = self._tab.workspace.state().known.get(split_name(output.get("step") or "")[0])
+        if isinstance(item, Table) or output.get("path", "").endswith(tuple(FORMATS)):
             return FORMATS
         if isinstance(item, Scalar):
             return {}
@@ -150,7 +152,7 @@ class RunPane:
         with self._cost:
             for text in _cost_lines(found.plan):
                 ui.label(text).classes("text-sm")
-            for text, colour in ((found.error, "red-700"), (found.warning, "orange-900")):
+            for text, colour in ((found.error, "red-700"), (found.warning, "gray-700")):
                 ui.label(text).classes(f"text-sm text-{colour} break-words").set_visibility(
                     bool(text)
                 )

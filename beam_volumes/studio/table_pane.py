@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from nicegui import events, ui
 
+from beam_volumes.base.text import format_number
 from beam_volumes.studio import plots
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.rows import Rows
@@ -44,7 +45,7 @@ class TablePane:
             self._table = self._make_table(rows)
             with ui.row().classes("items-start gap-4"):
                 self._plot = ui.interactive_image(
-                    size=(WIDTH, HEIGHT),
+                    size=(WIDTH, HEIGHT + plots.AXIS),
                     on_mouse=self._drag,
                     events=["mousedown", "mousemove", "mouseup"],
                     sanitize=False,
@@ -128,6 +129,7 @@ class TablePane:
         if self._columns[1] == _COUNT:
             counts = np.histogram(x[np.isfinite(x)], _BINS, self._spans[0])[0]
             self._drawn = plots.bars(counts, WIDTH, HEIGHT)
+            top = f"{counts.max():,} rows, logarithmic"
         else:
             y = self._rows.column(self._columns[1])
             self._spans[1] = plots.ends(y)
@@ -136,6 +138,9 @@ class TablePane:
                 plots.scaled(x[shown], self._spans[0], WIDTH),
                 HEIGHT - plots.scaled(y[shown], self._spans[1], HEIGHT),
             )
+            low, high = map(format_number, self._spans[1])
+            top = f"{self._columns[1]} from {low} to {high}"
+        self._drawn += plots.labels(self._spans[0], self._columns[0], WIDTH, HEIGHT, top)
         self._show_gate()
 
     def _show_gate(self) -> None:

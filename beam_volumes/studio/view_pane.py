@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ import numpy as np
 from nicegui import events, ui
 
 from beam_volumes.base.space import AXES
+from beam_volumes.base.text import format_number
 from beam_volumes.graph.nodes import FoldValue
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -22,7 +23,7 @@ from beam_volumes.show.picture import png_uri
 from beam_volumes.show.sampling import along
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import unit_of
-from beam_volumes.studio.plots import bars, mark, scaled
+from beam_volumes.studio.plots import AXIS, bars, labels, mark, scaled
 from beam_volumes.studio.preview import (
     GAP,
     Unavailable,
@@ -77,7 +78,7 @@ class ViewPane:
                 self._time = self._slider("t", lambda t: tab.look(t=t))
             with ui.column().classes("gap-0"):
                 self._histogram = ui.interactive_image(
-                    size=(WIDTH, HEIGHT),
+                    size=(WIDTH, HEIGHT + AXIS),
                     on_mouse=self._drag,
                     events=["mousedown", "mousemove", "mouseup"],
                     sanitize=False,
@@ -229,12 +230,11 @@ class ViewPane:
         self._busy.set_visibility(False)
         self._shown = found
         self._remark.text = found.remark
+        scale = _scale({a: p.shape[:2] for a, p in found.pictures.items()})
         for axis, image in self._images.items():
             image.set_visibility(axis in found.pictures)
             if axis in found.pictures:
-                part = found.pictures[axis].shape[1] / SIZE
-                widest = 49 if found.is_side_by_side else 49.5
-                image.style(f"width: calc(min({SIZE}px, {widest}%) * {part:.4f})")
+                image.style(f"width: calc({found.pictures[axis].shape[1]} * {scale})")
                 image.set_source(png_uri(found.pictures[axis]))
         for slider, n, at in zip(self._positions, self._shape(), self._tab.region.at, strict=True):
             slider.set_visibility(n > 1)
@@ -303,17 +303,32 @@ class ViewPane:
         if found is None:
             return
         counts, low, high = found
-        content = bars(counts, WIDTH, HEIGHT)
-        text = f"intensities from {low:.4g} to {high:.4g}, logarithmic"
+        top = f"{counts.max():,} voxels, logarithmic"
+        content = bars(counts, WIDTH, HEIGHT) + labels((low, high), "intensity", WIDTH, HEIGHT, top)
+        text = ""
         name = self._tab.threshold_step()
         if name:
             level = self._tab.workspace.document.item(name).given["inputs"][-1]
             x = float(scaled([level], (low, high), WIDTH)[0])
             content += mark((x, x), (0, HEIGHT))
-            text += f"; drag the line, {level:g}"
+            text = f"drag the line, {format_number(level)}"
         self._histogram.content, self._range.text = content, text
 
     def close(self) -> None:
         """Stop what only this pane waits for."""
         self._latest.close()
         self._numbers.close()
+
+
+def _scale(shapes: Mapping[int, tuple[int, int]]) -> str:
+    """Return the width of a pixel in CSS: sections of z and x, side by side, fill the width or the height.
+
+    Examples
+    --------
+    >>> _scale({0: (300, 400), 2: (300, 20), 1: (20, 400)})
+    'min((100% - 8px) / 420, 75vh / 300)'
+    """
+    above = [shapes[axis] for axis in (0, 2) if axis in shapes] or [*shapes.values()]
+    width = sum(columns for _, columns in above)
+    height = max((rows for rows, _ in above), default=1)
+    return f"min((100% - 8px) / {max(1, width)}, 75vh / {height})"

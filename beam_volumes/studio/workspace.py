@@ -10,6 +10,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from beam_volumes.base.text import format_number
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
@@ -83,30 +84,36 @@ class Workspace:
             return self._state
 
     def add(self, op: str, after: str) -> str:
-        """Add a step after an input or a step, with parameters to begin with; return its name."""
+        """Add a step after an input or a step, with parameters to begin with; return its name.
+
+        After a number, such as a threshold, the step gets the volume of which it is the number. If it is
+        arithmetic or a comparison, it gets the number, too.
+        """
         operation = operations()[op]
         with self._lock:
             names = [item.name for item in self.document.items()]
             index = names.index(after) + 1 if after in names else 0
-            item = self.state().known.get(after)
-            low, high = self.levels(after) if not operation.parameters else (0.0, 1.0)
+            source, number = self.of_number(after)
+            item = self.state().known.get(source)
+            low, high = self.levels(source) if not operation.parameters else (0.0, 1.0)
             middle = (low + high) / 2
             whole = isinstance(item, Volume) and item.dtype.kind in "iu"
             level = round(middle) if whole else float(f"{middle:.4g}")
             volume = item if isinstance(item, Volume) else None
-            given = palette.start(operation, after, level, volume)
-            if index == 0 and "inputs" not in given and len(self.document.inputs()) > 1:
-                given = {"input": after, **given}
+            given = palette.start(operation, source, level, volume, number)
+            is_unclear = index == 0 and len(self.document.inputs()) > 1
+            if (number or is_unclear) and "inputs" not in given:
+                given = {"input": source, **given}
             name = self.document.insert(index, op, given)
-            if operation.gives in ("table", "number") and index == len(names):
-                self._write_too(name, after, operation.gives == "table")
+            if operation.gives == "table" and index == len(names):
+                outputs = [*self.document.outputs(), {"step": name, "path": f"{name}.parquet"}]
+                self.document.set_outputs(outputs)
             return name
 
-    def _write_too(self, name: str, last: str, is_table: bool) -> None:
-        """Add a table or a number to the outputs; outputs of the last step keep their volume."""
-        outputs = [{"step": last, **o} for o in self.document.outputs()]
-        path = {"path": f"{name}.parquet"} if is_table else {}
-        self.document.set_outputs([*outputs, {"step": name, **path}])
+    def of_number(self, name: str) -> tuple[str, str]:
+        """Return the volume of which a step is the number, and the step; the step and no text for others."""
+        is_number = isinstance(self.state().known.get(name), Scalar)
+        return (self.shown(name), name) if is_number else (name, "")
 
     def set_field(self, name: str, key: str, value: Any) -> None:
         """Set a field of a step: a parameter, or ``inputs.1`` for the second input."""
@@ -196,9 +203,8 @@ class Workspace:
         except ValueError:
             return "known after a run"
         values = np.asarray(found)
-        text = (
-            f"{values[()]:.6g}" if values.ndim == 0 and values.dtype.kind in "iuf" else str(values)
-        )
+        is_one = values.ndim == 0 and values.dtype.kind in "iuf"
+        text = format_number(values[()]) if is_one else str(values)
         return f"~ {text}" if estimated else text
 
     def viewer(

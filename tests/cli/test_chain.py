@@ -207,7 +207,7 @@ def test_every_operation_is_described(command):
     assert command("ops", "MEDIAN_")[1].count("\n") == 2
     code, _, err = command("ops", "gausian")
     assert code == 2 and "gaussian_filter" in err
-    assert command("chain", "x", "add", "--help")[1].startswith("add: Add arguments")
+    assert command("chain", "x", "add", "--help")[1].startswith("add: Add two inputs")
 
 
 def test_check_says_what_each_step_gives(work, command):

@@ -1,5 +1,7 @@
 """The content of recipes, and reports of mistakes in them."""
 
+import re
+
 import numpy as np
 import pytest
 import yaml
@@ -415,3 +417,37 @@ def test_mistakes_with_several_results(old, new, message, work):
     assert old in SEVERAL
     with pytest.raises(RecipeError, match=message):
         build(parse_recipe(SEVERAL.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "path", "step"),
+    [
+        ("a: {op: abs}, n: max", "o.zarr", "a"),
+        ("a: {op: abs}, n: max, m: {op: multiply, inputs: [n, 2]}", "o.zarr", "a"),
+        ("n: max, m: {op: multiply, inputs: [input, n]}", "o.zarr", "m"),
+        ("n: max, m: {op: multiply, inputs: [n, n]}", "o.zarr", "m"),  # refused, as before
+        ("l: label, t: regionprops_table", "o.zarr", "l"),
+        ("l: label, t: regionprops_table", "o.csv", "t"),
+        ("l: label, t: regionprops_table, e: {op: abs, input: l}", "o.parquet", "t"),
+        ("l: label, t: regionprops_table, e: {op: abs, input: l}", "o", "e"),
+        ("a: {op: abs}", "o.csv", "a"),  # refused, as before
+        ("b: {op: abs, input: a}, a: {op: abs, input: input}", "o.zarr", "a"),
+    ],
+)
+def test_an_output_without_a_step_is_the_last_that_its_path_fits(steps, path, step):
+    recipe = parse_recipe(f"input: em.zarr\nsteps: {{{steps}}}\noutput: {path}\n")
+    assert [o.step for o in recipe.outputs] == [step]
+    recipe = parse_recipe(f"input: em.zarr\nsteps: {{{steps}}}\noutputs: [{{step: {step}}}]\n")
+    assert [o.step for o in recipe.outputs] == [step]
+
+
+def test_many_steps_of_numbers_take_no_time():
+    """Each is used twice by the next one."""
+    steps = ", ".join(f"n{k + 1}: {{op: add, inputs: [n{k}, n{k}]}}" for k in range(1500))
+    recipe = parse_recipe(f"input: em.zarr\nsteps: {{n0: max, {steps}}}\noutput: o.zarr\n")
+    assert recipe.outputs[0].step == "n1500"
+
+
+def test_summaries_are_of_volumes():
+    for name, operation in operations().items():
+        assert not re.search(r"element-wise|\bx1\b|\barray elements", operation.summary, re.I), name

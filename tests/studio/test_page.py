@@ -145,6 +145,7 @@ def test_the_secret_is_in_no_argument_of_the_browser(verb, tmp_path, monkeypatch
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
+@thorough
 def test_the_file_of_the_browser_leads_to_the_page(studio, monkeypatch):
     browser.require()
     opened = []
@@ -288,6 +289,67 @@ class Tab(browser.Page):
                 buttons=1,
                 clickCount=1,
             )
+
+
+@thorough
+def test_the_page_fits_its_window_and_shows_what_it_writes(tmp_path, monkeypatch):
+    """With scroll bars; a run that has ended is no failure, and Enter adds what was typed."""
+    browser.require()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(browser, "_OPTIONS", browser._OPTIONS.replace("--hide-scrollbars ", ""))
+    voxels = np.random.default_rng(0).integers(0, 3000, (12, 60, 80)).astype("u2")
+    voxels[:, 20:40, 20:40] += 30000
+    voxels[0, 0, 0] = 65535
+    np.save("em.npy", voxels)
+    outputs = "outputs:\n  - {path: o.ome.zarr}\n  - {path: t.parquet}\n"
+    Path("r.yaml").write_text(f"input: em.npy\nsteps:\n{outputs}")
+    clipped = """(d = document.documentElement, d.scrollWidth > d.clientWidth ? ['page'] :
+        [...document.querySelectorAll('button, input')].filter(e => !e.closest('.q-table__container')
+        && e.getBoundingClientRect().right > d.clientWidth).map(e => e.ariaLabel))"""
+    with bv.studio("r.yaml") as opened, Tab((1440, 900)) as page:
+        page.open(opened.url)
+        page.shows("as the run writes it")
+        histogram = page.value("document.querySelector('.studio-histogram').textContent")
+        assert "intensity" in histogram and "65535" in histogram and "voxels" in histogram
+        for words, shown in (("blur", "gaussian_filter: as"), ("otsu", "threshold_otsu =")):
+            page.type("add a function", words)
+            page.key("Enter", 13)
+            page.shows(shown)
+        page.shows("the last step: gaussian_filter")
+        page.click("greater")  # it is offered after a number
+        page.shows("greater: as the run writes it")
+        page.type("add a function", "label")
+        page.key("Enter", 13)
+        page.shows("label: as the run writes it")
+        page.shows("the last step: label")
+        page.type("add a function", "regionprops")
+        page.key("Enter", 13)
+        page.shows("regionprops_table: a table")
+        page.until("document.querySelector('input[aria-label=\"add a function\"]').value == ''")
+        page.click("run")
+        page.shows("done in")
+        page.shows("replace existing outputs")
+        red = (
+            "[...document.querySelectorAll('*')].filter(e => e.children.length == 0 && e.innerText"
+        )
+        red += " && ['rgb(185, 28, 28)', 'rgb(124, 45, 18)'].includes(getComputedStyle(e).color))"
+        assert page.value(f"{red}.map(e => e.innerText).join()") == ""
+        for width, height in ((1440, 900), (1024, 800), (1920, 1080)):
+            page.call(
+                "Emulation.setDeviceMetricsOverride",
+                width=width, height=height, deviceScaleFactor=1, mobile=False,
+            )  # fmt: skip
+            page.until(f"innerWidth == {width}")
+            page.until(f"{clipped}.length == 0")
+            wide = "[...document.querySelectorAll('.studio-image')].filter(e => e.offsetWidth)"
+            wide += ".slice(0, 2).reduce((w, e) => w + e.offsetWidth, 0)"
+            row = "document.querySelector('.studio-image').parentElement.offsetWidth"
+            high = "document.querySelector('.studio-image').offsetHeight >= 0.74 * innerHeight"
+            page.until(f"{wide} > 0.97 * {row} || {high}")
+        assert page.failures == [] and page.messages == []
+    smooth = bv.gaussian_filter(bv.open("em.npy"), 1)
+    cells = np.asarray(bv.label(smooth > bv.threshold_otsu(smooth)))
+    assert np.array_equal(np.asarray(bv.open("o.ome.zarr")), cells)
 
 
 @thorough

@@ -174,6 +174,81 @@ def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
     )
 
 
+def test_the_run_writes_the_last_step_that_is_shown(workspace, tmp_path):
+    """A number is no output; a comparison after it gets the number and the volume of which it is one."""
+    text = new_text({"input": "em.ome.zarr"}, "out.zarr")
+    w = Workspace(Document(text), Folders([str(tmp_path)]))
+
+    def last():
+        state = w.state()
+        assert state.errors == {}
+        return [(o.step, o.path) for o in state.recipe.outputs]
+
+    at = "input"
+    for op, written in (
+        ("gaussian_filter", "gaussian_filter"),
+        ("threshold_otsu", "gaussian_filter"),
+        ("greater", "greater"),
+        ("label", "label"),
+    ):
+        source, _ = w.of_number(at)
+        assert why_not(operations()[op], w.state().known[source]) == ""
+        at = w.add(op, at)
+        assert last() == [(written, "out.zarr")], op
+    assert w.document.item("greater").given == {"inputs": ["gaussian_filter", "threshold_otsu"]}
+    run = w.runs.start()
+    run.wait()
+    assert run.error == ""
+    smooth = bv.gaussian_filter(bv.open("em.ome.zarr"), "20 nm")
+    cells = np.asarray(bv.label(smooth > bv.threshold_otsu(smooth)))
+    assert np.array_equal(np.asarray(bv.open("out.zarr")), cells)
+    w.add("regionprops_table", "label")
+    assert last() == [("label", "out.zarr"), ("regionprops_table", "regionprops_table.parquet")]
+    w.document.insert(5, "expand_labels", {"input": "label", "distance": 1})
+    assert last()[0] == ("expand_labels", "out.zarr")
+
+
+def test_other_functions_after_a_number_get_its_volume(workspace):
+    w = workspace
+    assert w.of_number("otsu") == ("smooth", "otsu") and w.of_number("mask") == ("mask", "")
+    assert w.document.item(w.add("sobel", "otsu")).given == {"input": "smooth"}
+    added = w.document.item(w.add("apply_hysteresis_threshold", "otsu"))
+    assert added.given == {"input": "smooth", "low": {"step": "otsu"}, "high": {"step": "otsu"}}
+    assert w.document.item(w.add("multiply", "otsu")).given == {"inputs": ["smooth", "otsu"]}
+    w.document.insert(4, "multiply", {"inputs": ["otsu", 0.5]})
+    assert w.of_number("multiply_2") == ("smooth", "multiply_2") and w.state().errors == {}
+
+
+@pytest.mark.parametrize("op", ["median_filter", "threshold_otsu", "regionprops_table", "label"])
+def test_a_step_that_is_inserted_changes_no_other(tmp_path, monkeypatch, op):
+    monkeypatch.chdir(tmp_path)
+    np.save("em.npy", EM[:6, :20, :20])
+    steps = "  a: {op: gaussian_filter, sigma: 1}\n  b:\n    op: greater\n    inputs: [a, 90]\n  c: label\n"
+    steps += (
+        "  d:\n    # few\n    op: keep_largest\n  #off: e: {op: sobel}\n  f: {op: binary_erosion}\n"
+    )
+    text = f"input: em.npy\nsteps:\n{steps}outputs:\n  - {{step: f, path: o.zarr}}\n"
+    names = ("input", "a", "b", "c", "d", "f")
+    before = Workspace(Document(text), Folders([str(tmp_path)])).state()
+    for after in names:
+        w = Workspace(Document(text), Folders([str(tmp_path)]))
+        w.add(op, after)
+        now = w.state()
+        for name in names:
+            assert now.known[name].nodes[0].token == before.known[name].nodes[0].token, (
+                after,
+                name,
+            )
+        assert w.document.undo() and (w.document.text == text or w.document.undo())
+        assert w.document.text == text and not w.document.undo()
+        for name in names[1:]:
+            w.document.duplicate(name)
+            now = w.state()
+            for other in names:
+                assert now.known[other].nodes[0].token == before.known[other].nodes[0].token
+            w.document.undo()
+
+
 def test_fields_fit_their_parameters(workspace, tmp_path):
     w = workspace
     name = w.add("median_filter", "smooth")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from beam_volumes.base.drawing import DONE, INK, LINE, NEXT, NOW, SOFT, STORED, Drawing
+from beam_volumes.base.text import format_number
 
 _W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
 COLOURS = (STORED, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
@@ -24,9 +25,9 @@ def histogram(counts: Sequence[int], low: float, high: float, name: str = "inten
     for k, (value, count) in enumerate(zip(logs, counts, strict=True)):
         height = (_H - _TOP - _BOTTOM) * value / highest
         x = _LEFT + k * width
-        title = f"{low + (high - low) * k / len(counts):.4g}: {count:,}"
+        title = f"{format_number(low + (high - low) * k / len(counts))}: {count:,}"
         d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, STORED, STORED, title)
-    _ends(d, f"{low:.4g}", f"{high:.4g}")
+    _ends(d, format_number(low), format_number(high))
     d.text(_LEFT - 6, _TOP + 8, f"{max(counts, default=0):,}", 11, SOFT, "end")
     d.text(_LEFT - 6, _H - _BOTTOM, "0 (log)", 11, SOFT, "end")
     return d.svg()
@@ -74,8 +75,8 @@ def series(name: str, values: Sequence[float]) -> str:
         return x, _H - _BOTTOM - (_H - _TOP - _BOTTOM) * (v - low) / steps[1]
 
     d.line([at(k, v) for k, v in enumerate(values)], "#2b6ea8")
-    d.text(_LEFT - 6, _TOP + 8, f"{high:.4g}", 11, SOFT, "end")
-    d.text(_LEFT - 6, _H - _BOTTOM, f"{low:.4g}", 11, SOFT, "end")
+    d.text(_LEFT - 6, _TOP + 8, format_number(high), 11, SOFT, "end")
+    d.text(_LEFT - 6, _H - _BOTTOM, format_number(low), 11, SOFT, "end")
     _ends(d, "0", str(len(values) - 1))
     return d.svg()
 

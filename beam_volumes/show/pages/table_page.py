@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.text import format_number
 from beam_volumes.show.pages import charts
 from beam_volumes.show.pages.page import Page
 
@@ -119,4 +120,4 @@ class _Column:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return format_number(value) if isinstance(value, float) else str(value)
