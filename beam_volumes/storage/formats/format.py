@@ -87,8 +87,13 @@ class OpenRequest(IndexRequest):
                 )
 
 
-#: A request without options, and one for an output, whose axes are those of its volume.
-WHOLE, OWN = OpenRequest(), OpenRequest(keep=True)
+#: A request without options.
+WHOLE = OpenRequest()
+
+
+def request_of(d: Description, index: Mapping[str, int | str] | None = None) -> OpenRequest:
+    """Return the request for an output, with all axes of its volume, or for a part, of one point."""
+    return OpenRequest(index, keep=bool(d.leading) and d.at is None)
 
 
 class Format:

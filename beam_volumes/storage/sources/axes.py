@@ -317,10 +317,6 @@ class IndexRequest:
     keep: bool = field(default=False, kw_only=True)
 
 
-#: All of an array, with the axes of its own.
-EVERYTHING = IndexRequest(keep=True)
-
-
 def select(
     axes: Sequence[str],
     sizes: Sequence[int],

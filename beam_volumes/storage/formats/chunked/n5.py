@@ -32,7 +32,6 @@ from beam_volumes.storage.formats.chunked.zarr import (
 )
 from beam_volumes.storage.formats.format import (
     CHUNKS,
-    OWN,
     WHOLE,
     Content,
     Layout,
@@ -44,6 +43,7 @@ from beam_volumes.storage.formats.format import (
     codec_and_level,
     level_among,
     owned_names,
+    request_of,
 )
 from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.names import NameGrid
@@ -220,7 +220,7 @@ class N5(WritableFormat):
 
     def read_back(self, d: Description) -> Source:
         about = ArrayMetadata(name=d.name, axes=d.space.all_axes[::-1], channels=d.space.channels)
-        return replace(open_spec(self._spec(d, d.shape), about, OWN), space=d.space)
+        return replace(open_spec(self._spec(d, d.shape), about, request_of(d)), space=d.space)
 
     def _spec(self, d: Description, shape: Triple) -> dict[str, Any]:
         return {

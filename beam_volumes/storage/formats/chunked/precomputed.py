@@ -36,6 +36,7 @@ from beam_volumes.storage.formats.format import (
     codec_and_level,
     level_among,
     owned_names,
+    request_of,
 )
 from beam_volumes.storage.formats.metadata import Foreign
 from beam_volumes.storage.places.names import NameGrid, noted_grids
@@ -331,7 +332,7 @@ class Precomputed(WritableFormat):
         if not d.leading:
             index["c"] = 0
         about = ArrayMetadata(name=d.name, axes=("x", "y", "z", "c"), channels=d.space.channels)
-        source = open_spec(self._spec(d), about, OpenRequest(index=index, keep=bool(d.leading)))
+        source = open_spec(self._spec(d), about, request_of(d, index))
         return replace(source, space=d.space, labels=d.options["type"] == "segmentation")
 
     def _spec(self, d: Description) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from beam_volumes.storage.formats.chunked.tensorstore_spec import (
 )
 from beam_volumes.storage.formats.format import (
     CHUNKS,
-    OWN,
     WHOLE,
     Content,
     Layout,
@@ -33,6 +32,7 @@ from beam_volumes.storage.formats.format import (
     WritableFormat,
     codec_and_level,
     owned_names,
+    request_of,
 )
 from beam_volumes.storage.places.context import context
 from beam_volumes.storage.places.names import NameGrid, noted_grids
@@ -499,7 +499,7 @@ class Zarr(WritableFormat):
             translation=d.stored(space.origin, (0.0,) * n),
             unit=space.unit,
         )
-        return open_spec(self.spec(d, d.shape), about, OWN)
+        return open_spec(self.spec(d, d.shape), about, request_of(d))
 
 
 FORMATS = (Zarr(),)

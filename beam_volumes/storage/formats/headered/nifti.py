@@ -29,6 +29,7 @@ from beam_volumes.storage.formats.format import (
     Options,
     OutputRequest,
     WritableFormat,
+    request_of,
 )
 from beam_volumes.storage.formats.headered.header import (
     MASK,
@@ -44,7 +45,7 @@ from beam_volumes.storage.formats.headered.header import (
 from beam_volumes.storage.places.errors import VolumeError, bad_header
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import pieces, put_together
-from beam_volumes.storage.sources.axes import AFFINE, EVERYTHING, Placement, check_affine
+from beam_volumes.storage.sources.axes import AFFINE, Placement, check_affine
 from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.source import DTYPES, Source
@@ -439,7 +440,7 @@ def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
         stream=stream,
         placement=Placement(d.space.voxel_size, d.space.unit, d.space.origin),
     )
-    return voxels_of(Place(dict(d.kvstore)), voxels, EVERYTHING, is_there=False)
+    return voxels_of(Place(dict(d.kvstore)), voxels, request_of(d), is_there=False)
 
 
 # writing
