@@ -63,3 +63,11 @@ def test_a_script_whose_claim_is_wrong_fails(run_pages, tmp_path):
     script.write_text('"""Title\n\nPurpose.\n"""\n\n# %%\nassert 1 > 2\n')
     with pytest.raises(AssertionError):
         list(run_pages["run"](script))
+
+
+@by_script
+def test_every_preview_is_shown(run_pages, script):
+    # A page shows the value of a cell's last line.
+    for kind, source in run_pages["_cells"](script):
+        lines = ast.parse(source).body[:-1] if kind == "code" else []
+        assert not [ast.unparse(s) for s in lines if ast.unparse(s).startswith("bv.preview(")]

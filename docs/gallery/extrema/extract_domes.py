@@ -22,13 +22,13 @@ for k, (b, c) in enumerate([(30, 35), (75, 45), (30, 95), (80, 110), (45, 138)])
     seeds[tuple(centres.astype(int).T)] = False
 vesicles = ndimage.distance_transform_edt(seeds) <= 2.5
 stack = bv.open(image + 80 * vesicles.astype("f4"))
-bv.preview(stack)
+bv.preview(stack, percentiles=(0, 100))
 
 # %%
 # The seed is the stack less a height of 60. It grows below the stack, until it meets it or is
 # level.
 lowered = bv.reconstruction(stack - 60, stack)
-bv.preview(lowered)
+bv.preview(lowered, percentiles=(0, 100))
 
 # %%
 # The difference is 60 in vesicles and 0 elsewhere, for any level of the cell.

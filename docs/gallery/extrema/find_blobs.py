@@ -48,7 +48,7 @@ print(f"radii differ by {errors.mean():.1f} voxels")
 assert errors.max() < 1.5
 
 # %%
-# Mark the blobs in the image.
+# Outline a ball with a radius of 6 voxels around each blob.
 marks = np.zeros(shape, bool)
 marks[tuple(found.astype(int).T)] = True
-bv.preview(bv.where(bv.binary_dilation(marks, bv.ball(2)), 255, stack))
+bv.preview(stack, labels=bv.binary_dilation(marks, bv.ball(6)))

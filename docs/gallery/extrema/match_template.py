@@ -20,12 +20,12 @@ for place in places:
     box = tuple(slice(p, p + n) for p, n in zip(place, ring.shape, strict=True))
     image[box] += rng.uniform(30, 90) * ring
 stack = bv.open(image.clip(0, 255).astype("u1"))
-bv.preview(stack)
+bv.preview(stack, at=(8, 82, 93))
 
 # %%
-# The similarity of each place, between -1 and 1.
-similarity = bv.match_template(stack, ring, pad_input=True)
-bv.preview(similarity)
+# The similarity of each place, between -1 and 1. Beyond its edges the volume is mirrored.
+similarity = bv.match_template(stack, ring, pad_input=True, mode="reflect")
+bv.preview(similarity, at=(8, 82, 93))
 
 # %%
 # Its peaks are in the middle of the rings.

@@ -20,10 +20,10 @@ bv.preview(stack)
 # %%
 # The gradient alone has wide edges, and noise.
 smooth = bv.gaussian_filter(stack, 2)
-bv.preview(bv.sobel(smooth))
+bv.preview(bv.gaussian_gradient_magnitude(stack.astype("f4"), 2))
 
 # %%
-# `scharr` and `farid` turn less with the direction of an edge than `sobel`; `roberts` uses the two
+# `scharr` and `farid` depend less on the direction of an edge than `sobel`; `roberts` uses the two
 # diagonals of a plane. For smooth edges they differ little.
 gradients = [filtered(smooth) for filtered in (bv.scharr, bv.farid)]
 first, second = map(np.asarray, gradients)

@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Stripes that are 8 voxels wide, in another direction on each side, and noise.
+# Stripes with a period of 8 voxels, in another direction on each side, and noise.
 rng = np.random.default_rng(9)
 z, y, x = np.indices((4, 120, 160))
 steep = x < 80

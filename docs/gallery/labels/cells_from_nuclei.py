@@ -45,4 +45,8 @@ assert np.argmax(np.asarray(means)) == 2
 # Boundaries of the cells, drawn on the marker.
 picture = bv.mark_boundaries(bv.open(marker / 60), cells, color="yellow")
 assert picture.shape == (3, 12, 80, 80)
+bv.preview(picture)
+
+# %%
+# `find_boundaries` returns them as a mask.
 bv.preview(bv.find_boundaries(cells, mode="inner"))

@@ -35,8 +35,8 @@ assert (table["num_pixels"] > 50).all() and len(table["label"]) == 4
 # %%
 # The hull of each object fills the ring.
 hulls = bv.map_labels(fibres, lambda region: convex_hull_image(region.mask))
-bv.preview(hulls)
 assert np.asarray(hulls)[6, 80, 64] == 4
+bv.preview(hulls)
 
 # %%
 # With a dtype, the function returns numbers for the object's own voxels: here the distance from its

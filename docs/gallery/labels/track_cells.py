@@ -24,9 +24,11 @@ movie = bv.open(np.stack(frames), axes="tzyx", voxel_size=(2, 0.5, 0.5), unit="u
 bv.preview(movie[3])
 
 # %%
-# Labels are found in each frame, in the order of their first voxels.
+# Labels are found in each frame, in the order of their first voxels. Frame 3 is on the left, and frame 5
+# on the right: by chance, one daughter has the label, and therefore the colour, of its mother.
 labels = bv.label(movie > 80)
-bv.preview(labels[5])
+frames_3_and_5 = bv.open(np.concatenate([labels[3], labels[5]], axis=2))
+bv.preview(bv.label2rgb(frames_3_and_5))
 
 # %%
 # Cells move up to 4 um from frame to frame. The table is small: a row for each cell in each frame.
@@ -41,9 +43,10 @@ assert daughters["track"].nunique() == 2 and daughters["parent"].nunique() == 1
 assert daughters["t"].min() == 4 and rows["track"].nunique() == 5
 
 # %%
-# Labels that last through time: a cell keeps its label, and therefore its colour.
+# Labels that last through time: a cell keeps its label, and therefore its colour. Daughters have new ones.
 lasting = bv.relabel(labels, tracks, columns=("t", "label", "track"))
-bv.preview(bv.label2rgb(lasting[5]))
+frames_3_and_5 = bv.open(np.concatenate([lasting[3], lasting[5]], axis=2))
+bv.preview(bv.label2rgb(frames_3_and_5))
 
 # %%
 # Measurements of the new labels are measurements of tracks, such as the volume over time.
