@@ -147,7 +147,7 @@ FLOORS = [
     ("transforms", "the Beam layer: Compute, ComputeAll, steps on slabs"),
     ("session", "one run of a plan, the same on every runner"),
     ("plan", "passes, slabs, windows; memory and I/O predicted"),
-    ("ops", "the functions users call, in six families"),
+    ("ops", "the functions users call, by family"),
     ("across", "what reaches across slabs, as merges by key"),
     ("graph", "lazy expressions: Volume, Scalar, Table"),
     ("sweep", "stages, and the executor that streams a slab along z"),
@@ -161,22 +161,22 @@ BEAM = 4
 
 def house() -> Drawing:
     """The packages as floors: each imports only what lies below it."""
-    d = Drawing(780, 544, "The packages of beam_volumes as floors of a house")
+    d = Drawing(900, 544, "The packages of beam_volumes as floors of a house")
     left, top, h = 60, 64, 36
-    d.polygon([(left - 24, top), (390, 14), (744, top)], KEPT)
-    d.text(390, 50, "import beam_volumes as bv", 14, INK, "middle", True)
+    d.polygon([(left - 24, top), (450, 14), (864, top)], KEPT)
+    d.text(450, 50, "import beam_volumes as bv", 14, INK, "middle", True)
     for k, (rooms, words) in enumerate(FLOORS):
         y = top + k * h
         fill = NEXT if k < BEAM else EMPTY if k < len(FLOORS) - 1 else DONE
-        d.box(left, y, 660, h, fill)
+        d.box(left, y, 780, h, fill)
         d.text(left + 14, y + 23, rooms, 14, INK, bold=True)
-        d.text(left + 330, y + 23, words, 13, SOFT)
+        d.text(left + 350, y + 23, words, 13, SOFT)
     d.arrow(34, top + 10, 34, top + len(FLOORS) * h - 4)
     d.parts.append(
         f'<text x="24" y="{top + 150}" font-size="13" fill="{SOFT}" '
         f'transform="rotate(-90 24 {top + 150})" text-anchor="end">imports</text>'
     )
-    d.text(left + 646, top + 23, "may import Beam", 12, SOFT, "end")
+    d.text(left + 766, top + 23, "may import Beam", 12, SOFT, "end")
     return d
 
 
