@@ -138,7 +138,7 @@ def test_machines_that_cannot_be_read_are_refused(plan):
     ):
         with pytest.raises(ValueError, match="is no machine; give vCPUs and memory"):
             bv.estimate(plan, given)
-    with pytest.raises(ValueError, match="workers=0: give the number of machines"):
+    with pytest.raises(ValueError, match="machines=0: give the number of machines"):
         bv.estimate(plan, "16x64GiB", 0)
 
 

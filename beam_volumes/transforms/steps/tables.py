@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import with_input_types
 
-from beam_volumes.base.geometry import Grid, Halo
+from beam_volumes.base.geometry import Grid
 from beam_volumes.base.space import Space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
@@ -28,7 +28,7 @@ class _Labels(NamedTuple):
 
     volume: Volume
     grid: Grid
-    halo: Halo | None
+    halo: Any
 
 
 @with_input_types(GivenSlab)
@@ -106,10 +106,10 @@ class RegionTable(MeasureSlabs):
             return region_table(volume, self.intensity, properties, spacing, nan, "RegionTable")
 
         space = Space() if about is None else about.space.of_one("c")
-        # Steps in between may change the dtype, except that a volume of floats has no labels.
-        is_float = isinstance(slabs, ReadSlabs | SlabGrid) and slabs.volume.dtype.kind not in "bui"
-        dtype = slabs.volume.dtype if is_float else np.dtype("u8")
         halo = slabs.halo if isinstance(slabs, ReadSlabs) else None
+        # Steps in between may make labels of any integers, except of a volume of floats.
+        own = slabs.volume.dtype if isinstance(slabs, ReadSlabs | SlabGrid) else np.dtype("u8")
+        dtype = np.dtype("u8") if own.kind in "bui" else own
         super().__init__(_Labels(placeholder(grid.shape, dtype, space), grid, halo), rows=rows)
 
     _any_labels = True

@@ -20,7 +20,7 @@ stack = bv.open(image.clip(0, 255).astype("u1"))
 bv.preview(stack)
 
 # %%
-# Three strokes on one slice: 2 is blobs, 1 is grains, and 0 is unknown. A viewer such as napari saves such
+# Four strokes on one slice: 2 is blobs, 1 is grains, and 0 is unknown. A viewer such as napari saves such
 # labels.
 scribbles = np.zeros(shape, "u1")
 stroke = np.zeros(shape, bool)
