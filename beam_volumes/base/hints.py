@@ -168,7 +168,7 @@ _ROWS = (
         f"{_WHOLE_OBJECT}skimage.morphology.convex_hull_image",
     ),
     (
-        "skeletonize thin medial_axis",
+        "skeletonize skeletonize_3d thin medial_axis",
         "not available, because thinning continues until nothing changes, in an order that slabs cannot "
         f"keep; {_WHOLE_OBJECT}skimage.morphology.skeletonize",
     ),
@@ -290,6 +290,7 @@ LIBRARIES = {
         ("largest_k", "use `bv.keep_largest`"),
         ("contacts region_graph", "use `bv.region_adjacency`, a table of touching labels and their faces"),
         ("statistics", "use `bv.regionprops_table`"),
+        ("renumber", "use `bv.relabel_sequential`"),
         ("each", "use `bv.for_each_label`, which passes each object to a function"),
         ("voxel_connectivity_graph color_connectivity_graph", "not available; use `bv.region_adjacency`"),
     ),
@@ -344,8 +345,8 @@ LIBRARIES = {
         ("LabelContour", "use `bv.find_boundaries`"),
         ("LabelOverlay LabelToRGB", "use `bv.label2rgb`"),
         ("LabelOverlapMeasures", "use `bv.contingency` or `bv.segment_iou`"),
-        ("LabelShapeStatisticsImageFilter LabelIntensityStatisticsImageFilter LabelStatisticsImageFilter", "use `bv.regionprops_table`"),
-        ("StatisticsImageFilter MinimumMaximumImageFilter", "use `bv.min`, `bv.max`, `bv.mean`, `bv.std` or `bv.sum`"),
+        ("LabelShapeStatistics LabelIntensityStatistics LabelStatistics", "use `bv.regionprops_table`"),
+        ("Statistics MinimumMaximum", "use `bv.min`, `bv.max`, `bv.mean`, `bv.std` or `bv.sum`"),
         ("MorphologicalWatershed", "use `bv.watershed`"),
         ("MorphologicalWatershedFromMarkers", "use `bv.watershed` with `markers=`"),
         ("SignedMaurerDistanceMap SignedDanielssonDistanceMap ApproximateSignedDistanceMap", "use `bv.signed_distance`"),
@@ -425,6 +426,7 @@ def hint(name: str, known: Collection[str]) -> str:
     """
     if name.startswith("_"):
         return ""
+    name = name.removesuffix("ImageFilter") or name  # SimpleITK has a class for each function
     if name in INSTEAD:
         return INSTEAD[name]
     import numpy as np
