@@ -765,6 +765,16 @@ def test_companion_files_are_checked_as_other_xml(tmp_path, old, new, says):
             open_source(tmp_path / name)
 
 
+def test_a_companion_file_that_contradicts_its_files_is_refused(tmp_path):
+    """tifffile only logs it, and reads the pages in their order."""
+    binary_only(tmp_path / "s.ome.tif", np.zeros((3, 5, 7), "u2"), 0)
+    planes = [("s.ome.tif", 0, k, 2 - k, 0) for k in range(3)]
+    path = companion(tmp_path / "s.companion.ome", image_of(0, (1, 3, 5, 6), planes))
+    for name in ("s.ome.tif", "s.companion.ome"):
+        with pytest.raises(OSError, match=f"{path}.*not those of"):
+            open_source(tmp_path / name)
+
+
 def test_a_companion_file_in_a_bucket(tmp_path):
     x = voxels("u2", (3, 5, 7))
     binary_only(tmp_path / "s.ome.tif", x[::-1], 0)

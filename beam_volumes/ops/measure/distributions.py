@@ -26,7 +26,7 @@ from beam_volumes.ops.parameters.docs import documented, documented_like
 def histogram(
     volume: Volume,
     bins: int = 256,
-    range: tuple[Any, Any] | None = None,
+    range: tuple[float | Scalar, float | Scalar] | None = None,
     *,
     mask: Volume | None = None,
     nan: str = "raise",
@@ -81,6 +81,9 @@ def histogram(
     if range is None:
         ends = [f(volume, mask=mask, nan=nan, across=across) for f in (min, max)]
     else:
+        numbers = [e for e in range if not isinstance(e, Scalar)]
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"histogram: range={range!r}; give two finite numbers")
         ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for e in range]
     fixed = None
     if range is not None and not any(isinstance(e, Scalar) for e in range):

@@ -162,6 +162,8 @@ def _metadata(
         if companion is not None or name is None:
             if companion is None:
                 _check_named(tiff, file)
+            else:
+                companion.check(tiff, place)
             yield tiff
             return
         companion, own_id = Companion.at(_sibling(place, name)), ome.id
@@ -176,6 +178,7 @@ def _metadata(
                 f"{printable(name)}, which does not exist; restore it"
             )
     with _understood(file, opened) as tiff:
+        companion.check(tiff, place)
         yield tiff
 
 
@@ -241,6 +244,13 @@ class Companion:
             f"{printable(self.place.text)} names {printable(places[0].text)}, which does not exist; "
             "restore it"
         )
+
+    def check(self, tiff: tifffile.TiffFile, place: Place) -> None:
+        """Refuse metadata that tifffile replaces by the order of pages, because they contradict a file."""
+        if not tiff.series or tiff.series[0].kind != "ome":
+            raise damaged(
+                self.place.text, f"its sizes or planes are not those of {printable(place.text)}"
+            )
 
     def xml_of(self, place: Place, own_id: str) -> str:
         """Return the metadata for tifffile, which opens the file at a place, and others by their paths."""
