@@ -642,3 +642,36 @@ def test_steps_of_refinement_have_their_own_exponential():
             np.testing.assert_allclose(
                 _exponential(change), scipy.linalg.expm(change), rtol=1e-9, atol=1e-12
             )
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.inf, -np.inf])
+def test_the_shape_of_missing_voxels_is_not_aligned(missing):
+    """Outside a round field of view, and at pixels that are broken; both stay where they are."""
+    world = tissue((110, 120), 2) + 1000.0
+    a, b = world[:100, :110], world[4:104, 3:113]
+    field = np.hypot(*(np.indices(a.shape) - np.array([50, 55])[:, None, None])) < 40
+    broken = np.random.default_rng(0).random(a.shape) > 0.01
+    for seen in (field, broken):
+        near, far = (np.where(seen, x, missing) for x in (a, b))
+        np.testing.assert_allclose(bv.register(near, far)[:2, 2], (-4, -3), atol=0.2)
+        table = bv.register_slices(np.stack([near, far]), reference=0)
+        np.testing.assert_allclose(columns(table, "yx")[1], (4, 3), atol=0.2)
+        table, _ = bv.register_tiles([near, far], [(0, 0), (2, 2)], max_shift=6)
+        np.testing.assert_allclose(np.diff(columns(table, "yx"), axis=0), [(4, 3)], atol=0.2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("u8", 2.0**63), ("f4", 1e30), ("f4", 1e-7), ("f4", 1e-30)]
+)
+def test_large_and_small_values_are_aligned_like_others(dtype, scale):
+    """Also where the shift has fractions, and the volumes have a gain and an offset."""
+    world = tissue((140, 160), 4)
+    world = (world - world.min()) / np.ptp(world) * scale
+    near, far = world[:120, :140:2][::2], (world[5:125, 3:143:2][::2] / 2 + scale / 3)
+    near, far = near.astype(dtype), far.astype(dtype)
+    np.testing.assert_allclose(bv.register(near, far)[:2, 2], (-2.5, -1.5), atol=0.05)
+    table = bv.register_slices(np.stack([near, far]), reference=0)
+    np.testing.assert_allclose(columns(table, "yx")[1], (2.5, 1.5), atol=0.05)
+    table, _ = bv.register_tiles([near, far], [(0, 0), (2, 2)], max_shift=6)
+    np.testing.assert_allclose(np.diff(columns(table, "yx"), axis=0), [(2.5, 1.5)], atol=0.05)

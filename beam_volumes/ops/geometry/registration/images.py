@@ -274,7 +274,7 @@ def _rivalry(
     max_shift: Sequence[float],
 ) -> float:
     """Return the highest score of significant overlaps as a share of the score of the first one."""
-    variances = float(fixed.var()), float(moving.var())
+    variances = _variances(fixed, moving)
     own, *others = (evidence_of(fixed[near], moving[far], variances) for near, far in boxes)
     significant = _tried(max_shift) + MIN_EVIDENCE
     shares = [math.sqrt(abs(e) / max(own, 1e-9)) for e in others if abs(e) > significant]
@@ -287,14 +287,34 @@ def is_constant(array: np.ndarray) -> bool:
 
 
 def cleaned(array: np.ndarray) -> np.ndarray:
-    """Return the array as float32; voxels that are not finite become 0."""
-    return np.nan_to_num(np.asarray(array, np.float32), posinf=0.0, neginf=0.0)
+    """Return the array as float32; voxels that are not finite become the mean of the others.
+
+    With another value, the shape of what is missing would be the structure that is aligned.
+    """
+    array = np.asarray(array, np.float32)
+    finite = np.isfinite(array)
+    if finite.all():
+        return array
+    return np.where(
+        finite, array, np.float32(array[finite].mean(dtype=np.float64) if finite.any() else 0)
+    )
+
+
+def _variances(fixed: np.ndarray, moving: np.ndarray) -> tuple[float, float]:
+    """Return the variances; squares of float32 may overflow."""
+    return float(fixed.var(dtype=np.float64)), float(moving.var(dtype=np.float64))
+
+
+def _scaled(array: np.ndarray) -> np.ndarray:
+    """Subtract the mean, and scale to 1."""
+    result = array - array.mean(dtype=np.float64).astype(np.float32)
+    result /= abs(result).max() or 1.0
+    return result
 
 
 def _windowed(array: np.ndarray) -> np.ndarray:
-    """Subtract the mean, scale to 1, and let an eighth of each side decrease to zero."""
-    result = array - array.mean(dtype=np.float64).astype(np.float32)
-    result /= abs(result).max() or 1.0
+    """Scale an array, and let an eighth of each side decrease to zero."""
+    result = _scaled(array)
     for axis, n in enumerate(array.shape):
         result *= _along(_taper(n).astype(np.float32), axis, array.ndim)
     return result
@@ -451,7 +471,7 @@ def with_evidence(
     if not box:
         return link
     near, far, inside = (x[box[0]] for x in (fixed, far, inside))
-    variances = float(fixed.var()), float(moving.var())
+    variances = _variances(fixed, moving)
     evidence = evidence_of(near, np.where(inside, far, 0.0), variances, inside)
     by_chance = _tried(max_shift) * (1 + len(_generators(model, np.ones(near.ndim))) / near.ndim)
     against = evidence * max(1 - rivalry, 0.0) ** 2 / 2 if rivalry else math.inf
@@ -497,9 +517,9 @@ def refined(
     step also fits a gain and an offset of the intensities. Steps end where the shift differs by more
     than ``max_shift`` from the ``expected`` one, or little overlaps.
     """
-    near = ndimage.gaussian_filter(cleaned(fixed), _SMOOTHING)
+    near = ndimage.gaussian_filter(_scaled(cleaned(fixed)), _SMOOTHING)
     far = ndimage.spline_filter(
-        ndimage.gaussian_filter(cleaned(moving), _SMOOTHING), 3, np.float32, mode="mirror"
+        ndimage.gaussian_filter(_scaled(cleaned(moving)), _SMOOTHING), 3, np.float32, mode="mirror"
     )
     generators = _generators(model, spacing)
     centre = (np.array(fixed.shape) - 1) / 2
@@ -663,4 +683,4 @@ def _quality(normal: np.ndarray) -> float:
     covariance = normal[a, b] - normal[a, one] * normal[one, b] / n
     variances = [normal[k, k] - normal[k, one] ** 2 / n for k in (a, b)]
     norm = np.sqrt(max(variances[0], 0) * max(variances[1], 0))
-    return float(covariance / norm) if norm > 1e-9 * max(abs(normal[a, a]), 1e-30) else 0.0
+    return float(covariance / norm) if norm > 1e-9 * math.sqrt(normal[a, a] * normal[b, b]) else 0.0
