@@ -67,7 +67,8 @@ def labels(span: Range, name: str, width: float, height: float, top: str = "") -
     """
     below = [(0, "start", format_number(span[0])), (width / 2, "middle", name)]
     below.append((width, "end", format_number(span[1])))
-    placed = [*((x, height + 12, *text) for x, *text in below), (0, 10, "start", top)]
+    placed = [(x, height + 12, anchor, text) for x, anchor, text in below]
+    placed.append((0, 10, "start", top))
     return "".join(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="11">{escape(text)}</text>'
         for x, y, anchor, text in placed
