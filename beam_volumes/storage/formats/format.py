@@ -92,8 +92,8 @@ WHOLE = OpenRequest()
 
 
 def request_of(d: Description, index: Mapping[str, int | str] | None = None) -> OpenRequest:
-    """Return the request for an output, with all axes of its volume, or for a part, of one point."""
-    return OpenRequest(index, keep=bool(d.leading) and d.at is None)
+    """Return the request for an output, with all axes of its volume."""
+    return OpenRequest(index, keep=bool(d.leading))
 
 
 class Format:

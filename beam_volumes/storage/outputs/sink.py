@@ -252,7 +252,7 @@ class Sink(OwnedArray):
         if self.at is not None:
             axes = zip(self.space.leading, self.at, self.leading_unit, self.leading, strict=True)
             for axis, k, u, n in axes:
-                if u < n and axis in source.space.leading:
+                if (u < n or n == 1) and axis in source.space.leading:
                     source = source.point(axis, k)
         return source
 

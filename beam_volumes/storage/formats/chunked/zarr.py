@@ -499,7 +499,8 @@ class Zarr(WritableFormat):
             translation=d.stored(space.origin, (0.0,) * n),
             unit=space.unit,
         )
-        return open_spec(self.spec(d, d.shape), about, request_of(d))
+        # The spec of a part has an extent of 1 along axes of other points.
+        return open_spec(self.spec(d, d.shape), about, WHOLE if d.at else request_of(d))
 
 
 FORMATS = (Zarr(),)
