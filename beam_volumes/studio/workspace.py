@@ -204,7 +204,7 @@ class Workspace:
             return "known after a run"
         values = np.asarray(found)
         is_one = values.ndim == 0 and values.dtype.kind in "iuf"
-        text = format_number(values[()]) if is_one else str(values)
+        text = format_number(values.item()) if is_one else str(values)
         return f"~ {text}" if estimated else text
 
     def viewer(

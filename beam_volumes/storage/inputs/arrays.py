@@ -227,7 +227,7 @@ def refuse_masked(array: object) -> None:
         )
 
 
-def open_array(array: np.ndarray, request: IndexRequest) -> Source:
+def open_array(array: np.ndarray, request: IndexRequest | None = None) -> Source:
     """Return a source of an array's voxels; the array must not change while it is used."""
     refuse_masked(array)
     name = f"a numpy array of shape {array.shape}"
@@ -236,7 +236,8 @@ def open_array(array: np.ndarray, request: IndexRequest) -> Source:
         raise ValueError(
             f"{name} has {array.ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
         )
-    chosen = select(DEFAULT_AXES[array.ndim], array.shape, replace(request, keep=True), name)
+    request = replace(request or IndexRequest(), keep=True)
+    chosen = select(DEFAULT_AXES[array.ndim], array.shape, request, name)
     fixed = dict(chosen.fixed)
     view = np.asarray(array)[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
     first = len(chosen.leading)
