@@ -45,10 +45,14 @@ _LEFT_OUT_SCALES = 5.0
 MIN_OVERLAP = 0.25
 #: The parameters s with which chances are bounded in `evidence_of`; any s gives a bound.
 _SLOPES = np.geomspace(1e-3, 1e3, 100)
-#: The evidence that a link needs if a loop of links confirms it: a chance of less than 1 %.
-MIN_EVIDENCE = 5.0
+#: The evidence that a link needs if a loop of links confirms it: a chance of less than one in 20,000.
+MIN_EVIDENCE = 10.0
 #: The evidence that a link needs if nothing confirms it: a chance of less than one in a million.
 MIN_ALONE = 14.0
+#: The evidence of a placement that is a rival: a chance of less than 1 %.
+_MIN_RIVAL = 5.0
+#: A placement whose score is a larger share of the best one is a rival, even if it may be chance itself.
+_SIMILAR = 0.8
 #: Other placements with which the best one is compared.
 _RIVALS = 3
 #: Voxels between two shifts that are different placements, and not one peak of the correlation.
@@ -273,12 +277,13 @@ def _rivalry(
     boxes: Sequence[tuple[tuple[slice, ...], tuple[slice, ...]]],
     max_shift: Sequence[float],
 ) -> float:
-    """Return the highest score of significant overlaps as a share of the score of the first one."""
+    """Return the highest score of other overlaps that are rivals, as a share of the first one's."""
     variances = _variances(fixed, moving)
     own, *others = (evidence_of(fixed[near], moving[far], variances) for near, far in boxes)
-    significant = _tried(max_shift) + MIN_EVIDENCE
-    shares = [math.sqrt(abs(e) / max(own, 1e-9)) for e in others if abs(e) > significant]
-    return max(shares, default=0.0)
+    significant = _tried(max_shift) + _MIN_RIVAL
+    shares = [(e, math.sqrt(abs(e) / max(own, 1e-9))) for e in others]
+    rivals = [share for e, share in shares if abs(e) > significant or share > _SIMILAR]
+    return max(rivals, default=0.0)
 
 
 def is_constant(array: np.ndarray) -> bool:
@@ -459,7 +464,9 @@ def with_evidence(
     """Return a link with its evidence, compared with the best of all chance links and with rivals.
 
     The score of a placement is the root of twice its evidence, a standard normal number by chance. The
-    difference of two scores has a variance of at most 2. A link beyond ``max_shift`` has no evidence.
+    difference of two scores has a variance of at most 2. It must be far above chance, as other links
+    cannot confirm the placement: where an image repeats, all of them may be wrong by the same period.
+    A link beyond ``max_shift`` has no evidence.
     """
     if not is_near(link, fixed.shape, max_shift, expected):
         return link
@@ -475,6 +482,8 @@ def with_evidence(
     evidence = evidence_of(near, np.where(inside, far, 0.0), variances, inside)
     by_chance = _tried(max_shift) * (1 + len(_generators(model, np.ones(near.ndim))) / near.ndim)
     against = evidence * max(1 - rivalry, 0.0) ** 2 / 2 if rivalry else math.inf
+    if against < MIN_ALONE:
+        return link
     return replace(link, evidence=min(evidence - by_chance, against))
 
 
