@@ -45,8 +45,8 @@ _LEFT_OUT_SCALES = 5.0
 MIN_OVERLAP = 0.25
 #: The parameters s with which chances are bounded in `evidence_of`; any s gives a bound.
 _SLOPES = np.geomspace(1e-3, 1e3, 100)
-#: The evidence that a link needs if a loop of links confirms it: a chance of less than one in 20,000.
-MIN_EVIDENCE = 10.0
+#: The evidence that a link needs if a loop of links confirms it: a chance of less than one in a thousand.
+MIN_EVIDENCE = 7.0
 #: The evidence that a link needs if nothing confirms it: a chance of less than one in a million.
 MIN_ALONE = 14.0
 #: The evidence of a placement that is a rival: a chance of less than 1 %.

@@ -117,7 +117,7 @@ def register_slices(
     squares of intensities. Keypoints are found in planes that are downsampled to at most 256 voxels
     a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms are solved
     together; links that contradict the others are left out. So are links that may be chance: they need
-    a correlation that unrelated slices reach in less than one of 20,000 cases, and one of a million
+    a correlation that unrelated slices reach in less than one of a thousand cases, and one of a million
     if no other links confirm them.
 
     References

@@ -115,7 +115,7 @@ def register_tiles(
     voxels are downsampled. Pairs are compared in threads, by phase correlation and then by least
     squares of intensities. The positions of all tiles are solved together; pairs that contradict
     the others are left out. So are pairs that may be chance, since they overlap little, are empty or
-    repeat: unrelated tiles must match as well in less than one of 20,000 cases, and one of a million
+    repeat: unrelated tiles must match as well in less than one of a thousand cases, and one of a million
     if no loop of other pairs confirms the pair. The mean of all positions does not change, and the mean
     of affine matrices is the identity.
 
