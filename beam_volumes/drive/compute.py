@@ -132,9 +132,9 @@ def compute(*targets: Wanted, **options: Any) -> Any:
 def plan(*targets: Wanted, **options: Any) -> Plan:
     """Plan a computation without reading or writing any voxels.
 
-    Use it to check memory, I/O and the number of passes before a long run. The parameters are the same
-    as those of `compute`, so calls of both only differ by the name. Parameters that only matter while a
-    run writes, such as ``overwrite`` and ``progress``, do not change the plan.
+    Use it to check memory, I/O and the number of passes before a long run. It has the parameters of
+    `compute`, so calls of both only differ by the name. Parameters that only matter while a run writes,
+    such as ``overwrite`` and ``progress``, do not change the plan.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class Inflated:
             return state.position
 
     def _check_end(self, state: _State) -> None:
-        """Refuse a stream whose last bytes, the checksum, were not found."""
+        """Refuse a stream that ends before its checksum."""
         if not state.ended:
             raise VolumeError(f"{self._name} is cut off: its stream does not end; restore it")
 
