@@ -32,9 +32,12 @@ class VolumeCore:
         """The expression of the voxels; an error if there are several channels."""
         if self.space.has_channels:
             names = self.channels
+            shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            stated = f"there are {len(names)} ({shown}): choose one"
+            if len(names) == 1:
+                stated = "the axis c has extent 1: drop it"
             raise ValueError(
-                f"one channel is needed, and there are {len(self.nodes)} ({', '.join(names[:4])}"
-                f"{', ...' if len(names) > 4 else ''}): choose one, as v[0] or v.sel(c={names[0]!r})"
+                f"one channel is needed, and {stated}, as v[0] or v.sel(c={names[0]!r})"
             )
         return self.nodes[0]
 
