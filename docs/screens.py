@@ -99,7 +99,7 @@ def tutorial() -> None:
 
 def picture(page: Page, name: str) -> None:
     """Write a picture with 256 colours."""
-    page.settle(quiet=2)
+    page.listen(3)
     image = Image.open(io.BytesIO(page.picture())).convert("RGB")
     image.quantize(256, dither=Image.Dither.NONE).save(IMAGES / f"{name}.png", optimize=True)
 
@@ -119,7 +119,7 @@ def main() -> None:
         with bv.view(*shown) as viewer, Page((900, 620)) as page:
             page.open(viewer.url)
             page.until("document.querySelectorAll('.neuroglancer-layer-item').length >= 3")
-            page.settle()
+            page.listen(5)
             (IMAGES / "view.png").write_bytes(page.picture())
         studio()
         Path("report.html").write_text(report("cells.ome.zarr.run"), encoding="utf-8")
@@ -138,7 +138,7 @@ def at_heading(page: Page, word: str) -> Image.Image:
     """What is seen of a page from a heading on."""
     heading = f"[...document.querySelectorAll('h2')].find(h => h.textContent.includes('{word}'))"
     page.until(f"({heading}.scrollIntoView(), true)")
-    page.settle(quiet=1)
+    page.listen(2)
     return Image.open(io.BytesIO(page.picture()))
 
 

@@ -27,7 +27,7 @@ class Cards:
         self._problems: dict[str, ui.label] = {}
         #: The step that is dragged by its handle.
         self._dragged = ""
-        self._problem = ui.label().classes("text-red-700 text-sm")
+        self._problem = ui.label().classes("text-red-700 text-sm studio-text")
         self._words = ui.input("add a function", on_change=self._search)
         self._words.props("dense clearable outlined debounce=150").classes("w-full")
         # The field has sent what was typed when the key comes up.
@@ -47,7 +47,7 @@ class Cards:
                 with self._card(branches[name]):
                     self._title(name, "input", True)
                     about = repr(known.get(name, "")).rpartition(": ")[2].rstrip(">")
-                    ui.label(about).classes("text-xs")
+                    ui.label(about).classes("text-xs studio-text")
             for k, item in enumerate(items):
                 branch = branches.get(item.name, Branch(0))
                 card = self._card(branch).classes("" if item.is_enabled else "opacity-50")
@@ -62,7 +62,9 @@ class Cards:
                         self._tools(item.name, item.op, k, len(items), item.is_enabled)
                     if branch.sources:
                         ui.label(f"from {', '.join(branch.sources)}").classes("text-xs")
-                    self._problems[item.name] = ui.label().classes("text-red-700 text-sm")
+                    self._problems[item.name] = ui.label().classes(
+                        "text-red-700 text-sm studio-text"
+                    )
                     if item.is_enabled:
                         self._fields(item.name, item.given)
 

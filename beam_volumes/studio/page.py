@@ -22,6 +22,7 @@ _STYLE = """
 .q-card { padding: 8px }
 .q-card .q-btn__content { text-align: left }
 .q-btn:focus-visible, [tabindex]:focus-visible { outline: 2px solid #1565c0 }
+.studio-text { overflow-wrap: anywhere }
 .studio-image { background: #ececec; image-rendering: pixelated; cursor: crosshair }
 """
 

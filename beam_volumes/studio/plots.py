@@ -65,10 +65,13 @@ def labels(span: Range, name: str, width: float, height: float, top: str = "") -
     >>> labels((0, 65535), "a<b", 300, 70).split("</text>")[1:3]
     ['<text x="150.0" y="82" text-anchor="middle" font-size="11">a&lt;b', '<text x="300" ...>65535']
     """
-    below = [(0, "start", format_number(span[0])), (width / 2, "middle", name)]
-    below.append((width, "end", format_number(span[1])))
-    placed = [(x, height + 12, anchor, text) for x, anchor, text in below]
-    placed.append((0, 10, "start", top))
+    low, high = map(format_number, span)
+    placed = [
+        (0, height + 12, "start", low),
+        (width / 2, height + 12, "middle", name),
+        (width, height + 12, "end", high),
+        (0, 10, "start", top),
+    ]
     return "".join(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="11">{escape(text)}</text>'
         for x, y, anchor, text in placed

@@ -48,7 +48,7 @@ class RunPane:
             self._stop = ui.button("stop", on_click=tab.workspace.runs.stop).props("outline")
             self._resume = ui.button("resume", on_click=lambda: self._start(True)).props("flat")
         self._progress = ui.linear_progress(0.0, show_value=False).classes("w-full")
-        self._status = ui.label().classes("text-sm w-full whitespace-pre-line break-words")
+        self._status = ui.label().classes("text-sm w-full whitespace-pre-line studio-text")
         self._on_end = on_end
         #: The last run that has ended, and whether an output exists.
         self._ended: Run | None = None
@@ -153,7 +153,7 @@ class RunPane:
             for text in _cost_lines(found.plan):
                 ui.label(text).classes("text-sm")
             for text, colour in ((found.error, "red-700"), (found.warning, "gray-700")):
-                ui.label(text).classes(f"text-sm text-{colour} break-words").set_visibility(
+                ui.label(text).classes(f"text-sm text-{colour} studio-text").set_visibility(
                     bool(text)
                 )
         self._overwrite.set_visibility(bool(found.warning))

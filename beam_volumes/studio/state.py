@@ -56,7 +56,8 @@ class Folders:
 
     Examples
     --------
-    >>> Folders(["/data"]).check("/data/em.zarr")
+    >>> Folders(["/data"]).check("/data/em.zarr|zarr3:")
+    '/data/em.zarr'
     >>> Folders(["/data"]).check("/data/../etc/passwd")
     Traceback (most recent call last):
     ValueError: /data/../etc/passwd is outside of the folders of this studio, /data; start it with that folder

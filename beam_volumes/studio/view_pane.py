@@ -85,7 +85,7 @@ class ViewPane:
                 )
                 self._histogram.classes("studio-histogram").style(f"width: {WIDTH}px")
                 self._range = ui.label().classes("text-xs text-gray-600")
-        self._remark = ui.label().classes("text-sm")
+        self._remark = ui.label().classes("text-sm studio-text")
         with ui.row().classes("w-full gap-1 items-start"):
             for axis in (0, 2, 1):
                 image = ui.interactive_image(
