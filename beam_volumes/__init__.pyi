@@ -149,6 +149,7 @@ from .ops.interpolation.grids import affine_transform as affine_transform
 from .ops.interpolation.grids import rotate as rotate
 from .ops.interpolation.grids import shift as shift
 from .ops.interpolation.grids import zoom as zoom
+from .ops.interpolation.profiles import profile_line as profile_line
 from .ops.labels.agglomerate import agglomerate as agglomerate
 from .ops.labels.agglomerate import cut as cut
 from .ops.labels.boundaries import find_boundaries as find_boundaries
@@ -205,7 +206,6 @@ from .ops.measure.by_label.numbers import variance as variance
 from .ops.measure.distributions import percentile as percentile
 from .ops.measure.places import argmax as argmax
 from .ops.measure.places import argmin as argmin
-from .ops.measure.profiles import profile_line as profile_line
 from .ops.measure.statistics import all as all
 from .ops.measure.statistics import any as any
 from .ops.measure.statistics import correlation as correlation

@@ -42,7 +42,7 @@ from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.keywords import ALIASES
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, restoration, segmentation]
-#: All modules of scikit-image whose functions are compared with those here.
+#: All modules of scikit-image with functions that are compared.
 SCIKIT = [*SKIMAGE, filters.rank, color, metrics, registration, transform, util]
 FOOTPRINTS = {"ball", "cube", "cross"}
 

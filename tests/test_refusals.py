@@ -110,7 +110,8 @@ SAID = {
         "bzip2, text, hex": (reversed_axes, "bzip2"),
         "lists of files are refused": "tests/storage/test_metaimage.py",
         "Files from before 2007": "tests/storage/test_nd2.py",
-        "Others are refused, since a header": OUTSIDE,
+        "Others, and URLs, are refused": OUTSIDE,
+        "A file without its metadata is refused": "tests/storage/test_tiff.py",
         "Frames that differ in two such ways": "tests/storage/test_dicom.py"
         "::test_frames_of_one_place_that_differ_in_several_ways_are_refused",
         "Lists of labels": "tests/storage/test_n5.py",
@@ -139,6 +140,10 @@ SAID = {
     "reference/recipes.md": {
         "Tags are refused": (tags, "tag"),
         "Files and outputs that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
+        "inputs and other outputs are always refused": "tests/cli/test_register.py"
+        "::test_a_registration_replaces_no_input_and_no_other_file",
+        "`memory` also limits the registration": "tests/cli/test_register.py"
+        "::test_memory_of_a_recipe_limits_its_registration",
     },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "how-to/resume.md": {

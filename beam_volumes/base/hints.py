@@ -17,8 +17,8 @@ _WRITES = "use `bv.compute(v.to(path))`, which writes files"
 _SHAPE = "use scikit-image's as `footprint=` or `structure=`; `bv.ball`, `bv.cube` and `bv.cross` are 3-D"
 _SLICES = "slice the volume, as in `v[10:20]`"
 _COUNTS = (
-    "use `bv.regionprops_table(labels, properties=['num_pixels'])` for the voxels of each label, and "
-    "`bv.histogram` for those of each value"
+    "use `bv.regionprops_table(labels, properties=['num_pixels'])` to count each label, and "
+    "`bv.histogram` to count each value"
 )
 _SCALED = "; the volume must be float, because scikit-image rescales integers"
 _FINITE = ", if no voxel is infinite"
@@ -299,7 +299,7 @@ LIBRARIES = {
         ("WriteImage ImageFileWriter ImageSeriesWriter", _WRITES),
         ("GetImageFromArray GetArrayFromImage GetArrayViewFromImage", "use `bv.open` and `np.asarray`"),
         ("Cast", "use `v.astype(dtype)`"),
-        ("DiscreteGaussian SmoothingRecursiveGaussian RecursiveGaussian", "use `bv.gaussian_filter`, whose sigma is in voxels or a length"),
+        ("DiscreteGaussian SmoothingRecursiveGaussian RecursiveGaussian", "use `bv.gaussian_filter`; sigma is a number of voxels or a length"),
         ("Median", "use `bv.median_filter`; a radius r is `size=2 * r + 1`"),
         ("Mean BoxMean", "use `bv.uniform_filter`; a radius r is `size=2 * r + 1`"),
         ("Bilateral", "use `bv.denoise_bilateral`"),

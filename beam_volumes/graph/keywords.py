@@ -106,7 +106,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     """Check arguments: parameters by name, and values by annotation.
 
     With ``names_call``, the function computes nothing yet. All its errors then begin with its name, including
-    those of functions that it calls (`_of_caller`).
+    errors of functions that it calls (`_of_caller`).
 
     Examples
     --------

@@ -28,6 +28,8 @@ class Target:
         Path and format; ``sink.name`` is the path or URL.
     levels : tuple of Volume
         The coarser levels of a pyramid.
+    request : tuple, optional
+        The path, the format and the options of `Volume.to`.
 
     Examples
     --------
@@ -43,7 +45,22 @@ class Target:
     request: tuple[Any, str | None, Mapping[str, Any]] | None = field(default=None, repr=False)
 
     def stored_as(self, **changes: Any) -> Target:
-        """Return the target with other options of `Volume.to`; ValueError if they are not possible."""
+        """Return the target with different options.
+
+        Parameters
+        ----------
+        **changes
+            Options of `Volume.to`.
+
+        Returns
+        -------
+        Target
+
+        Raises
+        ------
+        ValueError
+            If the options are not possible, or if the target was not made by `Volume.to`.
+        """
         if self.request is None:
             raise ValueError(f"{self.sink.name} has no options")
         path, format, storage = self.request

@@ -71,7 +71,7 @@ FAMILIES = {
 _UFUNCS = {
     "absolute": "Take the absolute value.",
     "add": "Add two inputs.",
-    "arctan2": "Take the angle of which input 1 is the sine and input 2 the cosine, in radians.",
+    "arctan2": "Take the angle with the sine in input 1 and the cosine in input 2, in radians.",
     "bitwise_and": "Set the bits that are set in both inputs; for masks, the voxels in both.",
     "bitwise_or": "Set the bits that are set in an input; for masks, the voxels in at least one.",
     "bitwise_xor": "Set the bits that differ; for masks, the voxels in exactly one.",

@@ -30,7 +30,7 @@ class Cards:
         self._problem = ui.label().classes("text-red-700 text-sm studio-text")
         self._words = ui.input("add a function", on_change=self._search)
         self._words.props("dense clearable outlined debounce=150").classes("w-full")
-        # The field has sent what was typed when the key comes up.
+        # The field has sent its text when the key comes up.
         self._words.on("keyup.enter", self._add_first)
         self._offers = ui.column().classes("w-full gap-0")
         self._cards = ui.column().classes("w-full gap-2")

@@ -190,7 +190,7 @@ class Document:
     def insert(self, index: int, op: str, given: Mapping[str, Any]) -> str:
         """Add a step at a position among the steps, and return its name.
 
-        The step after it reads what it did before: an input that it does not name is written down.
+        The next step keeps its input: an input that it does not name is written down.
         """
         name, items = self._free_name(op), self.items()
         step = dict(given) if name == op else {"op": op, **given}

@@ -1,7 +1,7 @@
 """`studio`: the editor of recipes as a page of this machine.
 
 One server of the process, on the loopback interface, serves every editor under an address with a secret.
-Requests without it, and those of other pages in the browser, by their ``Host`` and ``Origin``, are refused.
+Requests without it are refused, and so are requests of other pages, by their ``Host`` and ``Origin``.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Workspace:
     def add(self, op: str, after: str) -> str:
         """Add a step after an input or a step, with parameters to begin with; return its name.
 
-        After a number, such as a threshold, the step gets the volume of which it is the number. If it is
+        After a number, such as a threshold, the step gets the volume that the number describes. If it is
         arithmetic or a comparison, it gets the number, too.
         """
         operation = operations()[op]
@@ -111,7 +111,7 @@ class Workspace:
             return name
 
     def of_number(self, name: str) -> tuple[str, str]:
-        """Return the volume of which a step is the number, and the step; the step and no text for others."""
+        """Return the volume that a number describes, and the step; the step and no text for others."""
         is_number = isinstance(self.state().known.get(name), Scalar)
         return (self.shown(name), name) if is_number else (name, "")
 
@@ -244,11 +244,11 @@ class Workspace:
 
     def save(self, path: str, overwrite: bool = False) -> None:
         """Write the recipe; FileChanged if that would replace a text that was not loaded here."""
+        place = os.path.realpath(self.folders.check(path))
         if "://" in path or not path.lower().endswith((".yaml", ".yml")):
             raise ValueError(
                 f"{path} is no local path of a recipe; give one that ends in .yaml or .yml"
             )
-        place = os.path.realpath(self.folders.check(path))
         with self._lock:
             text = self.document.text
             if os.path.exists(place) and os.path.getsize(place):

@@ -457,7 +457,7 @@ class TestRefusals:
         return cc.Labelling(cc.connectivity_structure(1))
 
     def test_connectivity(self):
-        with pytest.raises(ValueError, match="must be 1, 2 or 3"):
+        with pytest.raises(ValueError, match="give 1 to 3"):
             cc.connectivity_structure(4)
 
     def test_structure(self):

@@ -92,7 +92,7 @@ def test_stats(image, work, command, monkeypatch):
     [
         (["label", "none.zarr", "o.zarr"], "none.zarr does not exist"),
         (["label", "slices"], "the following arguments are required: OUT .*--help"),
-        (["label", "slices", "o.zarr", "--connectivity", "4"], "connectivity=4: it is from 1 to"),
+        (["label", "slices", "o.zarr", "--connectivity", "4"], "connectivity=4; give 1 to"),
         (["label", "slices", "o.zarr", "--connectivity", "x"], "invalid int value: 'x'"),
         (["label", "slices", "o.zarr", "--threshold", "otso"], "--threshold otso: not a number"),
         (["label", "slices", "o.zarr", "--remove-small", "1 um^3"], "max_size='1 um\\^3' needs a voxel"),
@@ -109,7 +109,7 @@ def test_stats(image, work, command, monkeypatch):
         (["stats", "slices", "t.csv", "--spacing", "voxel_size"], "the volume has none"),
         (["stats", "slices", "t.csv", "--spacing", "1,x,1"], "--spacing x: not a number"),
         (["stats", "slices", "t.csv", "--intensity", "small.zarr"], "do not match; crop"),
-        (["stats", "small.zarr", "t.csv"], "labels of float32; use bool or integers"),
+        (["stats", "small.zarr", "t.csv"], "labels of float32; use integers"),
         (["stats", "slices", "t.csv", "--nan", "drop"], "nan='drop'; use"),
     ],
 )  # fmt: skip
@@ -219,12 +219,12 @@ def test_a_mistake_is_told_with_its_line(case, work):
     assert text != RECIPE
     if case.endswith("mask") and "as" in case:  # what is used may not use it in turn
         text = text.replace(
-            "input: cells, intensity: input, prop", "input: low, intensity: input, prop"
+            "input: cells, intensity: input, prop", "input: input, intensity: input, prop"
         )
         text = text.replace("count: {op: num_labels}", "count: {op: max, input: input}")
     if case == "table as number":
         text = text.replace(
-            "input: cells, intensity: input, prop", "input: low, intensity: input, prop"
+            "input: cells, intensity: input, prop", "input: input, intensity: input, prop"
         )
     with pytest.raises(RecipeError, match=message):
         build(parse_recipe(text, "r.yaml"))

@@ -264,6 +264,12 @@ def test_an_edited_text_is_the_edited_document(data):
         if edit == "insert":
             name = d.insert(index, "median_filter", {"size": value})
             new = list(steps.items())
+            below = next((i for i in items[index:] if i.is_step), None)
+            above = [n for n, _ in new[:at]] or (d.inputs() if len(d.inputs()) == 1 else [])
+            if below and above and not {"input", "inputs"} & below.given.keys():
+                step = steps[below.name]  # it reads what it did before
+                step = {"op": step} if isinstance(step, str) else dict(step or {})
+                new[at] = (below.name, {**step, "input": above[-1]})
             new.insert(
                 at,
                 (

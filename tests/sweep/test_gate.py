@@ -11,7 +11,7 @@ from beam_volumes.across.rounds.flow import Round
 from beam_volumes.session import local
 from beam_volumes.sweep import resources
 from beam_volumes.sweep.resources import Gate, gate
-from beam_volumes.transforms.rounds import _Step, pieces
+from beam_volumes.transforms.rounds import Take, _Step, pieces
 
 
 class Sweeps:
@@ -128,7 +128,7 @@ def test_a_merge_begins_without_the_arenas_of_its_sweep(monkeypatch):
     with gate.admitted(2), gate.admitted(2):  # one of a sweep that goes on
         with gate.admitted(3):
             pass
-        step = _Step(Idle("idle", ("idle",)), {"idle": lambda key, value: [value]})
+        step = _Step(Idle("idle", ("idle",)), {"idle": Take(lambda key, value: [value], int)})
         assert [sent.value for sent in step.process(((0,), [*pieces(1)]))] == [0]
 
 

@@ -151,7 +151,7 @@ def peak_memory() -> int:
 
 
 def default_memory() -> int:
-    """A quarter of `machine_memory`, or the limit of the recipe whose registration computes this."""
+    """A quarter of `machine_memory`, or the limit of the recipe during its registration."""
     limit = memory_limit.get()
     return machine_memory() // 4 if limit is None else limit.total
 

@@ -15,7 +15,6 @@ from beam_volumes.plan.cost.stores import STORES, Store
 from beam_volumes.plan.cost.traffic import units_written
 from beam_volumes.plan.fit.partitioning import write_grid
 from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.outputs.sink import Sink
 
 #: Outputs with more objects get advice.
@@ -39,9 +38,7 @@ class Remedy:
         text = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return text if self.output is None else f"{text} for {self.output}"
 
-    def applied(
-        self, targets: Sequence[Any], options: RunOptions
-    ) -> tuple[Sequence[Any], RunOptions]:
+    def applied(self, targets: Sequence[Any], options: Any) -> tuple[Sequence[Any], Any]:
         """Return the changed request."""
         if self.output is None:
             return targets, replace(options, **self.options)
@@ -65,7 +62,7 @@ class PlanRefused(ValueError):
         self.remedies, self.candidates = remedies, candidates
 
     def with_candidates(
-        self, targets: Sequence[Any], options: RunOptions, works: Callable[[Remedy], bool]
+        self, targets: Sequence[Any], options: Any, works: Callable[[Remedy], bool]
     ) -> PlanRefused:
         """The error with those candidates, and smaller write units and fewer slabs, that work."""
         found: list[Remedy] = []
@@ -108,8 +105,8 @@ def _halves(unit: Triple, parts: Triple) -> Iterator[Triple]:
     [(16, 1024, 512), (16, 512, 256), (16, 256, 128), (16, 128, 128)]
     """
     counts = [u // p for u, p in zip(unit, parts, strict=True)]
-    while (most := max(counts)) > 1:
-        counts = [n // 2 if 2 * n > most else n for n in counts]
+    while (largest := max(counts)) > 1:
+        counts = [n // 2 if 2 * n > largest else n for n in counts]
         z, y, x = (n * p for n, p in zip(counts, parts, strict=True))
         yield z, y, x
 

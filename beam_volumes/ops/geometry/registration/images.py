@@ -51,7 +51,7 @@ MIN_EVIDENCE = 7.0
 MIN_ALONE = 14.0
 #: The evidence of a placement that is a rival: a chance of less than 1 %.
 _MIN_RIVAL = 5.0
-#: A placement whose score is a larger share of the best one is a rival, even if it may be chance itself.
+#: A placement with a larger share of the best score is a rival, even if it may be chance itself.
 _SIMILAR = 0.8
 #: Other placements with which the best one is compared.
 _RIVALS = 3
@@ -294,7 +294,7 @@ def is_constant(array: np.ndarray) -> bool:
 def cleaned(array: np.ndarray) -> np.ndarray:
     """Return the array as float32; voxels that are not finite become the mean of the others.
 
-    With another value, the shape of what is missing would be the structure that is aligned.
+    With a different value, the outline of missing voxels would be aligned.
     """
     array = np.asarray(array, np.float32)
     finite = np.isfinite(array)
@@ -500,7 +500,7 @@ def is_near(
 
 
 def _tried(max_shift: Sequence[float]) -> float:
-    """Return the logarithm of the number of shifts, the best of which is taken."""
+    """Return the logarithm of the number of shifts among which the best one is selected."""
     return float(np.log(2 * np.asarray(max_shift) + 1).sum())
 
 

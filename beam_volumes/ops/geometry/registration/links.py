@@ -106,7 +106,7 @@ def placed(
 
 
 def connected(pairs: Collection[tuple[int, int]], count: int) -> np.ndarray:
-    """Return for each image the number of its group, whose images pairs connect."""
+    """Return for each image the number of its group; pairs connect the images of a group."""
     ends = np.array(list(pairs), int).reshape(-1, 2).T
     graph = sparse.coo_matrix((np.ones(len(pairs)), ends), (count, count))
     return np.asarray(connected_components(graph, directed=False)[1])

@@ -119,11 +119,11 @@ class ChainSurvey(Survey):
         # The rows of stored tables are known.
         known = self._rows([s.most_rows(0) for s in self.sources])
         likely = self._rows([s.likely_rows(voxels) for s in self.sources])
-        most = self._rows([s.most_rows(voxels) for s in self.sources])
+        worst = self._rows([s.most_rows(voxels) for s in self.sources])
         return MergeSize(
             max(*(step.gathered_bytes(own) for step, own in known), *(s.certain for s in sizes)),
             max(*(step.gathered_bytes(own) for step, own in likely), *(s.expected for s in sizes)),
-            max(*(step.most_bytes(own) for step, own in most), *(s.maximum for s in sizes)),
+            max(*(step.most_bytes(own) for step, own in worst), *(s.maximum for s in sizes)),
         )
 
     def expected(

@@ -101,10 +101,10 @@ class FragmentSurvey(Survey):
         axes = self.tiling.axes
         # Each voxel that two tiles share may be another pair.
         wider = [a.tile / a.step for a in axes]
-        most = [math.prod(wider) / w * a.overlap for a, w in zip(axes, wider, strict=True)]
+        densest = [math.prod(wider) / w * a.overlap for a, w in zip(axes, wider, strict=True)]
         expected, maximum = (
             round(expected_load(self.tiling.grid, None, np.array(density)) * _PAIR)
-            for density in ([_SPARSE ** (-2 / 3) * (m > 0) for m in most], most)
+            for density in ([_SPARSE ** (-2 / 3) * (m > 0) for m in densest], densest)
         )
         return MergeSize(expected=min(expected, maximum), maximum=maximum)
 

@@ -173,11 +173,11 @@ class TableSurvey(Survey):
 
     def merge_size(self, grid: Grid) -> MergeSize:
         # More rows than a shard has are divided among steps.
-        few, likely, most = (
+        few, likely, many = (
             self._step_bytes(self.rows_in(math.prod(grid.shape), each))
             for each in (VOXELS_PER_LABEL, self.voxels_per_label, 1)
         )
-        return MergeSize(few, max(few, likely), max(few, most))
+        return MergeSize(few, max(few, likely), max(few, many))
 
     def likely_rows(self, voxels: int) -> int:
         return self.rows_in(voxels, self.voxels_per_label)

@@ -316,7 +316,7 @@ def _check_xml(path: str) -> None:
             if os.pread(file.fileno(), 1, min(start, size)) != b"<":
                 continue
             data = os.pread(file.fileno(), min(length, size), start)
-            # The library parses what follows the first line, and decodes what is invalid in two ways.
+            # The library parses the text after the first line, and decodes invalid bytes in two ways.
             below = data.split(b"?>", 1)[-1]
             for text in (below, below.decode("utf-8", "ignore"), below.decode("utf-16", "ignore")):
                 try:

@@ -249,7 +249,7 @@ class Companion:
         """Refuse metadata that tifffile replaces by the order of pages, because they contradict a file."""
         if not tiff.series or tiff.series[0].kind != "ome":
             raise damaged(
-                self.place.text, f"its sizes or planes are not those of {printable(place.text)}"
+                self.place.text, f"its sizes or planes differ from {printable(place.text)}"
             )
 
     def xml_of(self, place: Place, own_id: str) -> str:
