@@ -86,7 +86,6 @@ SAID = {
         "other steps along t": (lambda _: FILMS[::2], "axis t: step 2"),
     },
     "reference/formats.md": {
-        "Axes t and c of extent 1": PROSE,
         "Axes that are rotated": "tests/storage/test_dicom.py::test_axes_that_are_turned",
         "Deflated files, videos": "tests/storage/test_dicom.py::test_what_is_told_and_what_is_refused",
         "Others (compresso": "tests/storage/test_precomputed.py",
@@ -142,7 +141,7 @@ SAID = {
         "Files and outputs that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
         "inputs and other outputs are always refused": "tests/cli/test_register.py"
         "::test_a_registration_replaces_no_input_and_no_other_file",
-        "`memory` also limits the registration": "tests/cli/test_register.py"
+        "fewer images are compared at a time": "tests/cli/test_register.py"
         "::test_memory_of_a_recipe_limits_its_registration",
     },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
