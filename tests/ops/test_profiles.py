@@ -8,7 +8,7 @@ from scipy import ndimage as ndi
 from skimage import measure
 
 import beam_volumes as bv
-from beam_volumes.ops.measure import profiles
+from beam_volumes.ops.interpolation import profiles
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "f4", "f8"])

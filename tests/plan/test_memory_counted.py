@@ -24,6 +24,11 @@ from beam_volumes.sweep.stage import Block
 from tests.tiers import examples
 
 
+def planned(*targets, **options):
+    """A plan with options that only runs have, such as the memory of a process."""
+    return make_plan(list(targets), RunOptions(**options))
+
+
 @dataclass(frozen=True, eq=False)
 class Nothing:
     """Planned with, never read."""
@@ -73,7 +78,7 @@ def test_no_slab_holds_more_than_was_counted(data):
     slab = (min(deep, volume.shape[0]), *volume.shape[1:])
     window = data.draw(st.integers(1, 20))
     overlap = data.draw(st.sampled_from(OVERLAPS))
-    (p,) = bv.plan(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
+    (p,) = planned(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
     part = partitioned(p.program, slab, window, overlap, Concurrency(threads=2))
     counted = [
         int(n) for n in re.findall(r"\((\d+) slices of", " ".join(q.name for q in part.parts))
@@ -94,8 +99,8 @@ def test_a_merge_takes_the_memory_of_the_sweep_before_it(tmp_path):
     table = bv.regionprops_table(labels, volume, ["bbox", "centroid", "intensity_mean"])
     targets = labels.to(tmp_path / "o.zarr"), table.to(tmp_path / "o.parquet")
     how = {"base": 200 << 20, "workers": 1, "threads": 2}
-    plan = bv.plan(
-        *targets, memory=bv.plan(*targets, memory="8GiB", **how).base + (240 << 20), **how
+    plan = planned(
+        *targets, memory=planned(*targets, memory="8GiB", **how).base + (240 << 20), **how
     )
     assert plan.bytes_read <= 3.75 * volume.size
     last = plan.passes[-1].partition
@@ -133,7 +138,7 @@ def test_windows_that_surveys_are_given_as_copies_are_counted(monkeypatch):
     table = bv.regionprops_table(bv.open((x > 1).astype("i4")), smooth, ["intensity_mean"])
     other = bv.minimum_filter(smooth, (4, 1, 1))
     how = {"slab": (60, 40, 30), "window": 7}
-    plan = bv.plan(table, bv.sum(other), **how)
+    plan = planned(table, bv.sum(other), **how)
     bv.compute(table, bv.sum(other), runner=None, progress=False, threads=1, **how)
     (p,) = plan.passes
     course = schedule(p.program, p.grid.box(0).ranges, 7, p.partition.overlap)
@@ -155,7 +160,7 @@ def test_what_a_process_has_once_is_not_counted_for_each_slab_in_flight(tmp_path
 
     def coding(workers, processes):
         how = {"workers": workers, "processes": processes, "threads": 2, "memory": "64GiB"}
-        plan = bv.plan(target, slab=(32, 512, 512), **how)
+        plan = planned(target, slab=(32, 512, 512), **how)
         (p,) = plan.passes
         parts = p.partition.parts
         once = sum(q.bytes for q in parts if q.name.startswith(("decoding", "encoding")))
@@ -206,7 +211,7 @@ def test_a_small_stack_fits_a_gibibyte(fresh):
     smooth = bv.gaussian_filter(v, 2)
     labels = bv.label(smooth > bv.threshold_otsu(smooth))
     assert (
-        bv.plan(labels, bv.regionprops_table(labels, v), memory="1GiB").predicted_memory < 1 << 30
+        planned(labels, bv.regionprops_table(labels, v), memory="1GiB").predicted_memory < 1 << 30
     )
 
 
@@ -219,7 +224,7 @@ def test_a_pipeline_on_this_machine_finds_the_kernels_that_are_compiled_here(fre
 
     before, elsewhere = base(memory.LOCAL_PIPELINE), base(memory.BASE_BEAM)
     assert before < elsewhere == memory.BASE_BEAM + memory.BASE_KERNEL
-    memory.note_compiled(bv.plan(smooth).kernels)
+    memory.note_compiled(planned(smooth).kernels)
     assert base(memory.LOCAL_PIPELINE) <= before - (memory.BASE_KERNEL - (4 << 20))
     # Of a machine elsewhere nothing is known.
     assert base(memory.BASE_BEAM) == elsewhere

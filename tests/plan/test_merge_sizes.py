@@ -8,7 +8,15 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.ops.labels.surveys import component_surveys
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from tests.plan.test_plan import lazy
+
+
+def planned(*targets, **options):
+    """A plan with options that only runs have, such as the memory of a process."""
+    return make_plan(list(targets), RunOptions(**options))
+
 
 GB = 1 << 30
 HOW = {"memory": "8GiB", "workers": 2, "threads": 2, "in_memory_results": True}
@@ -32,7 +40,7 @@ SEGMENTATIONS = {
 @pytest.mark.parametrize("way", SEGMENTATIONS)
 def test_a_plan_refuses_no_merge_that_may_be_small(way):
     """8.7 TB: noise would need up to a terabyte for a step of these merges, blank voxels nothing."""
-    plan = bv.plan(SEGMENTATIONS[way](lazy((5000, 34944, 49920), chunks=(16, 512, 512))), **HOW)
+    plan = planned(SEGMENTATIONS[way](lazy((5000, 34944, 49920), chunks=(16, 512, 512))), **HOW)
     assert plan.predicted_memory <= plan.memory
     shown = re.findall(
         r"merge is expected to need (.*), and at most (.*); more than (.*) is refused when pass",
@@ -43,10 +51,10 @@ def test_a_plan_refuses_no_merge_that_may_be_small(way):
 
 def test_the_memory_that_a_plan_names_for_the_expected_merge_suffices():
     target = bv.watershed(lazy((5000, 10496, 14976), chunks=(16, 512, 512)))
-    plan = bv.plan(target, **HOW)
+    plan = planned(target, **HOW)
     named = re.search(r"fits workers=(\d+) and memory=(\d+) ", plan.explain())
     how = {"workers": int(named[1]), "memory": int(named[2])}
-    (p,) = bv.plan(target, **{**HOW, **how}).passes[:1]
+    (p,) = planned(target, **{**HOW, **how}).passes[:1]
     (size,) = p.merges.values()
     assert 9 * GB < size.expected <= p.merge_limit_bytes < size.maximum
     assert size.maximum == pytest.approx(size.expected / 0.47, rel=0.1)
@@ -94,6 +102,6 @@ def test_no_voxels_need_more_than_the_maximum_of_a_plan(way, image, monkeypatch)
     )
     how = {"slab": (8, 8, 8), "memory": "2GiB"}
     bv.compute(way(bv.open(image)), runner=None, progress=False, **how)
-    plan = bv.plan(way(bv.open(image)), **how)
+    plan = planned(way(bv.open(image)), **how)
     (size,) = (size for p in plan.passes for size in p.merges.values())
     assert [0 < step <= size.maximum for step in found] == [True]

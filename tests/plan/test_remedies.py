@@ -5,8 +5,16 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.plan.fit.advice import PlanRefused
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.formats import format as formats
 from tests.plan.test_plan import lazy
+
+
+def planned(*targets, **options):
+    """A plan with options that only runs have, such as the memory of a process."""
+    return make_plan(list(targets), RunOptions(**options))
+
 
 #: Bytes of a process, independent of this one.
 BASE = 200 << 20
@@ -15,7 +23,7 @@ BASE = 200 << 20
 def follow(targets, options, least):
     """Plan a request that is refused, and follow each remedy of its error."""
     with pytest.raises(PlanRefused) as refused:
-        bv.plan(*targets, **options, base=BASE)
+        planned(*targets, **options, base=BASE)
     error = refused.value
     assert len(error.remedies) >= least
     for remedy in error.remedies:
@@ -23,7 +31,7 @@ def follow(targets, options, least):
         changed = [
             t.stored_as(**remedy.options) if remedy.output == t.sink.name else t for t in targets
         ]
-        bv.plan(
+        planned(
             *changed, **(options if remedy.output else {**options, **remedy.options}), base=BASE
         )
     return str(error)
@@ -109,13 +117,13 @@ def test_automatic_shards_do_not_make_a_distance_transform_impossible():
     how = {"memory": "48GiB", "threads": 16, "workers": 4}
     target = bv.distance_transform_edt(v > 128).to("o.zarr", chunks=(16, 128, 128))
     assert target.sink.shard == (16, 2048, 2048)
-    plan = bv.plan(target, **how)
+    plan = planned(target, **how)
     assert plan.predicted_memory <= plan.memory
     (sink,) = plan.results
     assert sink.shard[1] < 2048 and sink.chunk == target.sink.chunk
     assert any("instead of 16 x 2048 x 2048" in reason for reason in plan.reasons)
     # A run is continued with other memory: the request is the same.
-    assert plan.fingerprint == bv.plan(target, **{**how, "memory": "1TiB"}).fingerprint
+    assert plan.fingerprint == planned(target, **{**how, "memory": "1TiB"}).fingerprint
     explicit = bv.distance_transform_edt(v > 128).to(
         "o.zarr", chunks=(16, 128, 128), shards=(16, 2048, 2048)
     )
@@ -125,7 +133,7 @@ def test_automatic_shards_do_not_make_a_distance_transform_impossible():
 @pytest.mark.parametrize("chunks", [(64, 256, 256), (64, 512, 512)])
 def test_automatic_shards_divide_the_slabs_of_the_user(chunks):
     target = (lazy(HUGE, chunks=(64, 256, 256)) > 128).to("x.zarr", chunks=chunks)
-    (sink,) = bv.plan(target, memory="8GiB", slab=(64, 512, 512)).results
+    (sink,) = planned(target, memory="8GiB", slab=(64, 512, 512)).results
     assert sink.unit == (64, 512, 512)
 
 
