@@ -49,7 +49,7 @@ class Target:
 
         Parameters
         ----------
-        **changes
+        **changes : Any
             Options of `Volume.to`.
 
         Returns
@@ -60,6 +60,12 @@ class Target:
         ------
         ValueError
             If the options are not possible, or if the target was not made by `Volume.to`.
+
+        Examples
+        --------
+        >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr")
+        >>> target.stored_as(chunks=(2, 5, 6)).sink.format
+        'zarr'
         """
         if self.request is None:
             raise ValueError(f"{self.sink.name} has no options")
