@@ -226,10 +226,11 @@ def _of_caller(
         better = same(f"{function}: {text}; in {call}")
         better.__cause__ = error
         return better
-    if not isinstance(error, ValueError | TypeError) or not isinstance(error.args[0], str):
+    text = error.args[0] if error.args else None
+    if not isinstance(error, ValueError | TypeError) or not isinstance(text, str):
         return error
-    text = error.args[0]
-    for value in (v for _, v in given if isinstance(v, np.ndarray) and v.ndim):
+    arrays = (v for _, v in given if isinstance(v, np.ndarray) and v.ndim)
+    for value in arrays if "array(" in text else ():
         for part in (value, list(value), *value):
             if isinstance(part, np.ndarray | list):
                 text = text.replace(repr(part), short(part))
