@@ -222,8 +222,7 @@ def _of_caller(
         if isinstance(error, ValueError | TypeError) and type(error) not in _OF_ARGUMENTS:
             return error  # a library's own type of error, such as UnicodeError
         same = TypeError if isinstance(error, TypeError) else ValueError
-        text = str(error).removeprefix(f"{function}: ")
-        better = same(f"{function}: {text}; in {call}")
+        better = same(f"{function}: {str(error).removeprefix(f'{function}: ')}; in {call}")
         better.__cause__ = error
         return better
     text = error.args[0] if error.args else None
