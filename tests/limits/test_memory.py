@@ -275,8 +275,8 @@ def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path)
     board = np.indices((16, 512, 512)).sum(0) % 2 == 0
     bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(4, 128, 128)), runner=None)
     target = bv.label(bv.open(tmp_path / "in.zarr")).to(tmp_path / "out.zarr", chunks=(4, 128, 128))
-    how = {"slab": (4, 128, 128), "runner": None, "progress": False}
-    least = plan_run([target], RunOptions(slab=how["slab"], runner=None)).smallest_memory
+    how = {"slab": (4, 128, 128), "workers": 2, "runner": None, "progress": False}
+    least = plan_run([target], RunOptions(slab=how["slab"], workers=2, runner=None)).smallest_memory
     memory = least + 4 * MIB
     with pytest.raises(ValueError, match=r"merging the slabs takes in \d+ components") as refused:
         bv.compute(target, memory=memory, **how)

@@ -39,9 +39,13 @@ def stored(tmp_path):
     return voxels, make
 
 
+def planned(target, **options):
+    return planner.make_plan([target], RunOptions(**HOW, **options))
+
+
 def memory_for(target, more):
     """So many bytes in addition to the minimum of a sweep."""
-    return bv.plan(target, **HOW).smallest_memory + more
+    return planned(target).smallest_memory + more
 
 
 def memory_here(target):
@@ -64,10 +68,10 @@ def test_what_slabs_would_cut_through_is_stored_first(tmp_path, stored, kinds, m
     voxels, make = stored
     target = make(CHUNKS[kinds[0]]).to(tmp_path / "out.zarr", chunks=CHUNKS[kinds[1]])
     memory = memory_for(target, 1 << 20)
-    plan = bv.plan(target, **HOW, memory=memory)
+    plan = planned(target, memory=memory)
     with monkeypatch.context() as patched:
         patched.setattr(planner, "in_two_stages", lambda fit, refit: fit)
-        alone = bv.plan(target, **HOW, memory=memory)
+        alone = planned(target, memory=memory)
     assert alone.bytes_read + alone.bytes_written > 1.5 * (plan.bytes_read + plan.bytes_written)
     assert len(plan.passes) == 2 and plan.times_read[target.volume.node.name] <= 2
     assert plan.bytes_read <= 5 * voxels.nbytes and plan.bytes_written == 2 * voxels.nbytes
@@ -83,9 +87,9 @@ def test_not_where_one_sweep_will_do(tmp_path, stored):
     _, make = stored
     for source, unit in [("columns", "cubes"), ("planes", "cubes"), ("cubes", "planes")]:
         target = make(CHUNKS[source]).to(tmp_path / "out.zarr", chunks=CHUNKS[unit])
-        plan = bv.plan(target, **HOW, memory=memory_for(target, 16 << 20))
+        plan = planned(target, memory=memory_for(target, 16 << 20))
         assert len(plan.passes) == 1 and plan.read_amplification == 1
-    asked = bv.plan(target, **HOW, slab=(1, 160, 224))  # slabs that were asked for stay
+    asked = planned(target, slab=(1, 160, 224))  # slabs that were asked for stay
     assert len(asked.passes) == 1 and asked.read_amplification == 16
 
 
@@ -97,7 +101,7 @@ def test_numbers_are_found_while_it_is_stored(tmp_path, stored):
         tmp_path / "out.zarr", chunks=(1, 148, 219)
     )
     memory = memory_for(target, 1 << 20)
-    plan = bv.plan(target, **HOW, memory=memory)
+    plan = planned(target, memory=memory)
     assert len(plan.passes) == 2
     assert [[f.reduction.name for f in p.program.folds] for p in plan.passes] == [["min"], []]
     run(target, memory)
@@ -110,7 +114,7 @@ def test_a_run_in_two_stages_goes_on(tmp_path, stored):
     voxels, make = stored
     target = make(CHUNKS["columns"]).to(tmp_path / "out.zarr", chunks=CHUNKS["planes"])
     memory = memory_for(target, 1 << 20)
-    first = begin(bv.plan(target, **HOW, memory=memory), RunOptions())
+    first = begin(planned(target, memory=memory), RunOptions())
     first.prepare()
     slabs.sweep_slab(first, 0, 1, {})
     with pytest.raises(ValueError, match="planned in 2 passes and would now have 1"):

@@ -286,10 +286,10 @@ def test_an_element_goes_on_where_there_is_other_memory(tmp_path, monkeypatch, m
         return {"out": found.to(tmp_path / "out.zarr", chunks=(4, 64, 64)), "rows": table}
 
     element = str(tmp_path / "in.zarr")
-    targets, how = one(element).values(), {"base": BASE_BEAM, "workers": 1}
+    targets, how = [*one(element).values()], {"base": BASE_BEAM, "workers": 1}
     slab = (32, 128, 128)
-    least = bv.plan(*targets, **how).smallest_memory
-    assert bv.plan(*targets, **how, slab=slab).smallest_memory > least
+    least = planner.make_plan(targets, RunOptions(**how)).smallest_memory
+    assert planner.make_plan(targets, RunOptions(**how, slab=slab)).smallest_memory > least
     planning(monkeypatch, memory="2GiB", slab=slab)
     stopping(monkeypatch, 1)
     each = bv.ComputeAll(one)
