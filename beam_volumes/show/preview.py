@@ -40,7 +40,7 @@ class Preview:
     --------
     >>> v = bv.open(np.arange(120, dtype="u1").reshape(4, 5, 6))
     >>> bv.preview(v)
-    <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.8>
+    <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.81>
     """
 
     def __init__(

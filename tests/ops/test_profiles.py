@@ -15,7 +15,8 @@ from beam_volumes.ops.interpolation import profiles
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_profiles_of_planes(dtype, data):
-    shape = tuple(data.draw(st.integers(2, 30)) for _ in range(2))
+    # scipy's splines of a few voxels differ from the voxels themselves.
+    shape = tuple(data.draw(st.integers(8, 30)) for _ in range(2))
     x = (np.random.default_rng(0).random(shape) * (1.7 if dtype == "?" else 200)).astype(dtype)
     ends = [[data.draw(st.floats(-9, 39)) for _ in range(2)] for _ in range(2)]
     how = {

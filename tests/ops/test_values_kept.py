@@ -480,7 +480,7 @@ def test_empty_volumes_give_empty_results():
     for table in (
         bv.peak_local_max(empty),
         bv.peak_local_max(empty, threshold_rel=0.5),
-        bv.regionprops_table(mask),
-        bv.region_adjacency(mask, empty),
+        bv.regionprops_table(bv.label(mask)),
+        bv.region_adjacency(bv.label(mask), empty),
     ):
         assert computed(table).num_rows == 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.drive.compute import plan_run
 from beam_volumes.ops.labels.surveys import component_surveys
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
@@ -63,9 +64,11 @@ def test_the_memory_that_a_plan_names_for_the_expected_merge_suffices():
 def test_blank_voxels_are_divided_where_noise_would_be_refused(monkeypatch):
     """The expected size is only a warning; the size that is found decides."""
     monkeypatch.setattr(component_surveys.EdgeSurvey, "merged_bytes", 1 << 30)
-    how = {"memory": "300MiB", "workers": 1, "slab": (4, 48, 48), "progress": False}
+    how = {"workers": 1, "slab": (4, 48, 48), "progress": False}
     blank = np.zeros((16, 48, 48), "u1")
     blank[3:9, 10:20, 10:20] = 5
+    here = plan_run([bv.watershed(bv.open(blank))], RunOptions(memory="2GiB", **how))
+    how["memory"] = here.smallest_memory + (8 << 20)
     ample = bv.compute(bv.watershed(bv.open(blank)), memory="2GiB", progress=False)
     with pytest.warns(RuntimeWarning, match=r"watershed: the largest step .* fits memory=\d+ "):
         found = bv.compute(bv.watershed(bv.open(blank)), **how)

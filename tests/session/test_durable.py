@@ -88,7 +88,9 @@ def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):
     seen = []
     run = compute_all.run_local
     monkeypatch.setattr(
-        compute_all, "run_local", lambda session: seen.append(session.durable) or run(session)
+        compute_all,
+        "run_local",
+        lambda session, **how: seen.append(session.durable) or run(session, **how),
     )
     _, found = each("a")
     assert found == {"mean": 0} and seen == [True]

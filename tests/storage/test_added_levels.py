@@ -157,3 +157,22 @@ def test_every_time_and_channel_has_levels(tmp_path):
     bv.add_levels(tmp_path / "a.ome.zarr", 2)
     a, b = (zarr.open_array(tmp_path / f"{n}.ome.zarr/1", mode="r")[:] for n in "ab")
     assert a.shape == (2, 3, 4, 4, 5) and np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("ome_version", ["0.4", "0.5"])
+@pytest.mark.parametrize(
+    ("axes", "shape"), [("tczyx", (1, 1, 6, 9, 9)), ("tczyx", (2, 1, 6, 9, 9)), ("cyx", (1, 9, 9))]
+)
+def test_axes_with_one_index_have_levels(tmp_path, axes, shape, ome_version):
+    """Levels that are written with the volume, and levels that are added, with windows of intensities."""
+    voxels = rng.integers(0, 99, shape).astype("u2")
+    volume = bv.open(voxels, axes=axes)
+    for levels in (2, 1):
+        path = tmp_path / f"{levels}" / "a.ome.zarr"
+        bv.compute(volume.to(path, levels=levels, ome_version=ome_version), runner=None)
+        if levels == 1:
+            bv.add_levels(path, 2)
+        np.testing.assert_array_equal(bv.open(path), voxels, strict=True)
+        assert bv.open(path, level=1).axes == tuple(axes)
+        attributes = dict(zarr.open_group(path).attrs)
+        assert len(attributes.get("ome", attributes)["omero"]["channels"]) == 1

@@ -11,6 +11,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.plan import planner
 from beam_volumes.plan.cost.memory import BASE_BEAM
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
 from beam_volumes.session import slabs
 from beam_volumes.transforms import compute_all

@@ -102,7 +102,7 @@ def _halves(unit: Triple, parts: Triple) -> Iterator[Triple]:
     """Units of fewer and fewer parts: all axes that have the most are halved.
 
     >>> list(_halves((16, 2048, 512), (16, 128, 128)))
-    [(16, 1024, 512), (16, 512, 256), (16, 256, 128), (16, 128, 128)]
+    [(16, 1024, 512), (16, 512, 512), (16, 256, 256), (16, 128, 128)]
     """
     counts = [u // p for u, p in zip(unit, parts, strict=True)]
     while (largest := max(counts)) > 1:

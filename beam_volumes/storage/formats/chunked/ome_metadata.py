@@ -283,10 +283,9 @@ def _channels(d: Description) -> list[dict[str, Any]]:
 def channels_metadata(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
     """Describe channels for viewers, with windows by percentiles of a coarse level."""
     found = _channels(d)
-    times = d.leading[0] if "t" in d.space.leading else 0
+    middle = [n // 2 for n, axis in zip(d.leading, d.space.leading, strict=True) if axis == "t"]
     for k, channel in enumerate(found):
-        one = coarsest[times // 2] if times > 1 else coarsest
-        one = one[k] if len(found) > 1 else one
+        one = coarsest[(*middle, *([k] if "c" in d.space.leading else []))]
         channel["window"] = _window(_some_planes(one), channel["window"])
     return found
 
