@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -148,19 +149,74 @@ class Foreign:
 
 #: Maximum memory of an XML document, in bytes.
 MAX_XML = 512 << 20
-#: Bytes of memory for an element with its texts, for its attributes, for each of them, and for a new name.
-_ELEMENT, _ATTRIBUTES, _ATTRIBUTE, _NAME = 400, 200, 70, 450
+#: Bytes of memory for an element, for its attributes, for each of them, for a text, and for a new name.
+_ELEMENT, _ATTRIBUTES, _ATTRIBUTE, _TEXT, _NAME = 400, 200, 24, 16, 300
+#: Bytes that are parsed at a time.
+_PIECE = 1 << 20
 
 
 class RefusedXml(ValueError):
     """A document that would take too much memory, or declares entities."""
 
 
+class _BoundedTree:
+    """Builds the elements of a document, and counts the memory that they need."""
+
+    def __init__(self, needed: int) -> None:
+        self._needed = needed
+        self._builder = ElementTree.TreeBuilder()
+        self._names = dict[str, str]()
+        self._characters = 0  # since the last tag
+
+    def add(self, size: int, for_now: int = 0) -> None:
+        self._needed += size
+        if self._needed + for_now > MAX_XML:
+            raise RefusedXml(
+                f"its XML needs more than {format_bytes(MAX_XML)} of memory; reduce it"
+            )
+
+    def _named(self, name: str) -> str:
+        if name not in self._names:
+            self.add(_NAME + 3 * getsizeof(name))
+            self._names[name] = "{" + name if "}" in name else name
+        return self._names[name]
+
+    def start(self, tag: str, given: list[str]) -> None:
+        # expat copies all names for each element, which takes long for long namespaces.
+        size, attributes = _ELEMENT + len(tag), {}
+        if given:
+            names, values = given[::2], given[1::2]
+            size += _ATTRIBUTES + len(names) * _ATTRIBUTE + sum(map(len, names))
+            size += sum(map(getsizeof, values))
+            attributes = dict(zip(map(self._named, names), values, strict=True))
+        self.add(size)
+        self._characters = 0
+        self._builder.start(self._named(tag), attributes)
+
+    def text(self, data: str) -> None:
+        # The texts up to the next tag are joined; one wide character then widens all others.
+        self.add(_TEXT + getsizeof(data) + 4 * len(data))
+        self._characters += len(data)
+        self._builder.data(data)
+
+    def comment(self, *_: str) -> None:
+        # Libraries that parse the document next copy the text so far at each comment in it.
+        self.add(self._characters)
+
+    def end(self, tag: str) -> None:
+        self._characters = 0
+        self._builder.end(self._names[tag])
+
+    def root(self) -> ElementTree.Element:
+        return self._builder.close()
+
+
 def parsed_xml(data: bytes | str) -> ElementTree.Element:
     r"""Parse an XML document from an untrusted source.
 
-    Its memory is bounded before it is built. Declarations of entities and of attributes are refused in
-    every encoding: a few bytes of them can make any amount of text.
+    A document is refused as soon as the part that was parsed needs too much memory. Declarations of
+    entities and of attributes are refused in every encoding: a few bytes of them can make any amount of
+    text. Comments and processing instructions are ignored.
 
     Raises
     ------
@@ -178,36 +234,28 @@ def parsed_xml(data: bytes | str) -> ElementTree.Element:
     beam_volumes.storage.formats.metadata.RefusedXml: it declares entities of XML, which ... remove them
     """
     encoding = "utf-8" if isinstance(data, str) else None
-    data = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    encoded = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    tree = _BoundedTree(len(encoded) * (2 if encoding else 1))
     parser = expat.ParserCreate(encoding, namespace_separator="}")
     parser.ordered_attributes = True
-    needed = len(data) * (2 if data.isascii() else 6)
-    names = set[str]()
-
-    def count(tag: str, attributes: list[str]) -> None:
-        nonlocal needed
-        needed += _ELEMENT
-        if attributes:
-            values = attributes[1::2]
-            needed += _ATTRIBUTES + len(values) * _ATTRIBUTE + sum(map(len, values))
-        for name in (tag, *attributes[::2]):
-            if name not in names:
-                names.add(name)
-                needed += _NAME + 3 * len(name)
-        if needed > MAX_XML:
-            raise RefusedXml(
-                f"its XML needs more than {format_bytes(MAX_XML)} of memory; reduce it"
-            )
 
     def refuse(*_: Any) -> None:
         raise RefusedXml("it declares entities of XML, which are not supported; remove them")
 
-    parser.StartElementHandler = count
-    parser.EntityDeclHandler = parser.AttlistDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler = tree.start, tree.end
+    parser.CharacterDataHandler = tree.text  # in as many pieces as for libraries
+    parser.CommentHandler = parser.ProcessingInstructionHandler = tree.comment
+    parser.EntityDeclHandler = parser.AttlistDeclHandler = parser.SkippedEntityHandler = refuse
     try:
-        parser.Parse(data, True)
+        begun = 0
+        for at in range(0, len(encoded), _PIECE):
+            parser.Parse(memoryview(encoded)[at : at + _PIECE], False)
+            # expat has copies of a tag or comment that is not complete, and parses it again each time.
+            begun = max(begun, parser.CurrentByteIndex)
+            tree.add(0, 6 * (min(at + _PIECE, len(encoded)) - begun))
+        parser.Parse(b"", True)
+        return tree.root()
     except RefusedXml:
         raise
     except (expat.ExpatError, ValueError, LookupError) as error:  # also an unknown encoding
         raise ElementTree.ParseError(str(error)) from None
-    return ElementTree.fromstring(data, ElementTree.XMLParser(encoding=encoding))
