@@ -17,6 +17,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.single_file import write_file
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)
 QUIET = {"runner": None, "progress": False}
@@ -170,6 +171,26 @@ def test_a_full_disk_leaves_the_file_that_was_there(tmp_path):
     assert (tmp_path / "r.yaml").read_bytes() == b"new" and (tmp_path / "link.yaml").is_symlink()
     assert (tmp_path / "r.yaml").stat().st_mode & 0o777 == 0o640
     assert sorted(os.listdir(tmp_path)) == ["link.yaml", "r.yaml"]
+
+
+def test_a_file_that_is_written_anew_keeps_its_owner_and_group(tmp_path, monkeypatch):
+    path, given = tmp_path / "r.yaml", []
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 1234, 1235)
+        write_file(path, b"new")
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+
+    def refuse(_, *owner):
+        given.append(owner)
+        raise PermissionError(1, "Operation not permitted")
+
+    before = path.stat()
+    monkeypatch.setattr(os, "chown", refuse)
+    write_file(path, b"other")
+    assert given == [(-1, before.st_gid), (before.st_uid, -1)] and path.read_bytes() == b"other"
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_no_file_of_a_user_is_written_in_place():

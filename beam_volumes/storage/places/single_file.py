@@ -59,7 +59,8 @@ def write_whole(
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Create or replace a local file; if that fails, a file that exists is unchanged.
 
-    The file keeps its permissions, and a symbolic link keeps its target.
+    The file keeps its permissions and, if the process may set them, its owner and group. A symbolic link
+    keeps its target.
     """
     place = os.path.realpath(path)
     if os.path.exists(place):
@@ -71,6 +72,10 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
     def write(whole: str) -> None:
         with open(whole, "xb") as out:
             if os.path.exists(place):
+                found = os.stat(place)
+                for owner, group in ((-1, found.st_gid), (found.st_uid, -1)):
+                    with suppress(OSError):
+                        os.chown(whole, owner, group)
                 shutil.copymode(place, whole)
             out.write(data)
             out.flush()
