@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -182,7 +184,9 @@ class Workspace:
         """Keep a recipe to compare with: the one in a file, or the recipe as it is now."""
         text = self.document.text
         if path:
-            text = Document(read_text(self.folders.check(path))).text
+            place = self.folders.check(path)
+            _refuse_special(place, path)
+            text = Document(read_text(place)).text
         found = self._evaluator.state(text, State(""))
         if not found.known:
             raise ValueError(next(iter(found.errors.values()), f"{path} has no steps"))
@@ -245,12 +249,15 @@ class Workspace:
     def save(self, path: str, overwrite: bool = False) -> None:
         """Write the recipe; FileChanged if that would replace a text that was not loaded here."""
         place = os.path.realpath(self.folders.check(path))
-        if "://" in path or not path.lower().endswith((".yaml", ".yml")):
+        if "://" in path or not all(
+            name.lower().endswith((".yaml", ".yml")) for name in (path, place)
+        ):
             raise ValueError(
                 f"{path} is no local path of a recipe; give one that ends in .yaml or .yml"
             )
-        with self._lock:
+        with self._lock, _locked(os.path.dirname(place)):
             text = self.document.text
+            _refuse_special(place, path)
             if os.path.exists(place) and os.path.getsize(place):
                 try:
                     found = read_text(place)
@@ -267,6 +274,7 @@ class Workspace:
     def load(self, path: str) -> None:
         """Replace the recipe by the one in a file, as one change."""
         place = os.path.realpath(self.folders.check(path))
+        _refuse_special(place, path)
         text = read_text(place)
         self.document.replace(text)
         self._loaded[place] = text
@@ -287,6 +295,27 @@ class Workspace:
         self.runs.stop()
         for jobs in list(self._jobs):
             jobs.close()
+
+
+def _refuse_special(place: str, path: str) -> None:
+    """Refuse a pipe, a device or a folder: opening one may block for ever."""
+    if os.path.exists(place) and not os.path.isfile(place):
+        raise ValueError(f"{path} is no regular file; give the path of a recipe")
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Wait until no other studio saves a recipe in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # network disks may have no locks of folders
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        # A process that was started meanwhile has the handle, too.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 def _limits(dtype: np.dtype) -> tuple[float, float]:

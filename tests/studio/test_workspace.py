@@ -3,9 +3,11 @@
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from beam_volumes.session import slabs
 from beam_volumes.session.local import Stopped
 from beam_volumes.studio import preview
 from beam_volumes.studio import state as states
+from beam_volumes.studio import workspace as workspaces
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.jobs import Replaced
 from beam_volumes.studio.palette import search, start, why_not
@@ -656,12 +659,69 @@ def test_a_save_replaces_only_the_recipe_that_was_loaded(workspace):
     before = Path("em.npy").read_bytes()
     Path("link.yaml").symlink_to("em.npy")
     Path("compose.yaml").write_text("services: {db: {image: postgres}}\n")
-    for path in ("em.npy", "link.yaml", "compose.yaml", "new.txt", ""):
+    Path("o.npyx").write_text(saved.decode())  # the text of a recipe is no reason to replace it
+    Path("z.yaml").symlink_to("o.npyx")
+    Path("photo.yaml").write_bytes(b"\xff\xd8")
+    for path in ("em.npy", "link.yaml", "z.yaml", "photo.yaml", "compose.yaml", "new.txt", ""):
         for overwrite in (False, True):
             with pytest.raises(ValueError, match=r"recipe|outside"):
                 w.save(path, overwrite)
     assert Path("em.npy").read_bytes() == before and "postgres" in Path("compose.yaml").read_text()
     assert not Path("new.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
+def test_no_pipe_or_device_is_opened_as_a_recipe(workspace, kind):
+    """Opening a pipe would block for ever, with the lock."""
+    with socket.socket(socket.AF_UNIX) as server:
+        if kind == "socket":
+            server.bind("x.yaml")
+        else:
+            (os.mkfifo if kind == "pipe" else os.mkdir)("x.yaml")
+        w, failed = workspace, []
+
+        def attempt(use):
+            try:
+                use("x.yaml")
+            except ValueError as error:
+                failed.append(str(error))
+
+        for use in (w.save, lambda path: w.save(path, overwrite=True), w.load, w.compare_with):
+            thread = threading.Thread(target=attempt, args=(use,), daemon=True)
+            thread.start()
+            thread.join(PATIENCE)
+            assert failed.pop() == "x.yaml is no regular file; give the path of a recipe"
+
+
+def test_one_of_two_studios_that_save_at_the_same_time_is_refused(workspace, monkeypatch):
+    Path("r.yaml").write_text(workspace.document.text)
+    both = [Workspace(Document(workspace.document.text), workspace.folders) for _ in range(2)]
+    for k, w in enumerate(both):
+        w.load("r.yaml")
+        w.document.set("smooth", "sigma", 3 + k)
+    written, saved, refused = workspaces.write_file, [], []
+
+    def slowly(place, data):
+        time.sleep(0.3)  # the other studio reads the old file meanwhile
+        written(place, data)
+
+    monkeypatch.setattr(workspaces, "write_file", slowly)
+    together = threading.Barrier(2)
+
+    def save(w):
+        together.wait(PATIENCE)
+        try:
+            w.save("r.yaml")
+            saved.append(w.document.text)
+        except FileChanged:
+            refused.append(w)
+
+    threads = [threading.Thread(target=save, args=(w,)) for w in both]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(refused) == 1 and saved == [Path("r.yaml").read_text()]
 
 
 def test_a_save_that_fails_keeps_the_recipe(workspace, monkeypatch):
