@@ -89,12 +89,16 @@ class Workspace:
         """Add a step after an input or a step, with parameters to begin with; return its name.
 
         After a number, such as a threshold, the step gets the volume that the number describes. If it is
-        arithmetic or a comparison, it gets the number, too.
+        arithmetic or a comparison, it gets the number, too. After a disabled step it gets the last enabled
+        step, or input, above.
         """
         operation = operations()[op]
         with self._lock:
-            names = [item.name for item in self.document.items()]
+            items, inputs = self.document.items(), self.document.inputs()
+            names = [item.name for item in items]
             index = names.index(after) + 1 if after in names else 0
+            above = [*inputs, *(item.name for item in items[:index] if item.is_step)]
+            after = after if after in above else above[-1]
             source, number = self.of_number(after)
             item = self.state().known.get(source)
             low, high = self.levels(source) if not operation.parameters else (0.0, 1.0)
@@ -103,7 +107,7 @@ class Workspace:
             level = round(middle) if whole else float(f"{middle:.4g}")
             volume = item if isinstance(item, Volume) else None
             given = palette.start(operation, source, level, volume, number)
-            is_unclear = index == 0 and len(self.document.inputs()) > 1
+            is_unclear = after in inputs and len(inputs) > 1
             if (number or is_unclear) and "inputs" not in given:
                 given = {"input": source, **given}
             name = self.document.insert(index, op, given)

@@ -222,6 +222,21 @@ def test_other_functions_after_a_number_get_its_volume(workspace):
     assert w.of_number("multiply_2") == ("smooth", "multiply_2") and w.state().errors == {}
 
 
+def test_a_step_added_after_a_disabled_one_gets_the_step_above(workspace):
+    w = workspace
+    w.document.replace(
+        "inputs: {other: em.ome.zarr, em: em.ome.zarr}\n"
+        "steps:\n  #off: first: {op: abs, input: em}\n  otsu: {op: threshold_otsu, input: em}\n"
+        "  #off: last: abs\noutputs: [{step: otsu}]\n"
+    )
+    for op in ("subtract", "greater", "sobel"):
+        for after, number in (("first", 128), ("last", "otsu")):
+            given = w.document.item(w.add(op, after)).given
+            assert given == ({"input": "em"} if op == "sobel" else {"inputs": ["em", number]})
+            assert w.state().errors == {}
+            w.document.undo()
+
+
 @pytest.mark.parametrize("op", ["median_filter", "threshold_otsu", "regionprops_table", "label"])
 def test_a_step_that_is_inserted_changes_no_other(tmp_path, monkeypatch, op):
     monkeypatch.chdir(tmp_path)
