@@ -276,6 +276,11 @@ class Document:
         except (ValueError, LookupError):  # another step uses its anchor, or its key is not found
             is_right = False
         if not is_right:
+            if users := _alias_users(text, item):
+                raise ValueError(
+                    f"{name!r} has YAML anchors that others use ({', '.join(users)}); write their values "
+                    "there to disable it"
+                )
             raise ValueError(
                 f"{name!r} cannot be disabled in the form in which it is written; write it as "
                 f"{_step_line(name, steps[name])!r} first"
@@ -516,6 +521,26 @@ def _items(text: str) -> list[Item]:
             items.append(replace(item, lines=(begin, item.lines[1])))
         k = item.lines[1] if item else k + 1
     return items
+
+
+def _alias_users(text: str, item: Item) -> list[str]:
+    """Return the aliases in other places of anchors in a step, each with its step or entry."""
+    begin, end = item.lines
+    places = {key.start_mark.line: key.value for key, _ in _root(text).value}
+    places |= {other.line: other.name for other in _items(text)}
+    lines: dict[str, int] = {}
+    found = []
+    for token in yaml.scan(text):
+        line = token.start_mark.line
+        if isinstance(token, yaml.AnchorToken):
+            lines[token.value] = line
+        elif (
+            isinstance(token, yaml.AliasToken)
+            and begin <= lines[token.value] < end
+            and not begin <= line < end
+        ):
+            found.append(f"*{token.value} in {places[max(k for k in places if k <= line)]}")
+    return list(dict.fromkeys(found))
 
 
 def _end_of_document(lines: Sequence[str]) -> int:
