@@ -194,29 +194,11 @@ class Document:
         """
         name, items = self._free_name(op), self.items()
         step = dict(given) if name == op else {"op": op, **given}
-        steps = dict(_parts(self.text)["steps"])
-        above = [i.name for i in items[:index] if i.is_step]
-        at = len(above)
-        above = above or (self.inputs() if len(self.inputs()) == 1 else [])
-        below = next((i for i in items[index:] if i.is_step), None)
-        if below is not None and (not above or {"input", "inputs"} & below.given.keys()):
-            below = None
-        if below is not None:
-            steps[below.name] = {**_mapping_of(steps[below.name]), "input": above[-1]}
-        ordered = list(steps.items())
-        ordered.insert(at, (name, step))
-
-        def in_place(text: str) -> str:
-            if below is not None:
-                text = _with_entry(text, ["steps", below.name], "input", above[-1])
-            return _inserted(text, index, name, step)
-
-        def in_one_line(text: str) -> str:
-            if below is not None:
-                text = _with_entry(text, ["steps"], below.name, steps[below.name])
-            return _inserted(text, index, name, step)
-
-        self._edit({"steps": dict(ordered)}, in_place, in_one_line)
+        steps = list(_parts(self.text)["steps"].items())
+        steps.insert(sum(i.is_step for i in items[:index]), (name, step))
+        below = next((i.name for i in items[index:] if i.is_step), "")
+        kept = {n: source for n, source in self._above(items).items() if n == below and source}
+        self._arrange(dict(steps), kept, lambda text: _inserted(text, index, name, step))
         return name
 
     def remove(self, name: str) -> None:
@@ -232,12 +214,18 @@ class Document:
         return self.insert(at + 1, item.op, item.given)
 
     def move(self, name: str, index: int) -> None:
-        """Move a step with the comments above it to another position among the steps."""
-        names = [item.name for item in self.items() if item.name != name]
-        names.insert(index, self.item(name).name)
+        """Move a step with the comments above it to another position among the steps.
+
+        All steps keep their inputs: an input that a step does not name is written down if it would change.
+        """
+        items, moved = self.items(), self.item(name)
+        ordered = [item for item in items if item.name != name]
+        ordered.insert(index, moved)
+        above = self._above(ordered)
+        kept = {n: s for n, s in self._above(items).items() if s and above[n] != s}
         steps = _parts(self.text)["steps"]
-        moved = {n: steps[n] for n in names if n in steps}
-        self._edit({"steps": moved}, lambda text: _moved(text, name, index))
+        wanted = {item.name: steps[item.name] for item in ordered if item.is_step}
+        self._arrange(wanted, kept, lambda text: _moved(text, name, index))
 
     def enable(self, name: str, on: bool) -> None:
         """Enable a step, or disable it: it stays in the text as a comment.
@@ -355,6 +343,28 @@ class Document:
             "the recipe is written in a form that cannot be edited here; edit it as text"
         )
 
+    def _above(self, items: Sequence[Item]) -> dict[str, str]:
+        """Return the step or input above each step that names no input; an empty text for none."""
+        inputs, found = self.inputs(), {}
+        above = inputs[0] if len(inputs) == 1 else ""
+        for item in items:
+            if item.is_step:
+                if item.given.keys().isdisjoint(("input", "inputs")):
+                    found[item.name] = above
+                above = item.name
+        return found
+
+    def _arrange(
+        self, steps: Mapping[str, Any], kept: Mapping[str, str], change: Callable[[str], str]
+    ) -> None:
+        """Make a change that leaves these steps, and write the inputs of some to keep them."""
+        wanted = {n: _with_input(s, kept[n]) if n in kept else s for n, s in steps.items()}
+        self._edit(
+            {"steps": wanted},
+            lambda text: change(_with_inputs(text, kept)),
+            lambda text: change(_with_inputs(text, kept, in_one_line=True)),
+        )
+
     def _free_name(self, op: str) -> str:
         taken = {*self.names(), *(item.name for item in self.items())}
         base, number, name = op if NAME.fullmatch(op) else "step", 1, op
@@ -445,6 +455,10 @@ def _output(given: Any) -> dict[str, Any]:
 def _mapping_of(step: Any) -> dict[str, Any]:
     """Return the entries of a step."""
     return {"op": step} if isinstance(step, str) else dict(step) if isinstance(step, dict) else {}
+
+
+def _with_input(step: Any, source: str) -> dict[str, Any]:
+    return {**_mapping_of(step), "input": source}
 
 
 def _node_at(root: Any, path: Sequence[str]) -> tuple[Any, Any]:
@@ -694,6 +708,21 @@ def _with_entry(text: str, path: Sequence[str], key: str, value: Any) -> str:
         written += "\r\n" if "\r\n" in text else "\n"
         return text[:begin] + " " * (begin == colon) + written + rest
     return text[:begin] + " " * (text[begin - 1] == ":") + written + text[end:]
+
+
+def _with_inputs(text: str, inputs: Mapping[str, str], in_one_line: bool = False) -> str:
+    """Return the text with an input of each of some steps, also of a disabled one that others use."""
+    for name, source in inputs.items():
+        item = _item(text, name)
+        text = text if item.is_enabled else _enabled(text, item)
+        step = _parts(text)["steps"][name]
+        if in_one_line or not isinstance(step, dict):
+            text = _with_entry(text, ["steps"], name, _with_input(step, source))
+        else:
+            text = _with_entry(text, ["steps", name], "input", source)
+        if not item.is_enabled:
+            text = _disabled(text, _item(text, name), _with_input(_UNCHANGED, source))
+    return text
 
 
 def _with_new_entry(text: str, node: Any, key: str, value: Any) -> str:

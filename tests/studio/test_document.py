@@ -256,6 +256,16 @@ def parsed(text):
     return {"outputs": outputs, "steps": found.pop("steps", None) or {}, **found}
 
 
+def read_by(steps, inputs):
+    """The step or input above each step that names no input."""
+    names = [inputs[0] if len(inputs) == 1 else None, *steps]
+    return {
+        n: before
+        for before, (n, step) in zip(names, steps.items(), strict=False)
+        if not isinstance(step, dict) or not {"input", "inputs"} & step.keys()
+    }
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_an_edited_text_is_the_edited_document(data):
@@ -315,8 +325,17 @@ def test_an_edited_text_is_the_edited_document(data):
                 names = [i.name for i in items if i.name != item.name]
                 names.insert(index, item.name)
                 d.move(item.name, index)
-                was["steps"] = {n: steps[n] for n in names if n in steps}
+                wanted = {n: steps[n] for n in names if n in steps}
+                before, after = (read_by(x, d.inputs()) for x in (steps, wanted))
+                for n in after:  # it reads what it did before
+                    if before[n] not in (None, after[n]):
+                        step = {"op": wanted[n]} if isinstance(wanted[n], str) else wanted[n] or {}
+                        wanted[n] = {**step, "input": before[n]}
+                was["steps"] = wanted
                 assert [i.name for i in d.items()] == names
+            elif edit in ("remove", "enable") and any(item.name in i.names for i in items):
+                with pytest.raises(ValueError, match="is used by"):
+                    d.remove(item.name)
             elif edit == "remove":
                 d.remove(item.name)
                 was["steps"] = {n: s for n, s in steps.items() if n != item.name}
@@ -358,9 +377,13 @@ def test_an_edited_text_is_the_edited_document(data):
                     was["steps"] = {**steps, item.name: new}
         assert repr(parsed(d.text)) == repr(was)
         if not re.search(r"[*?] ?\w|^{", text):  # other lines stay as they are
-            touched = next((i.lines for i in items if i.name == touched), (0, 0))
-            lines = text.splitlines()
-            for line in [*lines[: touched[0]], *lines[touched[1] :]]:
+            # A step that is edited, or reads what it did before by an input that is now written.
+            new = parsed(d.text)["steps"]
+            edited = {touched, *(n for n in steps if n in new and repr(new[n]) != repr(steps[n]))}
+            spans = [i.lines for i in items if i.name in edited]
+            for k, line in enumerate(text.splitlines()):
+                if any(begin <= k < end for begin, end in spans):
+                    continue
                 assert (
                     "#" not in line
                     or line in d.text.splitlines()

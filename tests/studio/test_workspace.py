@@ -267,6 +267,37 @@ def test_a_step_that_is_inserted_changes_no_other(tmp_path, monkeypatch, op):
             w.document.undo()
 
 
+def test_a_step_that_is_moved_changes_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("em.npy", EM[:6, :20, :20])
+    steps = "  a:\n    # blur\n    op: gaussian_filter\n    sigma: 1\n  b: {op: greater, inputs: [a, 90]}\n"
+    steps += "  c: label\n  #off: e: {op: sobel}\n  f: {op: binary_erosion}\n"
+    steps += "  g: {op: where, inputs: [f, c, 0]}\n"
+    text = f"input: em.npy\nsteps:\n{steps}outputs:\n  - {{step: f, path: o.zarr}}\n"
+    names = ("a", "b", "c", "f", "g")
+
+    def tokens(document):
+        state = Workspace(document, Folders([str(tmp_path)])).state()
+        assert state.errors == {}
+        return [state.known[n].nodes[0].token for n in names]
+
+    for disabled in ("", "c", "f"):  # others use them: a copy of the input takes their place
+        document = Document(text)
+        if disabled:
+            document.enable(disabled, False)
+        before, shown = tokens(document), document.text
+        for name in (*names, "e"):
+            for index in range(len(names) + 1):
+                document.move(name, index)
+                assert [i.name for i in document.items()].index(name) == index
+                assert tokens(document) == before and "# blur" in document.text
+                if disabled:
+                    document.enable(disabled, True)
+                    assert tokens(document) == tokens(Document(text)), (disabled, name, index)
+                while document.text != shown:
+                    assert document.undo()
+
+
 def test_fields_fit_their_parameters(workspace, tmp_path):
     w = workspace
     name = w.add("median_filter", "smooth")
