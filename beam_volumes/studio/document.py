@@ -31,7 +31,7 @@ _OFF_LINE = re.compile(rf"( *){OFF}( ?)(.*)")
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w-]*)\1 *:""")
 #: The characters that end a line.
 _BREAKS = "\n\r\x85\u2028\u2029"
-#: Most texts that are kept for undo.
+#: Most changes that can be undone.
 MAX_UNDO = 200
 
 
@@ -112,7 +112,7 @@ class Document:
             self._field = None
         else:
             self._texts.append(text)
-        del self._texts[:-MAX_UNDO]
+        del self._texts[: -MAX_UNDO - 1]
         self._at = len(self._texts) - 1
 
     def undo(self) -> bool:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_volumes.recipes.document import load
+from beam_volumes.studio import document
 from beam_volumes.studio.document import Document
 
 TEXT = """\
@@ -76,6 +77,17 @@ def test_a_slider_is_undone_at_once():
     d.set("smooth", "sigma", None)
     assert "sigma" not in d.item("smooth").given
     assert d.undo() and d.text == TEXT
+
+
+def test_as_many_changes_are_undone_as_promised(monkeypatch):
+    monkeypatch.setattr(document, "MAX_UNDO", 3)
+    d = Document(TEXT)
+    for count in (3, 5):
+        for k in range(count):
+            d.set("smooth", f"p{k}", 1)
+        assert sum(d.undo() for _ in range(9)) == 3
+        assert ("p0" in d.text) == (count == 5)
+        assert sum(d.redo() for _ in range(9)) == 3
 
 
 def test_steps_move_and_are_disabled_with_their_comments():
