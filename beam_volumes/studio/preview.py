@@ -124,6 +124,13 @@ class Previews:
         """Set the memory of each computation; None for the default."""
         self._options = replace(self._options, memory=memory)
 
+    def check_memory(self, volume: Volume) -> None:
+        """Raise ValueError if the memory is too small for sections of a volume that is an input."""
+        nodes, shape = self._chosen(volume, Region()).nodes, volume.grid_shape
+        boxes = [plane_part(shape, axis, Region().at, Region().side) for axis in normals(volume)]
+        if 0 not in shape:
+            plan_run(parts_of(nodes, boxes), self._options)
+
     def view(self, volume: Volume, region: Region, stop: threading.Event | None = None) -> View:
         """Return sections of a volume in a region.
 

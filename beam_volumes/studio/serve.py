@@ -212,8 +212,9 @@ def studio(
     Raises
     ------
     ValueError
-        If NiceGUI is not installed, nothing is given, an item cannot be opened, or the recipe is not valid
-        YAML or has no inputs. Other errors of a recipe are shown on its cards.
+        If NiceGUI is not installed, nothing is given, an item cannot be opened, the memory is too small for
+        sections of an input, or the recipe is not valid YAML or has no inputs. Other errors of a recipe are
+        shown on its cards.
 
     Notes
     -----
@@ -268,10 +269,13 @@ def studio(
     allowed = Folders([os.getcwd(), *filter(os.path.isdir, sorted(near)), *folders], urls)
     loaded = {file: text} if file and os.path.exists(file) else {}
     workspace = Workspace(document, allowed, given, memory, loaded)
-    errors = workspace.state().errors
+    errors, known = workspace.state().errors, workspace.state().known
     for name, _ in zip(names, items, strict=False):
         if name in errors:
             raise ValueError(errors[name].removeprefix(f"{name}: "))
+    for item in (known.get(name) for name in names):
+        if memory is not None and isinstance(item, Volume):
+            workspace.previews.check_memory(item)
     return Studio(workspace, file, port)
 
 

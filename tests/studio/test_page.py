@@ -167,6 +167,7 @@ def test_the_file_of_the_browser_leads_to_the_page(studio, monkeypatch):
         ("em.npy em.npy {input: em.npy}", "2 inputs are given"),
         ("em.npy a.yaml b.yml", "a.yaml, b.yml: give one recipe"),
         ("em.npy --folder nothere", "nothere is no folder"),
+        ("em.npy --memory 1KiB", "The smallest memory that works is"),
         ("{input: [}", "r.yaml:1: not YAML"),
         ("[1, 2]", "r.yaml:1: a recipe must be a mapping"),
         ("{output: o.zarr}", "r.yaml:1: a recipe needs input"),
