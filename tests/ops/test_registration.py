@@ -520,13 +520,27 @@ def test_one_spot_is_no_evidence():
         assert (found > 14) == (n > 1)
 
 
+NO_TRANSFORM = "may be chance|below min_quality|positive correlation|by more than"
+
+
+@pytest.mark.parametrize("min_quality", [0.3, -1])
+def test_no_negative_correlation_is_called_chance(min_quality):
+    """Volumes of inverted contrast, and one without contrast."""
+    a = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(16, 24, 24)), 1)
+    for other in (-a, 0 * a):
+        with pytest.raises(
+            ValueError, match="no transform gives the volumes a positive correlation"
+        ):
+            bv.register(a, other, max_shift=1, min_quality=min_quality)
+
+
 @pytest.mark.parametrize("model", ["translation", "rigid", "affine"])
 def test_images_that_do_not_match_have_no_transform(model):
     """Neither unrelated ones nor inverted or mirrored ones; no shift is beyond `max_shift`."""
     for seed in range(2):
         a, b = (tissue((96, 96), 6, 2 * seed + k).astype("f4") for k in (0, 1))
         for other in (b, 255 - a, a[:, ::-1], np.where(np.arange(96) < 48, 0, b)):
-            with pytest.raises(ValueError, match=r"may be chance|below min_quality|by more than"):
+            with pytest.raises(ValueError, match=NO_TRANSFORM):
                 bv.register(a, other, model=model, max_shift=10)
             table = bv.register_slices(np.stack([a, other]), model=model, max_shift=10)
             assert table["links"].to_pylist() == [0, 0]
@@ -558,7 +572,7 @@ def test_shifts_up_to_max_shift_are_found_and_none_beyond(limit):
             if shift <= limit:
                 np.testing.assert_allclose(call()[:2, 2], (0, -shift), atol=0.3)
             else:
-                with pytest.raises(ValueError, match=r"may be chance|below|by more than max_shift"):
+                with pytest.raises(ValueError, match=NO_TRANSFORM):
                     call()
 
 

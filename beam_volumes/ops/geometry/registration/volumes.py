@@ -127,6 +127,12 @@ def register(
         for n, f in zip(near.shape, factors, strict=True)
     ]
     link = aligned(near, far, model, reach, spacing * factors)
+    if link.quality <= 0 and (link.quality < min_quality or link.evidence < MIN_ALONE):
+        raise ValueError(
+            f"{name}: no transform gives the volumes a positive correlation; check that both show the same "
+            "object, and that what is bright in one is bright in the other, or use fit_transform with pairs "
+            "of points"
+        )
     if link.quality < min_quality:
         raise ValueError(
             f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
