@@ -215,7 +215,7 @@ class Cards:
         source, number = self._tab.workspace.of_number(self._tab.after)
         if not words:
             return [Offer(n, operations()[n].summary) for n in COMPARISONS if number]
-        return search(words, self._tab.workspace.state().known.get(source), _OFFERS)
+        return search(words, self._tab.workspace.state().item(source), _OFFERS)
 
     def _add_first(self) -> None:
         """Add the best function for the words."""

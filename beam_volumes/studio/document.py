@@ -208,10 +208,16 @@ class Document:
         self._edit({"steps": steps}, lambda text: _with_lines(text, *_item(text, name).lines))
 
     def duplicate(self, name: str) -> str:
-        """Add a copy of a step after it, and return its name."""
-        item = self.item(name)
-        at = [i.name for i in self.items()].index(name)
-        return self.insert(at + 1, item.op, item.given)
+        """Add a copy of a step after it, and return its name.
+
+        It is applied to the result of the step, or, if this is not one volume, to the input of the step.
+        """
+        items, item = self.items(), self.item(name)
+        operation, above = operations().get(item.op), self._above(items).get(name)
+        given = item.given
+        if above and operation is not None and operation.gives != "volume":
+            given = {"input": above, **given}
+        return self.insert([i.name for i in items].index(name) + 1, item.op, given)
 
     def move(self, name: str, index: int) -> None:
         """Move a step with the comments above it to another position among the steps.

@@ -146,10 +146,12 @@ def _score(operation: Operation, asked: Sequence[str]) -> int:
 
 
 def why_not(operation: Operation, item: Any, name: str = "input") -> str:
-    """Return why an operation cannot be applied to an item; empty if it can."""
+    """Return why an operation cannot be applied to an item, or the first of several; empty if it can."""
+    if isinstance(item, tuple) and not operation.is_of_many:
+        item = item[0]
     if operation.is_of_tables != isinstance(item, Table):
         return "takes a table" if operation.is_of_tables else "takes a volume, not a table"
-    if not isinstance(item, Volume | Table):
+    if not isinstance(item, Volume | Table | tuple):
         return "takes a volume, not a number"
     given = start(operation, name, 0.5, item if isinstance(item, Volume) else None)
     if "" in given.values():  # only the user knows it

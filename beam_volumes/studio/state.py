@@ -33,15 +33,23 @@ class State:
     #: Messages by step or input; under an empty name messages about the whole recipe.
     errors: dict[str, str] = field(default_factory=dict)
 
+    def item(self, name: str) -> Any:
+        """Return the result of an input or a step, or one of several by ``name.0``; None if unknown."""
+        name, number = split_name(name)
+        found = self.known.get(name)
+        if number is None or not isinstance(found, tuple):
+            return found
+        return found[number] if number < len(found) else None
+
     def input_of(self, name: str) -> str:
-        """Return the name of the first input of a step."""
-        step = None if self.recipe is None else self.recipe.steps.get(name)
+        """Return the name of the first input of a step, such as ``name.0`` for one of several results."""
+        step = None if self.recipe is None else self.recipe.steps.get(split_name(name)[0])
         first = step.inputs[0].value if step is not None else None
-        return split_name(first)[0] if isinstance(first, str) else ""
+        return first if isinstance(first, str) else ""
 
     def volume(self, name: str) -> Volume:
         """Return the volume of an input or a step; Unavailable if it has none."""
-        item = self.known.get(name)
+        item = self.item(name)
         if isinstance(item, tuple) and item and isinstance(item[0], Volume):
             item = item[0]
         if not isinstance(item, Volume):

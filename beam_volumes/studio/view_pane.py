@@ -206,7 +206,7 @@ class ViewPane:
         self._mode.value = tab.mode
         self._before.set_visibility(tab.mode != "step")
         self._curtain.set_visibility(tab.mode == "curtain")
-        volume = tab.workspace.state().known.get(tab.workspace.shown(tab.after))
+        volume = tab.workspace.state().item(tab.workspace.shown(tab.after))
         many, times = 1, 0
         channels: tuple[str, ...] = ()
         if isinstance(volume, Volume):
@@ -285,7 +285,7 @@ class ViewPane:
                 [] if found is None else [f"{before} and {after}, around the position: {found}"]
             )
         source = workspace.state().input_of(after) if tab.threshold_step() else after
-        item, histogram = known.get(source), None
+        item, histogram = workspace.state().item(source), None
         if isinstance(item, Volume) and item.dtype.kind != "b" and not is_labels(item):
             with suppress(ValueError):
                 histogram = workspace.previews.histogram(item, tab.region, stop)

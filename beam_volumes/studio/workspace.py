@@ -89,8 +89,9 @@ class Workspace:
         """Add a step after an input or a step, with parameters to begin with; return its name.
 
         After a number, such as a threshold, the step gets the volume that the number describes. If it is
-        arithmetic or a comparison, it gets the number, too. After a disabled step it gets the last enabled
-        step, or input, above.
+        arithmetic or a comparison, it gets the number, too. After a step with several results it gets the
+        first, unless it accepts all of them. After a disabled step it gets the last enabled step, or input,
+        above.
         """
         operation = operations()[op]
         with self._lock:
@@ -100,7 +101,10 @@ class Workspace:
             above = [*inputs, *(item.name for item in items[:index] if item.is_step)]
             after = after if after in above else above[-1]
             source, number = self.of_number(after)
-            item = self.state().known.get(source)
+            item = self.state().item(source)
+            is_part = isinstance(item, tuple) and not operation.is_of_many
+            if is_part:
+                source, item = f"{source}.0", item[0]
             low, high = self.levels(source) if not operation.parameters else (0.0, 1.0)
             middle = (low + high) / 2
             whole = isinstance(item, Volume) and item.dtype.kind in "iu"
@@ -108,7 +112,7 @@ class Workspace:
             volume = item if isinstance(item, Volume) else None
             given = palette.start(operation, source, level, volume, number)
             is_unclear = after in inputs and len(inputs) > 1
-            if (number or is_unclear) and "inputs" not in given:
+            if (number or is_unclear or is_part) and "inputs" not in given:
                 given = {"input": source, **given}
             name = self.document.insert(index, op, given)
             if operation.gives == "table" and index == len(names):
@@ -117,9 +121,14 @@ class Workspace:
             return name
 
     def of_number(self, name: str) -> tuple[str, str]:
-        """Return the volume that a number describes, and the step; the step and no text for others."""
-        is_number = isinstance(self.state().known.get(name), Scalar)
-        return (self.shown(name), name) if is_number else (name, "")
+        """Return the volume that a number describes, and the step; the step and no text for others.
+
+        Of several numbers it is the first.
+        """
+        item = self.state().item(name)
+        if isinstance(item, tuple) and isinstance(item[0], Scalar):
+            name, item = f"{name}.0", item[0]
+        return (self.shown(name), name) if isinstance(item, Scalar) else (name, "")
 
     def set_field(self, name: str, key: str, value: Any) -> None:
         """Set a field of a step: a parameter, or ``inputs.1`` for the second input."""
@@ -136,15 +145,19 @@ class Workspace:
         """Return the fields of a step for a form."""
         item = self.document.item(name)
         state = self.state()
-        others = [n for n, v in state.known.items() if n != name and not isinstance(v, Table)]
-        before = self.state().input_of(name)
-        volume = state.known.get(before)
+        others = []
+        for n, found in state.known.items():
+            if n != name and not isinstance(found, Table):
+                parts = len(found) if isinstance(found, tuple) else 0
+                others += [n, *(f"{n}.{k}" for k in range(parts))]
+        before = state.input_of(name)
+        volume = state.item(before)
         shown = volume if isinstance(volume, Volume) else None
         return palette.fields(item.op, item.given, others, lambda: self.levels(before), shown)
 
     def levels(self, name: str) -> tuple[float, float]:
         """Return the range of a volume's intensities: of its dtype for bytes, else of a sample."""
-        item = self.state().known.get(name)
+        item = self.state().item(name)
         if not isinstance(item, Volume):
             return 0.0, 1.0
         if item.dtype.itemsize == 1:
@@ -160,7 +173,7 @@ class Workspace:
     def shown(self, name: str) -> str:
         """Return the step to show in sections: for a table or a number its input."""
         state = self.state()
-        while isinstance(state.known.get(name), Table | Scalar) and state.input_of(name):
+        while isinstance(state.item(name), Table | Scalar) and state.input_of(name):
             name = state.input_of(name)
         return name
 

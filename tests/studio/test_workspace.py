@@ -222,6 +222,39 @@ def test_other_functions_after_a_number_get_its_volume(workspace):
     assert w.of_number("multiply_2") == ("smooth", "multiply_2") and w.state().errors == {}
 
 
+def test_a_step_after_several_results_gets_the_first_or_all(workspace):
+    w = workspace
+    w.document.replace(
+        "input: em.ome.zarr\nsteps: {tensor: {op: structure_tensor, sigma: 1}}\noutputs: [{step: input}]\n"
+    )
+    tensor = w.state().known["tensor"]
+    for op, given in (
+        ("gaussian_filter", {"input": "tensor.0", "sigma": "20 nm"}),
+        ("structure_tensor_eigenvalues", {}),
+        ("threshold_otsu", {"input": "tensor.0"}),
+        ("subtract", None),
+    ):
+        assert why_not(operations()[op], w.state().item(w.of_number("tensor")[0])) == ""
+        name = w.add(op, "tensor")
+        assert given is None or w.document.item(name).given == given
+        assert w.state().errors == {} and "tensor.5" in w.fields(name)[0].choices
+        check(w.view(w.shown(name), Region()), np.asarray(w.volume(w.shown(name))))
+        w.document.undo()
+    cut = w.add("greater", "tensor")
+    low, high = w.levels("tensor.0")
+    assert w.levels(w.state().input_of(cut)) == (low, high) and high > low + 1
+    assert w.document.item(cut).given["inputs"][1] == float(f"{(low + high) / 2:.4g}")
+    w.document.undo()
+    copied = w.document.duplicate("tensor")
+    assert w.volume(f"{copied}.3").nodes[0].token == tensor[3].nodes[0].token
+    w.document.insert(2, "variation_of_information", {"inputs": ["input", "input"]})
+    assert w.of_number("variation_of_information") == ("input", "variation_of_information.0")
+    assert w.document.item(w.add("multiply", "variation_of_information")).given == {
+        "inputs": ["input", "variation_of_information.0"]
+    }
+    assert w.state().errors == {}
+
+
 def test_a_step_added_after_a_disabled_one_gets_the_step_above(workspace):
     w = workspace
     w.document.replace(
