@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +18,7 @@ from beam_volumes.recipes.build import apply, open_input
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Input, Recipe, RecipeStep, parse_recipe, split_name
 from beam_volumes.storage.inputs.opening import local_paths
+from beam_volumes.storage.places.place import is_pattern
 from beam_volumes.studio.document import Document
 from beam_volumes.studio.preview import Unavailable
 
@@ -89,7 +92,11 @@ class Folders:
             raise self._refused(path)
         first = ""
         for place in local_paths(path):
-            if not (self._has(place) and self._has(f"{place}/{dataset or ''}")):
+            if not self._has(place):
+                raise self._refused(path)
+            if not self._has(f"{place}/{dataset or ''}"):
+                raise self._refused(f"dataset {dataset} of {path}")
+            if is_pattern(place) and not all(map(self._has, _links_of(place))):
                 raise self._refused(path)
             first = first or place
         if not first:
@@ -134,6 +141,37 @@ class Folders:
             f"{path} is outside of the folders of this studio, {', '.join(self.folders)}; start it "
             "with that folder"
         )
+
+
+def _links_of(pattern: str) -> Iterator[str]:
+    """Yield the links to folders that `glob` would list for a pattern, each before it is listed."""
+    seen: set[tuple[str, int]] = set()
+
+    def visit(folder: str, parts: Sequence[str]) -> Iterator[str]:
+        if os.path.islink(folder):
+            yield folder
+            key = os.path.realpath(folder), len(parts)
+            if key in seen:  # a link to a folder above
+                return
+            seen.add(key)
+        first, *rest = parts
+        is_deep = first == "**"
+        if is_deep and rest:
+            yield from visit(folder, rest)
+        elif not (is_deep or rest):
+            return
+        names = [] if glob.has_magic(first) else [first]
+        if not names:
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                names = [e.name for e in entries if e.is_dir()]
+            names = [n for n in names if n[0] != "." or first[0] == "."]
+            names = names if is_deep else fnmatch.filter(names, first)
+        for name in names:
+            yield from visit(os.path.join(folder, name), parts if is_deep else rest)
+
+    parts = pattern.split(os.sep)
+    k = next(k for k, part in enumerate(parts) if glob.has_magic(part))
+    return visit(os.sep.join(parts[:k]) or os.sep, parts[k:])
 
 
 @contextlib.contextmanager

@@ -598,7 +598,8 @@ def test_an_array_inside_of_a_group_is_below_the_folders(inside):
     for dataset in ("link/em.zarr", "../../outside/em.zarr", "/link/em.zarr", "a/../link/em.zarr"):
         text = f"input: {{path: group.zarr, dataset: '{dataset}'}}\noutput: o.zarr\n"
         errors = Workspace(Document(text), Folders([str(inside)])).state().errors
-        assert "outside of the folders" in errors[""] or "leads out of" in errors["input"], dataset
+        place = f"dataset {dataset} of group.zarr is outside of the folders"
+        assert place in errors[""] or "leads out of" in errors["input"], dataset
     with pytest.raises(ValueError, match="leads out of the file"):
         bv.open("group.zarr", dataset="../em.zarr")
 
@@ -631,6 +632,33 @@ def test_a_pattern_outside_is_refused_before_the_disk_is_searched(inside, monkey
     monkeypatch.setattr("glob.glob", lambda *_, **__: pytest.fail("searched"))
     with pytest.raises(ValueError, match="outside of the folders"):
         Folders([str(inside)]).check("/**/psf.npy")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/psf.npy", "o*/*.npy", "[!z]*/p*", "a/../*/em.*", "**/[c-o]*/*", "**"]
+)
+def test_a_pattern_lists_no_folder_outside(inside, pattern, monkeypatch):
+    """Links lead to folders outside; the pattern is refused before one of them is listed."""
+    listed = set()
+    real = os.scandir
+
+    def scandir(path="."):
+        listed.add(os.path.realpath(os.fsdecode(path)))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for path in (pattern, f"{inside}/{pattern}"):
+        with pytest.raises(ValueError, match="outside of the folders"):
+            Folders([str(inside)]).check(path)
+    assert all(os.path.commonpath([folder, inside]) == str(inside) for folder in listed)
+
+
+def test_a_pattern_follows_links_in_the_folders(inside):
+    """Also a link to the folder above, which leads to no end of folders."""
+    Path("a/b/above").symlink_to("..")
+    np.save("a/b/c/s 1.npy", np.ones((2, 2)))
+    for pattern in ("a/**/s*.npy", "d*p/s*.npy", "[d]eep/s*"):
+        assert Folders([str(inside)]).check(pattern) == f"{inside}/{pattern}"
 
 
 def test_every_parameter_that_opens_files_is_declared_as_a_path(tmp_path, monkeypatch):
