@@ -74,7 +74,7 @@ class Run:
     """
 
     def __init__(
-        self, start: Callable[[Callable[[Progress], None], threading.Event], Outcome | None]
+        self, start: Callable[[Callable[[Progress], None], threading.Event], Outcome]
     ) -> None:
         self.progress: Progress | None = None
         self.outcome: Outcome | None = None

@@ -210,8 +210,7 @@ def _status(job: Run) -> str:
         return "starting" if p is None else f"pass {p.index + 1} of {p.passes}: {p.name}{left}"
     if job.error or job.was_stopped:
         return on_page(job.error) or "stopped; resume continues it"
-    if job.outcome is None:
-        return "the run has ended already"
+    assert job.outcome is not None
     texts = [f"done in {duration(job.outcome.seconds)}"]
     for result in job.outcome.results:
         if isinstance(result, Volume):

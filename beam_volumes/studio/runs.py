@@ -13,6 +13,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.runs.journal import find_run
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.studio.jobs import Run
@@ -89,41 +90,32 @@ class Runs:
     def start(self, overwrite: bool = False) -> Run:
         """Run the recipe in a thread."""
         recipe = self._ready()
-        built = self._built(recipe)
-        options = replace(self._options(recipe), overwrite=overwrite)
         self._previews.results.clear()  # the run may replace their files
+        return self._begin(recipe, overwrite=overwrite)
 
-        def work(progress: Any, stop: threading.Event) -> compute.Outcome:
-            return compute.run(
+    def resume(self) -> Run:
+        """Continue the run that was stopped; it fails if the recipe computes something else now."""
+        recipe = self._ready()
+        path = next((o.path for o in recipe.outputs if o.path is not None), None)
+        if path is None:
+            raise ValueError("the recipe writes no output, so no run of it can be resumed")
+        return self._begin(recipe, resume=path)
+
+    def _begin(self, recipe: Recipe, overwrite: bool = False, resume: str | None = None) -> Run:
+        built = self._built(recipe)
+        options = replace(self._options(recipe), overwrite=overwrite, resume=resume is not None)
+
+        def run(progress: Any, stop: threading.Event) -> compute.Outcome:
+            if resume is not None:
+                find_run(resume)  # without it this would be a new run
+            outcome = compute.run(
                 built.targets,
                 replace(options, progress=progress),
                 note=built.names,
                 recipe=built.recipe,
                 stop=stop if options.runner is None else None,
             )
-
-        return self._begin(built, work)
-
-    def resume(self) -> Run:
-        """Continue the run of the first output that was stopped."""
-        recipe = self._ready()
-        path = next((o.path for o in recipe.outputs if o.path is not None), None)
-        if path is None:
-            raise ValueError("the recipe writes no output, so no run of it can be resumed")
-        options = replace(self._options(recipe), memory=self.memory)
-
-        def work(progress: Any, stop: threading.Event) -> compute.Outcome | None:
-            can_stop = stop if options.runner is None else None
-            found = compute.resume(path, replace(options, progress=progress), can_stop)
-            return None if found is None else found[0]
-
-        return self._begin(self._built(recipe), work)
-
-    def _begin(self, built: Built, work: Callable[..., compute.Outcome | None]) -> Run:
-        def run(progress: Any, stop: threading.Event) -> compute.Outcome | None:
-            outcome = work(progress, stop)
-            if outcome is not None:
-                self._previews.add_results(built.targets, outcome.results)
+            self._previews.add_results(built.targets, outcome.results)
             return outcome
 
         self._names, self.run = built.names, Run(run)

@@ -378,6 +378,17 @@ def test_a_run_stops_and_goes_on(workspace, monkeypatch):
     with pytest.raises(ValueError, match="outside"):
         w.save("../r.yaml")
     monkeypatch.setattr(slabs, "sweep_slab", sweep_slab)
+    # Only the run of the recipe that is shown goes on.
+    w.document.set("smooth", "sigma", 2)
+    for path, message in (("s.zarr", "this run differs in"), ("new.zarr", "new.zarr")):
+        w.document.set_outputs([{"path": path, "chunks": 32}])
+        other = w.runs.resume()
+        other.wait()
+        assert message in other.error and other.outcome is None and not Path("new.zarr").exists()
+    whole = np.asarray(bv.gaussian_filter(bv.open("em.ome.zarr"), 2))
+    check(w.view("smooth", Region(side=32)), whole)
+    while w.document.item("smooth").given["sigma"] == 2:
+        w.document.undo()
     again = w.runs.resume()
     again.wait()
     assert again.error == "" and again.outcome.plan.passes
