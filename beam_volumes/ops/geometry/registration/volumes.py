@@ -130,8 +130,7 @@ def register(
     if link.quality <= 0 and (link.quality < min_quality or link.evidence < MIN_ALONE):
         raise ValueError(
             f"{name}: no transform gives the volumes a positive correlation; check that both show the same "
-            "object, and that what is bright in one is bright in the other, or use fit_transform with pairs "
-            "of points"
+            "object and that neither is inverted, or use fit_transform with pairs of points"
         )
     if link.quality < min_quality:
         raise ValueError(
