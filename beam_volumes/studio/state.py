@@ -145,15 +145,15 @@ class Folders:
 
 def _links_of(pattern: str) -> Iterator[str]:
     """Yield the links to folders that `glob` would list for a pattern, each before it is listed."""
-    seen: set[tuple[str, int]] = set()
+    visited: set[tuple[str, int]] = set()
 
     def visit(folder: str, parts: Sequence[str]) -> Iterator[str]:
         if os.path.islink(folder):
             yield folder
             key = os.path.realpath(folder), len(parts)
-            if key in seen:  # a link to a folder above
+            if key in visited:  # a link to a folder above
                 return
-            seen.add(key)
+            visited.add(key)
         first, *rest = parts
         is_deep = first == "**"
         if is_deep and rest:
