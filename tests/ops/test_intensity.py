@@ -246,6 +246,77 @@ def test_matched_histograms_of_large_values_are_finite():
         np.testing.assert_array_equal(ours, exposure.match_histograms(x, reference))
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize("call", [bv.equalize_hist, lambda v: bv.match_histograms(v, v)])
+def test_histograms_never_round_integers_beyond_2_53(dtype, call):
+    info = np.iinfo(dtype)
+    for first in (
+        2**53 - 2,
+        int(info.max) - 3,
+        *((-(2**53) - 1, int(info.min)) if info.min else ()),
+    ):
+        x = np.array([[first + k for k in range(4)]], dtype)
+        with pytest.raises(ValueError, match=r"beyond 2\*\*53.*subtract their minimum"):
+            np.asarray(call(x))
+        np.testing.assert_array_equal(
+            np.asarray(call(bv.open(x) - bv.min(x))), np.asarray(call(np.arange(4)[None]))
+        )
+    with pytest.raises(ValueError, match=r"rounds them; round them with"):
+        np.asarray(call(np.array([[info.min, info.max]], dtype)))
+    x = np.array([[-(2**53) if info.min else 0, 2**53 - 1, 2**53]], dtype)
+    np.testing.assert_array_equal(np.asarray(bv.match_histograms(x, x)).astype(dtype), x)
+
+
+SIZES = {
+    "large": [1.0, -8e307, 8e307, 3e300, -2.0],
+    "near the largest": [1e308, 1.1e308, 1.3e308, 1.7e308],
+    "subnormal": [5e-324, 1e-323, 1.5e-323, 1e-321, 1.1e-321],
+    "next to each other": [1.0, 1 + 2**-52, 1 + 2**-51],
+    "float32": [1e38, 3.0e38, 3.4e38],
+    "smallest of float32": [1e-45, 3e-45, 4e-45],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", SIZES)
+def test_histograms_of_floats_of_any_size_are_exact(size):
+    """No slope, sum or result overflows or is lost; numpy's extended precision is the reference."""
+    x = np.array(SIZES[size], "f4" if "float32" in size else "f8").reshape(1, 1, -1)
+    few = np.array([0, 1, 1, 2, 3, 3, 3, 9], "u1").reshape(2, 2, 2)
+    ours = np.asarray(bv.match_histograms(few, x))
+    assert ours.dtype == x.dtype
+    values = np.sort(x.ravel()).astype(np.longdouble)
+    shares = np.arange(1, len(values) + 1) / np.longdouble(len(values))
+    wanted = (few.ravel()[:, None] >= few.ravel()).sum(axis=1) / np.longdouble(few.size)
+    right = np.searchsorted(shares, wanted).clip(1)
+    part = ((wanted - shares[right - 1]) / (shares[right] - shares[right - 1])).clip(0)
+    exact = values[right - 1] * (1 - part) + values[right] * part
+    error = np.abs(ours.ravel() - exact)
+    assert (error <= np.abs(values).max() * 2**-23 + np.spacing(x.dtype.type(0))).all()
+    np.testing.assert_array_equal(np.asarray(bv.match_histograms(x, x)), x)
+    back = np.asarray(bv.match_histograms(x, few)).ravel()
+    assert (np.diff(back[np.argsort(x.ravel())]) >= 0).all() and back.max() == 9
+    share = np.asarray(bv.equalize_hist(x, 4)).ravel()
+    in_order = share[np.argsort(x.ravel())]
+    assert (np.diff(in_order) >= 0).all() and 0 < in_order[0] < in_order[-1] <= 1
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_a_range_beyond_the_dtype_is_refused_as_such(dtype):
+    x = np.array([[-1, 0, 1]], dtype) * np.finfo(dtype).max
+    for lazy in (
+        bv.equalize_hist(x),
+        bv.match_histograms(x, x),
+        bv.match_histograms(np.ones((1, 2), "u1"), x),
+        bv.histogram(x, 1),
+    ):
+        with pytest.raises(ValueError, match="has a range beyond float"):
+            bv.compute(lazy, runner=None)
+    if dtype == "f4":
+        x = x.astype("f8")
+        np.testing.assert_array_equal(np.asarray(bv.match_histograms(x, x)), x)
+
+
 def test_matched_histograms_of_channels():
     x, like = voxels((3, 9, 10), "u1", 1), voxels((3, 5, 7), "u1", 2)
     ours = np.asarray(bv.match_histograms(bv.open(x, axes="cyx"), bv.open(like, axes="cyx")))

@@ -9,6 +9,21 @@ from beam_volumes.kernels.jit import kernel
 
 
 @kernel
+def between(x, x0, x1, y0, y1):
+    """The line between two points at ``x``, with ``x0 <= x < x1``; points of any size and distance."""
+    slope = (y1 - y0) / (x1 - x0)
+    value = slope * (x - x0) + y0
+    if abs(value) <= np.finfo(np.float64).max and x1 - x0 <= np.finfo(np.float64).max:
+        return value
+    # The slope or a difference is beyond float64. Halves of small numbers would be rounded.
+    if x1 - x0 <= np.finfo(np.float64).max:
+        share = (x - x0) / (x1 - x0)
+    else:
+        share = (x * 0.5 - x0 * 0.5) / (x1 * 0.5 - x0 * 0.5)
+    return (1.0 - share) * y0 + share * y1
+
+
+@kernel
 def along_curve(src, out, y0, y1, nx, xs, ys, table):
     """Write a piecewise linear function of each voxel.
 
@@ -43,8 +58,7 @@ def along_curve(src, out, y0, y1, nx, xs, ys, table):
                             low = middle
                         else:
                             high = middle
-                    slope = (ys[high] - ys[low]) / (xs[high] - xs[low])
-                    value = slope * (x - xs[low]) + ys[low]
+                    value = between(x, xs[low], xs[high], ys[low], ys[high])
                 to[i] = rounded(value, to.dtype)
             if holes:
                 one_nan(to)

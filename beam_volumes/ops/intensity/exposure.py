@@ -16,7 +16,14 @@ from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary import exp_log
 from beam_volumes.ops.filters.linear import accumulator
-from beam_volumes.ops.intensity.stages import Matching, WideEnough, cumulative_share, ends, on_curve
+from beam_volumes.ops.intensity.stages import (
+    ExactInFloat64,
+    Matching,
+    WideEnough,
+    cumulative_share,
+    ends,
+    on_curve,
+)
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.distributions import histogram
 from beam_volumes.ops.measure.reductions import fold, max, min
@@ -181,6 +188,8 @@ def equalize_hist(
     Raises
     ------
     %(reduction_errors)s
+    ValueError
+        On computation, if integers are beyond 2**53.
 
     Notes
     -----
@@ -221,9 +230,8 @@ def _counted(
         folds.Fold.check(name, volume.dtype, nan)
         return (fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask).value,)
     low, high = min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)
-    if volume.dtype.kind == "f":
-        wide = WideEnough(name, nbins)
-        high = Scalar(FormulaValue.of(wide, (low.value, high.value), volume.dtype))
+    checked = WideEnough(name, nbins) if volume.dtype.kind == "f" else ExactInFloat64(name)
+    high = Scalar(FormulaValue.of(checked, (low.value, high.value), volume.dtype))
     counts, _ = histogram(volume, nbins, range=(low, high), mask=mask, nan=nan)
     return counts.value, low.value, high.value
 
@@ -248,12 +256,14 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     Returns
     -------
     Volume
-        A volume of intensities of the reference: float32 for bool, integers of up to 16 bits, float16
-        and float32; float64 for others.
+        A volume of intensities of the reference: float32 if both are bool, integers of up to 16 bits,
+        float16 or float32; otherwise float64.
 
     Raises
     ------
     %(reduction_errors)s
+    ValueError
+        On computation, if integers are beyond 2**53.
 
     See Also
     --------
@@ -289,7 +299,7 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
         )
     if not reference.size:
         raise ValueError(f"{name}: the reference of shape {reference.shape} has no voxels")
-    result = accumulator(volume.dtype)
+    result = np.promote_types(accumulator(volume.dtype), accumulator(reference.dtype))
     by_reference = dict(zip(volume.nodes, reference.nodes, strict=True))
 
     def matched(node: Node) -> Node:

@@ -12,9 +12,12 @@ from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve
-from beam_volumes.ops.measure.threshold_formulas import bin_edges, counts_every_value
+from beam_volumes.ops.measure.threshold_formulas import bin_centers, bin_edges, counts_every_value
 from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.sweep.stage import Block, KernelStage
+
+#: float64 has all integers up to this one.
+_EXACT = 1 << 53
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +76,7 @@ class CumulativeShare(Formula):
             centers = np.arange(first, first + len(counts))
         else:
             _, low, high = arguments
-            edges = bin_edges(low, high, len(counts), self.source)
-            centers = (edges[:-1] + edges[1:]) / 2.0
+            centers = bin_centers(low, high, len(counts), self.source)
         return np.stack([centers.astype(np.float64), np.cumsum(counts) / total])
 
 
@@ -96,7 +98,11 @@ class Matching(Formula):
         found = there > 0
         values = low[found] + (high[found] / 2 - low[found] / 2)  # of any size
         shares = np.cumsum(there[found]) / there.sum()
-        matched = np.interp(np.cumsum(counts) / counts.sum(), shares, values)
+        wanted = np.cumsum(counts) / counts.sum()
+        with np.errstate(all="ignore"):
+            matched = np.interp(wanted, shares, values)
+        steep = ~np.isfinite(matched)  # a slope beyond float64
+        matched[steep] = np.ldexp(np.interp(wanted[steep], shares, np.ldexp(values, -64)), 64)
         if np.array_equal(lowest, highest):
             return np.stack([lowest, matched])
         # All voxels of a bin get one value, like the equal voxels of scikit-image.
@@ -127,8 +133,25 @@ class WideEnough(Formula):
 
     def evaluate(self, *arguments: Any) -> Any:
         low, high = arguments
-        spacing = np.spacing(max(abs(low), abs(high)))
-        return max(high, low + 2 * self.bins * spacing)
+        with np.errstate(over="ignore"):
+            spacing = np.spacing(max(abs(low), abs(high)))
+            wide = low + 2 * self.bins * spacing
+        return max(high, wide) if np.isfinite(wide) else high
+
+
+@dataclass(frozen=True, eq=False)
+class ExactInFloat64(Formula):
+    """The upper end of a range of integers, refused where float64 has not all of them."""
+
+    def evaluate(self, *arguments: Any) -> Any:
+        low, high = arguments
+        if int(low) < -_EXACT or int(high) > _EXACT:
+            remedy = "subtract their minimum, or " if int(high) - int(low) <= _EXACT else ""
+            raise ValueError(
+                f"{self.name}: integers from {low} to {high} are beyond 2**53, where float64 rounds them; "
+                f'{remedy}round them with astype("float64")'
+            )
+        return high
 
 
 def ends(name: str, x0: Value, x1: Value, y0: Value, y1: Value) -> FormulaValue:

@@ -294,8 +294,7 @@ def of_bins(
     """A threshold from equal bins between the extremes of a volume of ``dtype``."""
     if low == high:
         return _found(method, np.ones(1, np.int64), np.array([low]), dtype, extra)
-    edges = bin_edges(low, high, len(counts), dtype)
-    return _found(method, counts, (edges[:-1] + edges[1:]) / 2.0, dtype, extra)
+    return _found(method, counts, bin_centers(low, high, len(counts), dtype), dtype, extra)
 
 
 def _found(
@@ -313,12 +312,26 @@ def bin_edges(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
     dtype = np.dtype(np.uint8 if np.dtype(dtype).kind == "b" else dtype)
     if dtype == np.uint8:
         low, high = (np.uint8(v) if isinstance(v, bool | np.bool_) else v for v in (low, high))
+    real = np.result_type(low, high, dtype, np.float16)
+    with np.errstate(over="ignore"):
+        width = np.subtract(high, low, dtype=real)
+    if not np.isfinite(width):
+        remedy = "divide it" if real == np.float64 else 'cast it with astype("float64")'
+        raise ValueError(f"a volume from {low} to {high} has a range beyond {real}; {remedy}")
     try:
         return np.histogram_bin_edges(np.empty(0, dtype), bins, range=(low, high))
     except ValueError as error:
         if "finite-sized bins" not in str(error):
             raise
         raise ValueError(
-            f"bins={bins}: so many bins from {low} to {high} are finer than floating-point numbers; use "
-            "fewer bins=, or a wider range="
+            f"{bins} bins from {low} to {high} are finer than floating-point numbers; use fewer bins, or "
+            "a wider range"
         ) from error
+
+
+def bin_centers(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
+    """The centres of these bins, also of numbers with sums that overflow."""
+    edges = bin_edges(low, high, bins, dtype)
+    with np.errstate(over="ignore"):
+        centers = (edges[:-1] + edges[1:]) / 2.0
+    return np.where(np.isfinite(centers), centers, edges[:-1] / 2.0 + edges[1:] / 2.0)

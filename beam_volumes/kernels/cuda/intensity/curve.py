@@ -27,6 +27,7 @@ def along_curve(
 @lru_cache
 def _curve(dtype: np.dtype) -> Any:
     rounded, real = rounded_to(np.float64, dtype), np.float64
+    largest, half = np.finfo(np.float64).max, 0.5
 
     def interpolate(k, y, x, src, out, y0, xs, ys, table):
         voxel = real(src.lines[src.firsts[k] + y0 + y, src.left + x])
@@ -47,8 +48,14 @@ def _curve(dtype: np.dtype) -> Any:
                     low = middle
                 else:
                     high = middle
-            slope = (ys[high] - ys[low]) / (xs[high] - xs[low])
-            value = _times(slope, voxel - xs[low]) + ys[low]
+            x0, width, y0_, y1_ = xs[low], xs[high] - xs[low], ys[low], ys[high]
+            value = _times((y1_ - y0_) / width, voxel - x0) + y0_
+            if not (abs(value) <= largest and width <= largest):
+                if width <= largest:
+                    share = (voxel - x0) / width
+                else:
+                    share = (voxel * half - x0 * half) / (xs[high] * half - x0 * half)
+                value = _times(real(1.0) - share, y0_) + _times(share, y1_)
         out.lines[out.firsts[k] + y0 + y, out.left + x] = rounded(value)
 
     return per_voxel(interpolate)
