@@ -368,8 +368,9 @@ def test_turned_axes_of_ome_zarr_06_are_refused_unless_they_are_dropped(tmp_path
 @pytest.mark.parametrize(
     ("step", "match"),
     [
-        ({"type": "displacements", "path": "d", **ENDS}, "not a scale or translation"),
-        ({"type": "affine", "path": "a", **ENDS}, "not 3 rows"),
+        ({"scale2": [1, 1, 1], **ENDS}, r"\[0\].type is missing"),
+        ({"type": ["scale"], "scale": [1, 1, 1], **ENDS}, r"type is \['scale'\], not a text"),
+        ({"type": "sequence", **ENDS}, "transformations is missing"),
         ({"type": "affine", "affine": [[1, 0, 0]] * 3, **ENDS}, "not 4 numbers"),
         ({"type": "mapAxis", "mapAxis": [0, 0, 1], **ENDS}, "not the numbers of 3 axes"),
         ({"type": "sequence", "transformations": "scale", **ENDS}, "not a list"),
@@ -381,6 +382,50 @@ def test_turned_axes_of_ome_zarr_06_are_refused_unless_they_are_dropped(tmp_path
 def test_invalid_metadata_of_ome_zarr_06_are_refused(tmp_path, step, match):
     with pytest.raises(ValueError, match=f"invalid OME metadata.*{match}"):
         bv.open(ngff06(tmp_path / "a.ome.zarr", ARRAY, "zyx", step))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"type": "displacements", "path": "d"},
+        {"type": "coordinates", "path": "c"},
+        {"type": "affine", "path": "a"},
+        {"type": "rotation", "scale": [2, 2, 2]},
+        {"type": "byDimension", "transformations": [{"type": "scale", "scale": [2, 2, 2]}]},
+        {"type": "inverseOf", "transformation": {"type": "scale", "scale": [2, 2, 2]}},
+        {"type": "bijection", "forward": {"type": "identity"}, "inverse": {"type": "identity"}},
+        {"type": "of the future", "translation": [1, 2, 3]},
+    ],
+)
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_no_transformation_of_ome_zarr_06_is_ignored(tmp_path, step, depth):
+    kind = step["type"]
+    for _ in range(depth):
+        scale = {"type": "scale", "scale": [3, 3, 3]}
+        step = {"type": "sequence", "transformations": [scale, step]}
+    path = ngff06(tmp_path / "a.ome.zarr", ARRAY, "zyx", {**step, **ENDS})
+    with pytest.raises(
+        ValueError, match=f"the '{kind}' at .* is not supported; give affine='drop'"
+    ):
+        bv.open(path)
+    v = bv.open(path, affine="drop")
+    assert (v.voxel_size, v.origin) == (None, (0, 0, 0))
+    np.testing.assert_array_equal(np.asarray(v), ARRAY)
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_transformations_of_later_versions_are_refused_by_name_before_06(tmp_path, version):
+    key, turn = "zarr.json" if version == "0.5" else ".zattrs", np.eye(3).tolist()
+
+    def turned(document):
+        about = document["attributes"]["ome"] if version == "0.5" else document
+        level = about["multiscales"][0]["datasets"][0]
+        level["coordinateTransformations"].append({"type": "rotation", "rotation": turn})
+
+    path = edited("a.ome.zarr", key, turned, ome_version=version)(tmp_path)
+    with pytest.raises(ValueError, match="the 'rotation' at .* is not supported"):
+        bv.open(path)
+    assert bv.open(path, affine="drop").voxel_size is None
 
 
 def test_levels_and_positions_that_are_added_to_ome_zarr_06_are_valid(tmp_path):

@@ -16,12 +16,14 @@ import tensorstore as ts
 from beam_volumes.base.space import AXES
 from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.metadata import Foreign
-from beam_volumes.storage.sources.axes import turned
+from beam_volumes.storage.sources.axes import UnclearSpace, turned
 from beam_volumes.storage.sources.description import Description
 from beam_volumes.storage.sources.pyramid import Pyramid, middle_of
 from beam_volumes.version import __version__
 
 _STEPS = "coordinateTransformations"
+#: Transformations along the axes, and since version 0.6 others with a matrix.
+_STRETCHES, _TURNS = ("scale", "translation"), ("affine", "rotation", "mapAxis")
 #: The versions of OME-Zarr that are read, and releases and drafts of them.
 _KNOWN = re.compile(r"0\.[1-6](?![0-9])")
 
@@ -105,20 +107,27 @@ def grid_of(
     steps = [dataset.get(_STEPS)] if is_06 else [dataset.get(_STEPS), image.get(_STEPS)]
     for what, step in _flattened(_STEPS, steps, metadata):
         known = next((len(v) for v in (matrix, shift) if v is not None), axes)
-        kind = step.get("type", "identity")
-        if "scale" in step:
+        kind = _kind_of(step, what, metadata)
+        if kind == "identity":
+            continue
+        if kind not in (*_STRETCHES, *(_TURNS if is_06 else ())) or kind not in step:
+            if affine == "drop":
+                return None, None
+            raise UnclearSpace(
+                f"{metadata.name}: the {printable(kind)[:40]!r} at {what} is not supported; give "
+                "affine='drop' to take voxels as they are stored, without their size and origin"
+            )
+        if kind == "scale":
             by = np.array(metadata.numbers(step["scale"], f"{what}.scale", known))
             matrix = np.diag(by) if matrix is None else matrix * by[:, None]
             shift = None if shift is None else shift * by
-        elif "translation" in step:
+        elif kind == "translation":
             by = np.array(metadata.numbers(step["translation"], f"{what}.translation", known))
             shift = by if shift is None else shift + by
-        elif is_06 and kind in ("affine", "rotation", "mapAxis"):
+        else:
             turn, moved = _matrix(step, kind, what, metadata, known)
             matrix = turn if matrix is None else turn @ matrix
             shift = moved if shift is None else turn @ shift + moved
-        elif kind != "identity":
-            raise metadata.error(what, f"{dict(step)}, not a scale or translation in numbers")
     if matrix is None:
         return None, None if shift is None else shift.tolist()
     if (abs(matrix - np.diag(matrix.diagonal())) > 1e-9 * abs(matrix).max()).any():
@@ -137,9 +146,17 @@ def _flattened(
         step = metadata.mapping(item, what)
         if step.get("type") == "sequence":
             inner = f"{what}.transformations"
+            if "transformations" not in step:
+                raise metadata.error(inner, "missing")
             yield from _flattened(inner, [step.get("transformations")], metadata)
         else:
             yield what, step
+
+
+def _kind_of(step: Mapping[str, Any], what: str, metadata: Foreign) -> str:
+    """Return the type of a transformation; before version 0.4, some have none."""
+    kind = step.get("type", next((k for k in _STRETCHES if k in step), None))
+    return metadata.text(kind, f"{what}.type")
 
 
 def _matrix(
