@@ -557,6 +557,7 @@ def moved(z, y, x):
 
 
 HALF = (1, 0.5, 0.5)  # micrometers; the calibration of BigStitcher is then 2, 1, 1
+SIZE = "0.5 0.5 1"
 C, S = np.cos(0.3), np.sin(0.3)
 TURN = np.array([[1, 0, 0], [0, C, -S], [0, S, C]])
 SHEAR = np.array([[1, 0, 0], [0, 1, 0], [0.4, 0, 1]])
@@ -623,6 +624,64 @@ def test_setups_of_different_voxel_sizes_are_fused_at_their_extents(tmp_path):
         bv.fuse(tiles, transforms[:, :, 3])
     bv.save_transforms(path, transforms, tmp_path / "b.xml")
     np.testing.assert_allclose(bv.open_tiles(tmp_path / "b.xml")[1], transforms, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            SIZE,
+            "0.5 0 1.5",
+            r"voxelSize/size of the ViewSetup 1 is '0.5 0 1.5', not three positive",
+        ),
+        (SIZE, "0.5 0.5 -1.5", "size of the ViewSetup 1 is '0.5 0.5 -1.5'"),
+        (SIZE, "0.5 NaN 1.5", "size of the ViewSetup 1 is '0.5 NaN 1.5'"),
+        (SIZE, "0.5 0.5 inf", "size of the ViewSetup 1 is '0.5 0.5 inf'"),
+        (SIZE, "1e999 0.5 1.5", "size of the ViewSetup 1 is '1e999"),
+        (SIZE, "0.5 0.5", "size of the ViewSetup 1 is '0.5 0.5', not three"),
+        (SIZE, "a b c", "size of the ViewSetup 1 is 'a b c'"),
+        (SIZE, "", "size of the ViewSetup 1 is '', not"),
+        (f"<size>{SIZE}</size>", "", "size of the ViewSetup 1 is '', not"),
+        ("µm", "furlong", "voxelSize/unit of the ViewSetup 1 is 'furlong', not a unit of length"),
+    ],
+)
+def test_a_wrong_voxel_size_of_bigstitcher_is_refused_by_its_element(tmp_path, old, new, message):
+    path = write_views(tmp_path / "a.xml", [(tile_of(k), HALF, [moved(0, 0, k)]) for k in range(2)])
+    text = path.read_text(encoding="utf-8")
+    begin = text.index("<id>1</id>")
+    path.write_text(text[:begin] + text[begin:].replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"a\.xml: .*{message}"):
+        bv.open_tiles(path)
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"),
+    [
+        ("µm", "micrometer"), ("μm", "micrometer"), ("um", "micrometer"), (" micrometer ", "micrometer"),
+        ("Micron", "micrometer"), ("microns", "micrometer"), ("nm", "nanometer"), ("mm", "millimeter"),
+        ("pixels", None), ("px", None), ("", None),
+    ],
+)  # fmt: skip
+def test_units_of_bigstitcher(tmp_path, unit, name):
+    path = write_views(tmp_path / "a.xml", [(tile_of(0), HALF, [moved(0, 0, 0)])])
+    text = path.read_text(encoding="utf-8").replace("µm", unit)
+    path.write_text(text, encoding="utf-8")
+    tile = bv.open_tiles(path)[0][0]
+    assert (tile.voxel_size, tile.unit) == (HALF, name)
+
+
+@pytest.mark.parametrize("given", ["0", "nan", "-inf", "1e999", "", "wide", "--1"])
+def test_a_wrong_voxel_size_of_terastitcher_is_refused_by_its_element(tmp_path, given):
+    path = tmp_path / "a.xml"
+    for dims in (f'V="1" H="{given}" D="2"', 'V="1" D="2"'):
+        path.write_text(
+            f'<TeraStitcher volume_format="TiledXY|2Dseries"><stacks_dir value="."/><voxel_dims {dims}/>'
+            "<STACKS/></TeraStitcher>"
+        )
+        with pytest.raises(
+            ValueError, match=r"a\.xml: voxel_dims has H='.*', not a length in micro"
+        ):
+            bv.open_tiles(path)
 
 
 def test_a_voxel_size_is_not_needed_and_may_have_other_units(tmp_path):

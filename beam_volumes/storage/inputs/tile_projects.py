@@ -26,6 +26,9 @@ from beam_volumes.storage.sources.numbered import in_natural_order
 #: Maximum size of a file: BigStitcher needs about a kilobyte for each tile.
 _MAX_BYTES = 1 << 28
 
+#: Words of BigStitcher for lengths without a unit.
+_NO_UNITS = ("", "pixel", "pixels", "px")
+
 _Id = TypeVar("_Id")
 
 
@@ -114,7 +117,7 @@ def _of_bigstitcher(path: str, root: Element, index: Mapping[str, Any]) -> list[
         raise ValueError(
             f"{path}: the registration of the setup {chosen[int(flat.argmax())]} has no inverse; restore it"
         )
-    sizes = [_voxel_size(setups[s]) for s in chosen]
+    sizes = [_voxel_size(path, s, setups[s]) for s in chosen]
     common = next((u for _, u in sizes if u), None)
     extents = np.array([[np.nan] * 3 if s is None else _in(common, s, u) for s, u in sizes])
     voxel = _voxel(matrices, extents, *_calibration(path, views[time, chosen[0]]))
@@ -222,7 +225,7 @@ def stitcher_tile(path: str, key: str | None, time: int) -> ProjectTile:
         if name in arrays:
             at = read_array(arrays[name])
             origin[a], size[a] = at[0], at[1] - at[0] if len(at) > 1 else 1.0
-            if not size[a] > 0 or not np.allclose(np.diff(at), size[a], rtol=1e-3, atol=0):
+            if not 0 < size[a] < np.inf or not np.allclose(np.diff(at), size[a], rtol=1e-3, atol=0):
                 raise ValueError(
                     f"open_tiles: the coordinates {name} of {path} do not increase in equal steps; give a "
                     "table of tiles"
@@ -327,14 +330,37 @@ def _affine(path: str, transform: Element) -> np.ndarray:
     return result
 
 
-def _voxel_size(setup: Element) -> tuple[list[float] | None, str | None]:
-    """Return voxel size z, y, x and unit, if they are known."""
-    try:
-        size = [float(n) for n in _text(setup, "voxelSize/size").split()]
-        unit = unit_name(setup.findtext("voxelSize/unit"))
-    except (KeyError, ValueError):
+def _voxel_size(path: str, number: str, setup: Element) -> tuple[list[float] | None, str | None]:
+    """Return voxel size z, y, x and unit, if the setup has them."""
+    if setup.find("voxelSize") is None:
         return None, None
-    return (size[::-1], unit) if len(size) == 3 and min(size) > 0 else (None, None)
+    text = (setup.findtext("voxelSize/size") or "").strip()
+    try:
+        size = [_length(n) for n in text.split()]
+    except ValueError:
+        size = []
+    if len(size) != 3:
+        raise ValueError(
+            f"{path}: voxelSize/size of the ViewSetup {number} is {printable(text)!r}, not three positive "
+            "numbers; correct it, or remove voxelSize"
+        )
+    unit = (setup.findtext("voxelSize/unit") or "").strip()
+    if unit.lower() in _NO_UNITS:
+        return size[::-1], None
+    try:
+        return size[::-1], unit_name(unit)
+    except ValueError:
+        raise ValueError(
+            f"{path}: voxelSize/unit of the ViewSetup {number} is {printable(unit)!r}, not a unit of "
+            "length; correct it, for example to µm, or remove voxelSize"
+        ) from None
+
+
+def _length(text: str) -> float:
+    """Return a positive number."""
+    if not 0 < (found := float(text)) < np.inf:
+        raise ValueError(text)
+    return found
 
 
 _Image = Callable[[str, str], tuple[str, str | None, dict[str, int]]]
@@ -400,12 +426,15 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
     if not os.path.isdir(os.path.join(os.path.dirname(path), folder)):  # the project was moved
         folder = "."
     voxels = _element(root, "voxel_dims").attrib
-    try:
-        size = [abs(float(voxels[a])) for a in "DVH"]
-    except ValueError:
-        size = []
-    known = size if size and min(size) > 0 else None
-    unit = "micrometer" if known else None
+    known = []
+    for a in "DVH":
+        text = voxels.get(a, "").strip()
+        try:
+            known.append(_length(text.removeprefix("-")))  # a negative one is of a reversed axis
+        except ValueError:
+            raise ValueError(
+                f"{path}: voxel_dims has {a}={printable(text)!r}, not a length in micrometers; correct it"
+            ) from None
     in_blocks = "3Dseries" in root.get("volume_format", "")
     result = []
     for stack in root.iter("Stack"):
@@ -416,12 +445,19 @@ def _of_terastitcher(path: str, root: Element, index: Mapping[str, Any]) -> list
             place = [float(stack.attrib[f"ABS_{a}"]) for a in "DVH"]
         except ValueError as error:
             raise ValueError(f"{path}: a position is not a number: {error}; restore it") from None
+        if not np.isfinite(place).all():
+            raise ValueError(
+                f"{path}: the Stack {printable(stack.attrib['DIR_NAME'])!r} has the position {place} along "
+                "D, V and H, not finite numbers; restore it"
+            )
         number = stack.get("SERIES_NO", "")
         series = number if number.isdigit() else None
         for first, depth, images in _runs(path, where, stack, in_blocks):
             at = np.add(place, (first, 0, 0))
             matrix = np.concatenate([np.eye(3), at[:, None]], axis=1)
-            result.append(ProjectTile(images, matrix, known, unit, series, index, depth=depth))
+            result.append(
+                ProjectTile(images, matrix, known, "micrometer", series, index, depth=depth)
+            )
     return result
 
 
