@@ -98,7 +98,7 @@ def test_transformations_without_numbers_are_refused(tmp_path, step):
     assert bv.open(tmp_path / "a.ome.zarr").voxel_size == (2, 2)
     steps.append(step)
     file.write_text(json.dumps(document))
-    with pytest.raises(ValueError, match="not a scale or translation in numbers"):
+    with pytest.raises(ValueError, match=r"the .* at .* is not supported"):
         bv.open(tmp_path / "a.ome.zarr")
     assert bv.open(tmp_path / "a.ome.zarr" / "0").shape == (5, 6)
 

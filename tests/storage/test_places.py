@@ -423,7 +423,7 @@ def test_transformations_of_later_versions_are_refused_by_name_before_06(tmp_pat
         level["coordinateTransformations"].append({"type": "rotation", "rotation": turn})
 
     path = edited("a.ome.zarr", key, turned, ome_version=version)(tmp_path)
-    with pytest.raises(ValueError, match="the 'rotation' at .* is not supported"):
+    with pytest.raises(ValueError, match=r"the 'rotation' at .* is not supported"):
         bv.open(path)
     assert bv.open(path, affine="drop").voxel_size is None
 
