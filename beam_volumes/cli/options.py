@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.cli import completing
 from beam_volumes.cli.messages import plain_text
+from beam_volumes.drive.runner_names import UnknownOption, check_arguments
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import (
@@ -323,19 +322,6 @@ def _meant(name: str, parser: argparse.ArgumentParser) -> str:
     return nearest(name, options)
 
 
-def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
-    """Return the options of a parser, and the number of values that each takes: 1 or 0.
-
-    Examples
-    --------
-    >>> parser = argparse.ArgumentParser(add_help=False)
-    >>> _ = parser.add_argument("--memory"), parser.add_argument("--quiet", action="store_true")
-    >>> taking(parser)
-    {'--memory': 1, '--quiet': 0}
-    """
-    return {o: int(a.nargs != 0) for a in parser._actions for o in a.option_strings}
-
-
 def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
     """Return the arguments for Beam: all arguments unknown to the verb but known to Beam.
 
@@ -352,43 +338,9 @@ def beam_options(args: argparse.Namespace, runner: str | None) -> list[str]:
         return []
     if not others[0].startswith("--"):
         no_others(args)
-    known, left = beam_arguments(), list(reversed(others))
-    while left:
-        name, equals, _ = left.pop().partition("=")
-        if name not in known:
-            hint = _meant(name, args.parser) if name.startswith("-") else ""
-            beams = difflib.get_close_matches(name, known, 1, 0.8)
-            if beams and not hint.startswith("; did you mean"):
-                hint = f"; did you mean {beams[0]!r}?"
-            if (
-                hint.startswith("; did you mean")
-                or hint.startswith("; the output")
-                or not _has_server(runner)
-            ):
-                raise ValueError(
-                    f"unknown argument {name}{hint or '; neither this command nor Beam has it'}"
-                )
-        elif runner is None:
-            raise ValueError(f"{name} is an option of Beam's, and --runner none runs without Beam")
-        has_value = known.get(name, 1) and not equals and left and not left[-1].startswith("--")
-        if name.startswith("--") and has_value:
-            left.pop()
+    try:
+        check_arguments(others, runner, lambda name: _meant(name, args.parser))
+    except UnknownOption as error:
+        ours = "neither this command nor Beam has it"
+        raise ValueError(f"unknown argument {error.name}{error.hint or f'; {ours}'}") from None
     return others
-
-
-def _has_server(runner: str | None) -> bool:
-    """Whether only a job server knows the options of a runner."""
-    name = (runner or "").rpartition(".")[2].lower().removesuffix("runner")
-    return name in ("flink", "spark", "samza", "portable", "prism", "sparkuber", "kubernetes")
-
-
-@cache
-def beam_arguments() -> dict[str, int]:
-    """Return the options of Beam, and the number of values that each takes: 1 or 0."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
-    for kind in PipelineOptions.__subclasses__():
-        if hasattr(kind, "_add_argparse_args"):
-            kind._add_argparse_args(parser)  # type: ignore[arg-type]
-    return taking(parser)

@@ -31,7 +31,7 @@ from apache_beam.runners.runner import PipelineState
 from beam_volumes.drive.flink import FlinkJob, jobs, rest_address
 from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
-from beam_volumes.drive.runner_names import check_runner, is_local
+from beam_volumes.drive.runner_names import check_options, check_runner, is_local
 from beam_volumes.plan.cost.memory import BASE_BEAM, LOCAL_PIPELINE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
@@ -63,8 +63,10 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 
 def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
-    runner, given = options.runner, pipeline_options(options.beam_options)
+    runner = options.runner
     check_runner(runner)
+    check_options(options.beam_options, runner)
+    given = pipeline_options(options.beam_options)
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
         elsewhere = Elsewhere(runner, given, hires(runner), options.accelerator)

@@ -175,8 +175,8 @@ runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
     beam_options: Any = _driving(  # noqa: RUF009
         None,
         """\
-options : PipelineOptions or list of str, optional
-    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.""",
+options : PipelineOptions, list of str or dict, optional
+    Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``; not with ``runner=None``.""",
     )
     progress: bool | Callable[..., None] | None = _driving(  # noqa: RUF009
         None,
@@ -246,6 +246,10 @@ max_retries : int, default: 1
         return cls(**{k: v for k, v in arguments.items() if k in known} | others)
 
     def __post_init__(self) -> None:
+        if self.runner is None and self.beam_options:
+            raise ValueError(
+                "options= is for Beam, and runner=None runs without Beam; remove one of them"
+            )
         if self.memory is not None:
             machine.parse_bytes(self.memory)
         if self.device_memory is not None:

@@ -151,6 +151,40 @@ def test_options_that_cannot_work_are_refused(tmp_path):
         bv.compute(bv.max(v), options="--direct_running_mode=in_memory")
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"nope": 1}, ValueError, "options: Beam has no --nope; remove it"),
+        (["--nope=1"], ValueError, "options: Beam has no --nope; remove it"),
+        (["more"], ValueError, "options: Beam has no more; remove it"),
+        ({"tmp_location": "x"}, ValueError, "no --tmp_location; did you mean '--temp_location'"),
+        (["--direct_num_work=2"], ValueError, "did you mean '--direct_num_workers'"),
+        (["--help"], ValueError, "--help is not an option of a run; remove it"),
+        (["-h"], ValueError, "-h is not an option of a run; remove it"),
+        ({"help": True}, ValueError, "--help is not an option of a run; remove it"),
+        ({"temp_location": None}, TypeError, "'temp_location' with a value of type NoneType; give"),
+        ({"temp_location": {"a": 1}}, TypeError, "'temp_location' with a value of type dict; give"),
+        ({"experiments": ["a", object()]}, TypeError, "'experiments' with a value of type list"),
+        ({1: 2}, TypeError, "options has 1 with a value of type int; give texts"),
+        ([1], TypeError, "options has 1, not a text; give a list"),
+        (b"--x", TypeError, "options has 45, not a text; give a list"),
+        (["--direct_num_workers"], ValueError, "expected one argument"),
+    ],
+)
+def test_no_option_is_ignored_or_ends_the_program(options, error, message, capfd):
+    v = bv.mean(np.zeros((2, 3, 4), "u1"))
+    for call in (bv.compute, bv.plan):
+        with pytest.raises(error, match=re.escape(message)):
+            call(v, options=options)
+        with pytest.raises(
+            ValueError, match=r"^options= is for Beam, and runner=None runs without"
+        ):
+            call(v, options=options, runner=None)
+    assert capfd.readouterr() == ("", "")
+    assert bv.plan(v, options={"experiments": ["a"], "streaming": False}, runner="DirectRunner")
+    assert bv.plan(v, options=["--parallelism=3", "--of_a_server=1"], runner="FlinkRunner")
+
+
 def test_places_that_workers_cannot_reach_are_refused(tmp_path):
     v = stored(tmp_path, membranes((4, 5, 6)))
     small = bv.open(np.zeros((2, 3, 4), "u1"))

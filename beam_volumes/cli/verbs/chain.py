@@ -7,8 +7,9 @@ import argparse
 from beam_volumes.cli import completing
 from beam_volumes.cli.execute import execute
 from beam_volumes.cli.messages import print_result
-from beam_volumes.cli.options import beam_arguments, computing, run_options, taking
+from beam_volumes.cli.options import computing, run_options
 from beam_volumes.cli.verbs.reference import describe
+from beam_volumes.drive.runner_names import beam_arguments, taking
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.chain import document
 from beam_volumes.recipes.document import printed
