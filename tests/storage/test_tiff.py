@@ -666,6 +666,40 @@ def test_a_companion_file_has_channels_of_several_files(tmp_path):
         open_source(path)
 
 
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_missing_file_of_a_set_is_named(tmp_path, is_folder):
+    """Also if the folder of the set is opened as slices, which lost it."""
+    x = voxels("u1", (3, 5, 7))
+    ids = [f"urn:uuid:a3b4d2c0-0000-4000-8000-00000000000{k}" for k in range(3)]
+    planes = "".join(
+        f'<TiffData FirstZ="{k}" PlaneCount="1"><UUID FileName="{k}.ome.tif">{ids[k]}</UUID></TiffData>'
+        for k in range(3)
+    )
+    for k in range(3):
+        about = (
+            f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="{ids[k]}"><Image '
+            'ID="Image:0"><Pixels ID="Pixels:0" DimensionOrder="XYZCT" Type="uint8" SizeX="7" '
+            f'SizeY="5" SizeZ="3" SizeC="1" SizeT="1">{planes}</Pixels></Image></OME>'
+        )
+        write(tmp_path / f"{k}.ome.tif", x[k], description=about, metadata=None)
+    for path in (tmp_path, tmp_path / "0.ome.tif"):
+        np.testing.assert_array_equal(np.asarray(bv.open(path)), x)
+    (tmp_path / "0.ome.tif").rename(tmp_path / "00.ome.tif")  # its own old name is no missing file
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path)), x)
+    (tmp_path / "00.ome.tif").rename(tmp_path / "0.ome.tif")
+    (tmp_path / "2.ome.tif").unlink()
+    if is_folder:
+        (tmp_path / "2.ome.tif").mkdir()
+    what = "is a folder" if is_folder else "does not exist"
+    with pytest.raises(OSError, match=rf"missing: the file '2\.ome\.tif' of the set {what}"):
+        bv.open(tmp_path / "0.ome.tif")
+    for path in (tmp_path, tmp_path / "*.ome.tif"):
+        with pytest.raises(
+            OSError, match=r"with the file '2\.ome\.tif', which is not there; restore"
+        ):
+            bv.open(path)
+
+
 def test_metadata_in_another_ome_tiff_are_followed(tmp_path):
     """As Micro-Manager writes the second file of a set; each file opens the whole volume."""
     x = voxels("u2", (4, 5, 7))

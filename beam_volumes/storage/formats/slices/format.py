@@ -28,7 +28,7 @@ from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_s
 from beam_volumes.storage.formats.format import RUN, WHOLE, Format, OpenRequest, Options
 from beam_volumes.storage.formats.metadata import Mark
 from beam_volumes.storage.formats.tiff.files import DESCRIPTION, PHOTOMETRIC, File
-from beam_volumes.storage.formats.tiff.format import colours_of, page_of
+from beam_volumes.storage.formats.tiff.format import check_whole, colours_of, page_of
 from beam_volumes.storage.formats.tiff.reading import Page
 from beam_volumes.storage.places.context import callback, context, waiting_context
 from beam_volumes.storage.places.errors import VolumeError
@@ -51,6 +51,8 @@ PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
 #: Suffixes of single images; a TIFF file may contain a whole volume.
 SINGLE = PNG + JPEG
 SUFFIXES = SINGLE + TIFF
+#: Such a file may be of a set of files.
+OME_TIFF = (".ome.tif", ".ome.tiff")
 
 #: Colour types of PNG without alpha.
 _NO_ALPHA = (0, 2)
@@ -191,6 +193,8 @@ class Slices(Format):
         names, instead = series_of(in_natural_order(listed), place.text, missing)
         first = url(join(directory, names[0]))
         shape, dtype, channels = _header(directory, names[0], first)
+        if place.local is not None and names[0].lower().endswith(OME_TIFF):
+            check_whole(os.path.join(str(directory["path"]), names[0]), len(names))
         check_dtype(f"slice {first}", dtype)
         mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
         if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:

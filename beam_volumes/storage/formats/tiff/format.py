@@ -119,6 +119,18 @@ def stage_positions(place: Place) -> tuple[list[Space | None], list[str]] | None
         return [ome.stage_position(k) for k in range(len(tiff.series))], ome.files
 
 
+def check_whole(path: str, there: int) -> None:
+    """Refuse a local OME-TIFF file as one of so many slices if its set has more, and some are not there."""
+    with tifffile.TiffFile(path) as tiff:
+        ome = Ome(str(tiff.pages.first.description)) if tiff.is_ome else None
+    absent = [] if ome is None else ome.absent(os.path.dirname(path))
+    if ome is not None and absent and there < len({*ome.files}):
+        raise VolumeError(
+            f"{printable(path)} is of a set with the file {printable(absent[0])!r}, which is not there; "
+            'restore it, or open this file with missing="fill"'
+        )
+
+
 def _is_tiff(place: Place) -> bool:
     """Whether a TIFF file is at a place, by its first bytes, or in a bucket by its name."""
     path = place.local
@@ -440,6 +452,17 @@ class _Image:
         names.append(samples if sc > 1 else "")
         return names, [*(n for _, n in self.leading), sp, d, y, x, sc]
 
+    def _absent(self, place: Place) -> str:
+        """Describe what is missing of a set of files."""
+        folder = self.tiff.filehandle.dirname
+        xml = self.tiff.ome_metadata or ""
+        names = [] if place.local is None else Ome(xml).absent(folder)
+        if not names:
+            return "a file of the set is missing or incomplete"
+        is_folder = os.path.isdir(os.path.join(folder, names[0]))
+        found = "is a folder" if is_folder else "does not exist"
+        return f"the file {printable(names[0])!r} of the set {found}"
+
     def _mended(
         self, fixed: Mapping[int, int], place: Place, missing: str
     ) -> tuple[Pages, dict[str, str]]:
@@ -459,9 +482,9 @@ class _Image:
             return self.pages, {}
         if missing == "error":
             raise VolumeError(
-                f"{printable(place.text)}: {int(gone.sum())} of its {gone.size} pages are missing: a "
-                "file of the set is missing or incomplete; restore it, select existing pages by "
-                'index=, or give missing="repeat" or missing="fill"'
+                f"{printable(place.text)}: {int(gone.sum())} of its {gone.size} pages are missing: "
+                f"{self._absent(place)}; restore it, select existing pages by index=, or give "
+                'missing="repeat" or missing="fill"'
             )
         names = [a for a, _ in self.leading]
         lost: dict[str, str] = {}

@@ -237,6 +237,16 @@ class Ome:
         elements = () if self._root is None else self._root.iter()
         return [e.attrib["FileName"] for e in elements if "FileName" in e.attrib]
 
+    def absent(self, folder: str) -> list[str]:
+        """Return the names of other files with planes that are not in a folder."""
+        elements = () if self._root is None else self._root.iter()
+        others = dict.fromkeys(
+            e.attrib["FileName"]
+            for e in elements
+            if "FileName" in e.attrib and not (self.id and (e.text or "").strip() == self.id)
+        )
+        return [n for n in others if not os.path.isfile(os.path.join(folder, n.replace("\\", "/")))]
+
     def metadata(self, number: int) -> ImageMetadata:
         images = self.images
         pixels = first_of(images[number], "Pixels") if number < len(images) else None
