@@ -453,7 +453,7 @@ class _Image:
         return names, [*(n for _, n in self.leading), sp, d, y, x, sc]
 
     def _absent(self, place: Place) -> str:
-        """Describe what is missing of a set of files."""
+        """Describe the missing file of a set."""
         folder = self.tiff.filehandle.dirname
         xml = self.tiff.ome_metadata or ""
         names = [] if place.local is None else Ome(xml).absent(folder)
