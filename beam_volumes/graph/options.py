@@ -78,12 +78,18 @@ memory_limit: ContextVar[MemoryLimit | None] = ContextVar("memory_limit", defaul
 
 
 @contextmanager
-def reserved(occupied: int) -> Iterator[None]:
-    """Let computations in the block leave a number of bytes for other arrays."""
-    limit = memory_limit.get()
-    lowered = limit and replace(limit, total=max(limit.total - occupied, 0))
-    token = memory_limit.set(lowered)
+def limited(limit: MemoryLimit | None) -> Iterator[None]:
+    """Let computations in the block have a limit."""
+    token = memory_limit.set(limit)
     try:
         yield
     finally:
         memory_limit.reset(token)
+
+
+@contextmanager
+def reserved(occupied: int) -> Iterator[None]:
+    """Let computations in the block leave a number of bytes for other arrays."""
+    limit = memory_limit.get()
+    with limited(limit and replace(limit, total=max(limit.total - occupied, 0))):
+        yield

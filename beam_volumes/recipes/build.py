@@ -58,15 +58,20 @@ def build(
     RecipeError
         If something cannot be opened, applied or written, with its line.
     """
-    for r in recipe.registrations:
-        if not os.path.exists(table := r.files["table"]):
-            raise RecipeError(
-                r.where,
-                f"{table} does not exist yet: `beam-volumes run` writes it before it plans, and "
-                "`beam-volumes check --words-only` does not need it",
-            )
+    for table, where in missing_tables(recipe).items():
+        raise RecipeError(
+            where,
+            f"{table} does not exist yet: `beam-volumes run` writes it before it plans, and "
+            "`beam-volumes check --words-only` does not need it",
+        )
     with nothing_computed():
         return _built(recipe, crop, given)
+
+
+def missing_tables(recipe: Recipe) -> dict[str, str]:
+    """Return the tables of registrations that do not exist yet, with their places in the recipe."""
+    tables = {r.files["table"]: r.where for r in recipe.registrations}
+    return {table: where for table, where in tables.items() if not os.path.exists(table)}
 
 
 def _built(

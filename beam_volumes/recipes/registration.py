@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import beam_volumes as bv
+from beam_volumes.base.text import format_bytes
+from beam_volumes.graph.options import MemoryLimit, limited
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.geometry.registration.images import Needs
+from beam_volumes.ops.geometry.registration.sequences import needs_of_frames, needs_of_slices
+from beam_volumes.ops.geometry.registration.tiles import needs_of_tiles
 from beam_volumes.ops.geometry.tile_files import project_of
+from beam_volumes.plan.cost.memory import of_base
 from beam_volumes.recipes.build import mistakes, open_input
-from beam_volumes.recipes.catalogue import Operation, is_of_tiles
-from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.recipes.catalogue import Operation
+from beam_volumes.recipes.recipe import Input, Recipe, Registration
 from beam_volumes.show.pages.report import report
 from beam_volumes.storage.places.single_file import write_file
 
+#: Memory in bytes in which everything can be planned.
+_ANY_MEMORY = 1 << 44
+
 
 def register_inputs(
-    recipe: Recipe, crop: str | None = None, overwrite: bool = False, keep: bool = False
+    recipe: Recipe,
+    crop: str | None = None,
+    overwrite: bool = False,
+    keep: bool = False,
+    memory: int | None = None,
 ) -> Iterator[str]:
     """Find the transforms under ``register:`` of a recipe, and yield the paths of the files.
 
@@ -33,12 +47,14 @@ def register_inputs(
         Whether to replace files that exist.
     keep : bool, default: False
         Whether to keep files that exist, to resume a run. Missing ones are written, and tables that are cut.
+    memory : int, optional
+        Bytes that this process may use.
 
     Raises
     ------
     RecipeError
-        If a file or an output exists, a file is also an input or another output, or the registration
-        fails, with its line.
+        If a file or an output exists, a file is also an input or another output, the memory is too small,
+        or the registration fails, with its line.
     """
     used: list[Any] = [item.what for item in recipe.inputs.values()]
     for r in recipe.registrations:
@@ -50,22 +66,123 @@ def register_inputs(
         with mistakes(output.where, "output"):
             if output.path is not None:
                 check_files({"path": output.path}, used, overwrite or keep)
-    for r in recipe.registrations:
+    wanted = [(r, _files(r, recipe.inputs[r.input], crop, keep)) for r in recipe.registrations]
+    wanted = [(r, files) for r, files in wanted if files]
+    limits: list[MemoryLimit | None] = [None] * len(wanted)
+    if memory is not None:
+        left = replace(recipe, registrations=tuple(r for r, _ in wanted))
+        planned = planned_registrations(left, memory, crop)
+        limits = [MemoryLimit(p.memory, p.base) for p in planned]
+    for (r, files), limit in zip(wanted, limits, strict=True):
         item = recipe.inputs[r.input]
-        if is_of_tiles(item.what) and crop is None:
-            with mistakes(r.where, r.operation.name):
-                files = r.files
-                if keep:
-                    files = _missing(files, len(bv.open_tiles(item.what, **item.options)[0]))
-                if files:
-                    of_tiles(item.what, item.options, r.parameters, files, overwrite, keep)
-        else:
-            volume = open_input(item, crop)  # refuses to crop tiles
-            with mistakes(r.where, r.operation.name):
-                files = _missing(r.files, _rows_of(r.operation, volume)) if keep else r.files
-                if files:
-                    of_volume(r.operation, volume, r.parameters, files, r.files["table"], keep)
+        volume = None if r.operation.is_of_many else open_input(item, crop)
+        with mistakes(r.where, r.operation.name), limited(limit):
+            if volume is None:
+                of_tiles(item.what, item.options, r.parameters, files, overwrite, keep)
+            else:
+                of_volume(r.operation, volume, r.parameters, files, r.files["table"], keep)
         yield from files.values()
+
+
+def _files(r: Registration, item: Input, crop: str | None, keep: bool) -> Mapping[str, str]:
+    """Return the files to write; with ``keep`` those that are missing or cut."""
+    opened = open_input(item, crop)  # refuses to crop tiles
+    rows = len(opened) if r.operation.is_of_many else _rows_of(r.operation, opened)
+    return _missing(r.files, rows) if keep else r.files
+
+
+@dataclass(frozen=True)
+class PlannedRegistration:
+    """What a registration reads, and its memory in bytes."""
+
+    name: str
+    input: str
+    bytes_read: int
+    memory: int  #: The limit
+    base: int  #: Of the process, and of what it reads during comparisons
+    predicted_memory: int
+    smallest_memory: int  #: The smallest limit that works
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}, before the plan: reads {format_bytes(self.bytes_read)} of {self.input}; memory "
+            f"{format_bytes(self.predicted_memory)} predicted of {format_bytes(self.memory)} allowed, "
+            f"at least {format_bytes(self.smallest_memory)}"
+        )
+
+
+def planned_registrations(
+    recipe: Recipe,
+    memory: int,
+    crop: str | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> list[PlannedRegistration]:
+    """Plan the registrations of a recipe from metadata.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    memory : int
+        Bytes that this process may use.
+    crop : str, optional
+        A box to which every input is cropped.
+    given : dict, optional
+        Inputs by name that are not opened.
+
+    Raises
+    ------
+    RecipeError
+        If the memory is too small for one of them, with its line.
+    """
+    result = []
+    for r in recipe.registrations:
+        item, opened = recipe.inputs[r.input], (given or {}).get(r.input)
+        if opened is None:
+            opened = open_input(item, crop)  # refuses to crop tiles
+        with mistakes(r.where, r.operation.name):
+            is_of_many = r.operation.is_of_many
+            inputs = bv.open_tiles(item.what, **item.options) if is_of_many else (opened,)
+            needs = _NEEDS[r.operation.name](*inputs, **r.parameters)
+            result.append(_planned(r, needs, memory))
+    return result
+
+
+_NEEDS: Mapping[str, Callable[..., Needs]] = {
+    "register_slices": needs_of_slices,
+    "register_frames": needs_of_frames,
+    "register_tiles": needs_of_tiles,
+}
+
+
+def _planned(r: Registration, needs: Needs, memory: int) -> PlannedRegistration:
+    name = r.operation.name
+    if needs.sweep is None:
+        base = of_base(None, ())
+        return PlannedRegistration(name, r.input, 0, memory, base, base, base)
+    largest = bv.plan(needs.sweep, runner=None, memory=_ANY_MEMORY)
+    # Comparisons that go on leave the memory of a sweep.
+    base = largest.smallest_memory if needs.is_interleaved else largest.base
+    own = needs.images + needs.pair
+    swept = needs.images + (needs.pair if needs.is_interleaved else 0)
+    smallest = max(largest.smallest_memory + swept, base + own)
+    if memory < smallest:
+        raise ValueError(
+            f"{name}: memory {format_bytes(memory)} is too small for a process, images and a comparison. The "
+            f"smallest memory that works is {smallest} bytes ({format_bytes(smallest)}); a smaller "
+            f"{needs.remedy} needs less"
+        )
+    with limited(MemoryLimit(memory, base)):
+        occupied, compared = needs.occupied, needs.images + needs.threads * needs.pair
+    sweep = bv.plan(needs.sweep, runner=None, memory=memory - occupied)
+    return PlannedRegistration(
+        name,
+        r.input,
+        round(needs.sweeps * sweep.bytes_read),
+        memory,
+        base,
+        max(occupied + sweep.predicted_memory, largest.base + compared),
+        smallest,
+    )
 
 
 def _rows_of(operation: Operation, volume: Volume) -> int:

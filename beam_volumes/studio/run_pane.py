@@ -150,7 +150,7 @@ class RunPane:
             return
         self._cost.clear()
         with self._cost:
-            for text in _cost_lines(found.plan):
+            for text in (*found.registrations, *_cost_lines(found.plan)):
                 ui.label(text).classes("text-sm")
             for text, colour in ((found.error, "red-700"), (found.warning, "gray-700")):
                 ui.label(text).classes(f"text-sm text-{colour} studio-text").set_visibility(

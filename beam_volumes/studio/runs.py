@@ -13,6 +13,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.recipes.registration import planned_registrations
 from beam_volumes.runs.journal import find_run
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.places.ownership import OutputExistsError
@@ -30,6 +31,8 @@ class Cost:
     error: str = ""
     #: An output that exists.
     warning: str = ""
+    #: A line for each registration, which is planned even if the steps are not.
+    registrations: tuple[str, ...] = ()
 
 
 def on_page(text: str) -> str:
@@ -72,11 +75,23 @@ class Runs:
     def cost(self) -> Cost:
         """Return the plan of a run in this process, or why there is none."""
         state = self._state()
-        if state.recipe is None or state.errors:
+        if state.recipe is None:
             return Cost(error=next(iter(state.errors.values()), "the recipe has errors"))
         try:
-            options = self._options(state.recipe)
-            plan = compute.plan_run(self._built(state.recipe).targets, options)
+            memory = self._options(state.recipe).memory_bytes
+            planned = planned_registrations(state.recipe, memory, given=state.known)
+        except (ValueError, TypeError, OSError) as error:
+            return Cost(error=on_page(str(error)))
+        return replace(
+            self._cost_of_steps(state, state.recipe), registrations=(*map(str, planned),)
+        )
+
+    def _cost_of_steps(self, state: State, recipe: Recipe) -> Cost:
+        if state.errors:
+            return Cost(error=next(iter(state.errors.values())))
+        try:
+            options = self._options(recipe)
+            plan = compute.plan_run(self._built(recipe).targets, options)
         except (ValueError, TypeError, OSError) as error:
             return Cost(error=on_page(str(error)))
         try:

@@ -1,5 +1,6 @@
 """Registration from the command line, and its tables in chains and recipes."""
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -9,12 +10,12 @@ import scipy.ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.graph.options import MemoryLimit, memory_limit
+from beam_volumes.graph.options import MemoryLimit, limited
 from beam_volumes.ops.geometry.registration import images
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
-from beam_volumes.recipes.recipe import parse_recipe
-from beam_volumes.recipes.registration import register_inputs
+from beam_volumes.recipes.recipe import parse_recipe, read_recipe
+from beam_volumes.recipes.registration import planned_registrations, register_inputs
 
 
 def tissue(*shape):
@@ -139,25 +140,53 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert "model=" in capsys.readouterr().err
 
 
-def test_memory_of_a_recipe_limits_its_registration(tmp_path, monkeypatch, capsys):
-    """Fewer pairs at a time, and a refusal before any voxel is compared if one does not fit."""
+def test_a_plan_has_what_a_registration_reads_and_needs(tmp_path, monkeypatch, capsys):
+    """The smallest memory works, a byte less is refused before anything is read, also for the second one."""
     monkeypatch.chdir(tmp_path)
-    bv.compute(bv.open(tissue(2, 300, 300)).to("stack.tif"))
-    Path("recipe.yaml").write_text(
-        "input: stack.tif\nregister: {register_slices: {table: t.csv}}\n"
-        "steps: {apply_transforms: {transforms: t.csv}}\noutput: o.zarr\n"
-    )
-    assert main(["run", "recipe.yaml", "--memory", "9MiB"]) == 2
-    error = capsys.readouterr().err
-    assert "register_slices: a process of" in error and "a smaller max" in error
-    assert not Path("t.csv").exists()
+    world = tissue(80, 90)
+    stack = np.stack([world[8 + k : 72 + k, 8:72] for k in (0, 3)])
+    bv.compute(bv.open(stack).to("stack.tif"), runner=None)
+    for k in range(2):
+        tile = bv.open(world[None, :64, 26 * k : 26 * k + 64])
+        bv.compute(tile.to(f"tile{k}.tif"), runner=None)
+    Path("stage.csv").write_text("path,z,y,x\ntile0.tif,0,0,0\ntile1.tif,0,0,26\n")
+    film = "{path: stack.tif, axes: tyx}"
+    cases = [
+        ("input: stack.tif", "apply_transforms: {transforms", "register_slices", "max_side"),
+        (f"input: {film}", "apply_transforms: {transforms", "register_frames", "max_side"),
+        ("input: stage.csv", "fuse: {transforms", "register_tiles", "max_shift"),
+    ]
+    for read, step, name, remedy in cases:
+        Path("recipe.yaml").write_text(
+            f"{read}\nregister: {{{name}: {{table: t.csv}}, second: {{op: {name}, table: u.csv}}}}\n"
+            f"steps: {{{step}: t.csv}}}}\noutput: o.zarr\n"
+        )
+        assert main(["run", "recipe.yaml", "--dry-run"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        planned = (
+            rf"{name}, before the plan: reads \d.* of input; memory .* predicted of .* allowed"
+        )
+        assert all(re.match(planned, line) for line in lines[:2])
+        assert lines[2:] == ["the steps are planned when t.csv, u.csv exists"]
+        recipe = read_recipe("recipe.yaml")
+        smallest = planned_registrations(recipe, 1 << 32)[0].smallest_memory
+        says = f"recipe.yaml:2: {name}: memory .* works is {smallest} bytes .* smaller {remedy} needs less"
+        with pytest.raises(RecipeError, match=says):
+            list(register_inputs(recipe, memory=smallest - 1))
+        assert not Path("t.csv").exists()
+        assert main(["run", "recipe.yaml", "--dry-run", "--memory", str(smallest - 1)]) == 2
+        assert re.search(says, capsys.readouterr().err)
+        for file in register_inputs(recipe, memory=smallest):
+            Path(file).unlink()
+
+
+def test_memory_of_a_recipe_limits_the_pairs_at_a_time(monkeypatch):
     monkeypatch.setattr(images.os, "cpu_count", lambda: 8)
-    assert images.pairs_at_a_time(1000, 500, "f", "") == 8
-    token = memory_limit.set(MemoryLimit(total=1_001_000, base=1_000_000 - 3 * images._bytes(1000)))
-    try:
-        assert images.pairs_at_a_time(1000, 500, "f", "") == 3
-    finally:
-        memory_limit.reset(token)
+    needs = images.Needs(None, 0, images=500, compared=1000, pairs=10, remedy="")
+    assert needs.threads == 8
+    base = 1_000_000 - 3 * needs.pair
+    with limited(MemoryLimit(total=1_000_500, base=base)):
+        assert needs.threads == 3
 
 
 @pytest.mark.parametrize("shape", [(400, 400), (50, 60, 50)])

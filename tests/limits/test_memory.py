@@ -351,3 +351,22 @@ def test_a_container_limited_to_the_memory_of_a_run_does_not_kill_it(tmp_path, c
     assert done.returncode == 0, done.stderr[-2000:]
     expected, _ = ndi.label(noise > 128)
     np.testing.assert_array_equal(np.asarray(bv.open(target)), expected)
+
+
+def test_plans_bound_the_memory_of_registrations(tmp_path):
+    """A recipe's plan has an upper limit of what its registration allocates, and not a useless one."""
+    tissue = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(840, 840)), 2)
+    stack = np.stack([tissue[k : k + 800, 2 * k : 2 * k + 800] for k in range(6)]).astype("f4")
+    recipes = []
+    for name, part in (("warm", stack[:2, :100, :100]), ("whole", stack)):
+        np.save(tmp_path / f"{name}.npy", part)
+        recipes.append(tmp_path / f"{name}.yaml")
+        recipes[-1].write_text(
+            f"input: {tmp_path}/{name}.npy\n"
+            f"register: {{register_slices: {{model: rigid, table: {tmp_path}/{name}.csv}}}}\n"
+            f"output: {tmp_path}/{name}.zarr\n"
+        )
+    command = [sys.executable, "-m", "tests.limits.fresh_register", *recipes, str(2 << 30)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found["predicted"] / 4 <= found["measured"] <= found["predicted"], found

@@ -130,6 +130,20 @@ def test_work_is_stopped_and_replaced(workspace):
         waiting.result(PATIENCE)
 
 
+def test_the_cost_has_the_registrations_of_a_recipe(workspace, tmp_path):
+    """Also before the table exists, which the plan of the steps needs."""
+    text = (
+        "input: em.ome.zarr\nregister: {register_slices: {table: t.csv}}\n"
+        "steps: {apply_transforms: {transforms: t.csv}}\noutput: o.zarr\n"
+    )
+    w = Workspace(Document(text), Folders([str(tmp_path)]))
+    cost = w.runs.cost()
+    assert cost.plan is None and "t.csv" in cost.error
+    assert cost.registrations[0].startswith("register_slices, before the plan: reads ")
+    w.limit_memory("9MiB")
+    assert re.search(r"register_slices: memory 9\.0 MiB .* works is \d+ bytes", w.runs.cost().error)
+
+
 def test_a_recipe_is_built_from_nothing_and_run(workspace, tmp_path):
     w = Workspace(
         Document(new_text({"input": "em.ome.zarr"}, "out.zarr")), Folders([str(tmp_path)])

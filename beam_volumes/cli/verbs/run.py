@@ -9,12 +9,10 @@ from beam_volumes.cli.execute import execute
 from beam_volumes.cli.messages import print_result
 from beam_volumes.cli.options import computing, recipe_arguments, run_options
 from beam_volumes.cli.verbs import preview
-from beam_volumes.graph.options import MemoryLimit, memory_limit
-from beam_volumes.plan.cost.memory import of_base
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.recipes.build import build
+from beam_volumes.recipes.build import build, missing_tables
 from beam_volumes.recipes.recipe import Recipe, read_recipe
-from beam_volumes.recipes.registration import register_inputs
+from beam_volumes.recipes.registration import planned_registrations, register_inputs
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -72,13 +70,15 @@ def run_recipe(
         Print the plan and write nothing; `beam_volumes.cli.options.CENSUS` for a plan with a census.
     """
     options = options.or_else(**recipe.options)
-    if not dry_run:
-        # Registrations compute before the plan, in this process and with the same memory.
-        limit = MemoryLimit(options.memory_bytes, of_base(None, ()) if recipe.registrations else 0)
-        token = memory_limit.set(limit)
-        try:
-            for path in register_inputs(recipe, crop, options.overwrite, keep=options.resume):
-                print_result(path)
-        finally:
-            memory_limit.reset(token)
+    memory = options.memory_bytes
+    if dry_run:
+        for planned in planned_registrations(recipe, memory, crop):
+            print_result(str(planned))
+        if missing := missing_tables(recipe):
+            print_result(f"the steps are planned when {', '.join(missing)} exists")
+            return
+    else:
+        files = register_inputs(recipe, crop, options.overwrite, keep=options.resume, memory=memory)
+        for path in files:
+            print_result(path)
     execute(build(recipe, crop), options, dry_run)

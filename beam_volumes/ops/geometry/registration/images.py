@@ -15,8 +15,8 @@ import scipy.special
 from scipy import ndimage
 
 from beam_volumes.base.geometry import pad_index
-from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.options import memory_limit
+from beam_volumes.graph.volume import Volume
 
 #: The models of transforms.
 MODELS = ("translation", "rigid", "affine")
@@ -108,23 +108,35 @@ class Link:
         return self.shift - (self.matrix - np.eye(len(index))) @ index
 
 
-def pairs_at_a_time(voxels: int, occupied: int, name: str, remedy: str) -> int:
-    """Return the number of threads that align arrays of so many voxels in the memory of a recipe.
+@dataclass(frozen=True)
+class Needs:
+    """What a registration reads, and the bytes that it needs besides its process."""
 
-    ``occupied``: bytes of all other arrays.
-    """
-    cores, limit = os.cpu_count() or 1, memory_limit.get()
-    if limit is None:
-        return cores
-    each = _bytes(voxels)
-    count = (limit.total - limit.base - occupied) // max(each, 1)
-    if count < 1:
-        raise ValueError(
-            f"{name}: a process of {format_bytes(limit.base)}, {format_bytes(occupied)} of images and "
-            f"{format_bytes(each)} for a comparison are more than memory={format_bytes(limit.total)}; give "
-            f"memory={format_bytes(limit.base + occupied + each)}, or {remedy}"
-        )
-    return min(cores, count)
+    sweep: Volume | None  #: The largest volume that it computes in a sweep
+    sweeps: float  #: The number of such sweeps
+    images: int  #: Bytes of all images in memory
+    compared: int  #: Voxels of an image that is compared
+    pairs: int  #: Maximum number of pairs to compare at a time
+    remedy: str  #: The parameter by which it needs less
+    is_interleaved: bool = False  #: Whether images are compared while others are read
+
+    @property
+    def pair(self) -> int:
+        """Bytes in which two images are aligned; ``images`` has them, unless each pair has its own."""
+        return _bytes(self.compared) + (16 * self.compared if self.is_interleaved else 0)
+
+    @property
+    def threads(self) -> int:
+        """The number of pairs that are compared at a time, in the memory of a recipe."""
+        count, limit = min(os.cpu_count() or 1, self.pairs), memory_limit.get()
+        if limit is not None:
+            count = min(count, (limit.total - limit.base - self.images) // max(self.pair, 1))
+        return max(count, 1)
+
+    @property
+    def occupied(self) -> int:
+        """Bytes that a sweep leaves for images, and for comparisons meanwhile."""
+        return self.images + (self.threads * self.pair if self.is_interleaved else 0)
 
 
 def _bytes(voxels: int) -> int:

@@ -18,10 +18,10 @@ from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import (
     MODELS,
     Link,
+    Needs,
     aligned,
     check_quality,
     is_constant,
-    pairs_at_a_time,
 )
 from beam_volumes.ops.geometry.registration.keypoints import SIDE, Keypoints, matched
 from beam_volumes.ops.geometry.registration.links import Placed, corners, placed
@@ -33,7 +33,6 @@ from beam_volumes.storage.places.errors import needed
 
 #: How the first approximation of a link is found.
 METHODS = ("intensity", "keypoints")
-_REMEDY = "a smaller max_side"
 #: Residuals of links, in downsampled voxels, that are accepted in any case.
 _MAX_RESIDUAL = 1.0
 
@@ -138,19 +137,34 @@ def register_slices(
     >>> aligned = bv.apply_transforms(stack, table)
     """
     name = "register_slices"
+    v, factor, thin = _thin_slices(stack, max_side)
+    needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side)
+    with reserved(needs.occupied):
+        planes = np.asarray(thin)
+    size, count = v.space.voxel_size, v.shape[0]
+    images = _Images(name, "z", ("y", "x"), count, planes.__getitem__, factor, size, needs.threads)
+    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+
+
+def needs_of_slices(
+    stack: Volume, *, neighbours: int = 3, max_side: int = 1024, **others: Any
+) -> Needs:
+    """Return what `register_slices` needs."""
+    v, _, thin = _thin_slices(stack, max_side)
+    reach = par.whole_number(neighbours, "neighbours", "register_slices")
+    return Needs(thin, 1, thin.nbytes, thin.size // v.shape[0], reach, "max_side")
+
+
+def _thin_slices(stack: Volume, max_side: int) -> tuple[Volume, int, Volume]:
+    """Return a stack, the factor by which its planes are downsampled, and the result."""
+    name = "register_slices"
     v = refuse_empty(one_channel(as_volume(stack)), name)
     if v.space.axes != ("z", "y", "x") or v.space.times:
         raise ValueError(
             f"{name}: the volume has the axes {', '.join(v.axes)}; z, y and x are needed"
         )
     factor = _factor(v.shape[1:], max_side, name)
-    thin = v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
-    pairs_at_a_time(thin[0].size, thin.nbytes, name, _REMEDY)
-    with reserved(thin.nbytes):
-        planes = np.asarray(thin)
-        size = v.space.voxel_size
-        images = _Images(name, "z", ("y", "x"), v.shape[0], planes.__getitem__, factor, size)
-        return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+    return v, factor, v if factor == 1 else downsample(v.astype("f4"), (1, factor, factor))
 
 
 @documented
@@ -237,21 +251,43 @@ def register_frames(
     [0.0, 3.0, 1.0]
     """
     name = "register_frames"
+    v, factor = _frames(movie, max_side)
+    needs = needs_of_frames(v, neighbours=neighbours, max_side=max_side)
+
+    def frame(t: int) -> np.ndarray:
+        with reserved(needs.occupied):
+            return np.asarray(_small_frame(v, t, factor))
+
+    size, count = v.space.voxel_size, v.shape[0]
+    images = _Images(name, "t", v.space.axes, count, frame, factor, size, needs.threads)
+    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+
+
+def needs_of_frames(
+    movie: Volume, *, neighbours: int = 3, max_side: int = 256, **others: Any
+) -> Needs:
+    """Return what `register_frames` needs."""
+    v, factor = _frames(movie, max_side)
+    reach = par.whole_number(neighbours, "neighbours", "register_frames")
+    small = _small_frame(v, 0, factor)
+    images = min(reach + 1, v.shape[0]) * small.nbytes
+    return Needs(small, v.shape[0], images, small.size, reach, "max_side")
+
+
+def _frames(movie: Volume, max_side: int) -> tuple[Volume, int]:
+    """Return a movie, and the factor by which its frames are downsampled."""
+    name = "register_frames"
     v = refuse_empty(one_channel(as_volume(movie)), name)
     if not v.space.times:
         raise ValueError(
             f"{name}: the volume has the axes {', '.join(v.axes)}, and no axis of time; "
             "use register_slices for slices along z"
         )
-    factor = _factor(v.shape[1:], max_side, name)
+    return v, _factor(v.shape[1:], max_side, name)
 
-    def frame(t: int) -> np.ndarray:
-        small = downsample(v[t].astype("f4"), factor)
-        with reserved((neighbours + 1) * small.nbytes):
-            return np.asarray(small)
 
-    images = _Images(name, "t", v.space.axes, v.shape[0], frame, factor, v.space.voxel_size)
-    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+def _small_frame(movie: Volume, t: int, factor: int) -> Volume:
+    return downsample(movie[t].astype("f4"), factor)
 
 
 def _factor(shape: Sequence[int], max_side: int, name: str) -> int:
@@ -294,6 +330,7 @@ class _Images:
     image: Callable[[int], np.ndarray]
     factor: int
     voxel_size: Sequence[float] | None  #: Along z, y and x
+    threads: int  #: The number of pairs that are compared at a time
 
     @property
     def spacing(self) -> np.ndarray:
@@ -385,9 +422,7 @@ class _Images:
             linked = partial(
                 image.linked, model=model, method=method, max_shift=maximum, spacing=self.spacing
             )
-            occupied = sum(b.voxels.nbytes for b in before.values()) if self.along == "t" else 0
-            threads = pairs_at_a_time(voxels.size, occupied, self.name, _REMEDY)
-            with ThreadPoolExecutor(threads) as pool:
+            with ThreadPoolExecutor(self.threads) as pool:
                 found = [*zip(before, pool.map(linked, before.values()), strict=True)]
             pairs, matches = (
                 pairs + len(found),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.options import reserved
 from beam_volumes.graph.spaces import shared_size
 from beam_volumes.graph.table import ComputedTable
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
@@ -19,10 +21,10 @@ from beam_volumes.ops.geometry.rearrange import refuse_empty
 from beam_volumes.ops.geometry.registration.images import (
     MODELS,
     Link,
+    Needs,
     check_quality,
     cleaned,
     is_constant,
-    pairs_at_a_time,
     refined,
     translation,
     with_evidence,
@@ -136,7 +138,8 @@ def register_tiles(
     """
     every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles", reference, subvoxel)
     quality = check_quality(min_quality, "register_tiles")
-    with ThreadPoolExecutor(every.threads("register_tiles")) as pool:
+    needs = every.needs()
+    with reserved(needs.occupied), ThreadPoolExecutor(needs.threads) as pool:
         # The limit of memory is of this thread.
         links = [pool.submit(copy_context().run, every.link, pair) for pair in every.pairs]
     found = {pair: link.result() for pair, link in zip(every.pairs, links, strict=True)}
@@ -149,6 +152,18 @@ def register_tiles(
             stacklevel=outside(),
         )
     return table, pairs
+
+
+def needs_of_tiles(
+    tiles: Sequence[Volume],
+    positions: Any,
+    *,
+    model: str = "translation",
+    max_shift: float | Sequence[float] = 20.0,
+    **others: Any,
+) -> Needs:
+    """Return what `register_tiles` needs."""
+    return TilePairs.of(tiles, positions, model, max_shift, "register_tiles").needs()
 
 
 def unlinked(positions: ComputedTable) -> list[int]:
@@ -299,12 +314,8 @@ class TilePairs:
         i, j = pair
         near, far = self._boxes(i, j)
         factors = _factors([s.stop - s.start for s in near])
-        a, b = (
-            np.asarray(
-                downsample(v[box].astype("f4"), factors.tolist()) if factors.max() > 1 else v[box]
-            )
-            for v, box in ((self.opened[i], near), (self.opened[j], far))
-        )
+        a = np.asarray(_compared(self.opened[i], near, factors))
+        b = np.asarray(_compared(self.opened[j], far, factors))
         if is_constant(a) or is_constant(b):
             return replace(Link.shifted(self.given[j] - self.given[i], 0.0), contrast=0.0)
         begun = np.array([s.start for s in near]) - [s.start for s in far]
@@ -333,13 +344,30 @@ class TilePairs:
             link, matrix=matrix, offset=offset, contrast=float(min(np.ptp(a), np.ptp(b)))
         )
 
-    def threads(self, name: str) -> int:
-        """Return the number of pairs that are compared at a time."""
-        boxes = [[s.stop - s.start for s in self._boxes(*pair)[0]] for pair in self.pairs]
-        largest = max((int(np.prod(box)) for box in boxes), default=0)
-        compared = max((int(np.prod(-(-np.array(b) // _factors(b)))) for b in boxes), default=0)
-        remedy = "smaller overlaps, by max_shift"
-        return pairs_at_a_time(compared, 0 if compared == largest else 8 * compared, name, remedy)
+    def needs(self) -> Needs:
+        """Return what the comparison of all pairs needs."""
+        boxes = []
+        for pair in self.pairs:
+            both = self._boxes(*pair)
+            factors = _factors([s.stop - s.start for s in both[0]])
+            boxes += [(self.opened[k], box, factors) for k, box in zip(pair, both, strict=True)]
+        if not boxes:
+            return Needs(None, 0, 0, 0, 1, "")
+        sizes = [[s.stop - s.start for s in box] for _, box, _ in boxes]
+        voxels = [math.prod(size) for size in sizes]
+        compared = max(
+            math.prod((-(-np.array(size) // factors)).tolist())
+            for size, (*_, factors) in zip(sizes, boxes, strict=True)
+        )
+        return Needs(
+            _compared(*boxes[voxels.index(max(voxels))]),
+            sum(voxels) / max(voxels),
+            0,
+            compared,
+            len(self.pairs),
+            "max_shift",
+            is_interleaved=True,
+        )
 
     def _boxes(self, i: int, j: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """Return the boxes of both tiles that may overlap, with the maximum error."""
@@ -351,6 +379,11 @@ class TilePairs:
             near.append(slice(int(max(0, s - limit)), int(min(n, s + m + limit))))
             far.append(slice(int(max(0, -s - limit)), int(min(m, n - s + limit))))
         return tuple(near), tuple(far)
+
+
+def _compared(tile: Volume, box: tuple[slice, ...], factors: np.ndarray) -> Volume:
+    """Return the voxels of a box as they are compared."""
+    return downsample(tile[box].astype("f4"), factors.tolist()) if factors.max() > 1 else tile[box]
 
 
 def _factors(shape: Sequence[int]) -> np.ndarray:
