@@ -691,3 +691,15 @@ def test_large_and_small_values_are_aligned_like_others(dtype, scale):
     np.testing.assert_allclose(columns(table, "yx")[1], (2.5, 1.5), atol=0.05)
     table, _ = bv.register_tiles([near, far], [(0, 0), (2, 2)], max_shift=6)
     np.testing.assert_allclose(np.diff(columns(table, "yx"), axis=0), [(2.5, 1.5)], atol=0.05)
+
+
+def test_zeros_are_voxels_and_missing_ones_are_nan():
+    """As documented: a border of zeros around an image with an offset is aligned, and one of NaN is not."""
+    world = 1000 + 5 * tissue((100, 100), 2)
+    slices = np.stack([world[10 + y : 74 + y, 10 + x : 74 + x] for y, x in ((0, 0), (3, -2))])
+    slices[:, :12] = 0
+    found = columns(bv.register_slices(slices, reference=0), "yx")
+    assert abs(found[1] - (3, -2)).max() > 1
+    marked = np.where(bv.open(slices) == 0, np.nan, slices)
+    found = columns(bv.register_slices(marked, reference=0), "yx")
+    np.testing.assert_allclose(found[1], (3, -2), atol=0.2)

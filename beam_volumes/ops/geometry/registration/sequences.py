@@ -119,6 +119,9 @@ def register_slices(
     a correlation that unrelated slices reach in less than one of a thousand cases, and one of a million
     if no other links confirm them.
 
+    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
+    are voxels like others, and a border of zeros around other values is aligned, too.
+
     References
     ----------
     C. D. Kuglin and D. C. Hines, "The phase correlation image alignment method", 1975; S. Baker and
@@ -233,7 +236,7 @@ def register_frames(
     Rotations are rotations in physical units, so a movie with oblong voxels needs its voxel size.
 
     One sweep for each frame, which downsamples it. As many downsampled frames as there are
-    neighbours are held in memory at a time.
+    neighbours are held in memory at a time. Missing voxels are as in `register_slices`.
 
     References
     ----------

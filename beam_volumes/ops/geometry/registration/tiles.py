@@ -91,7 +91,8 @@ def register_tiles(
         axis; unless they are shifted only, the entries of its matrix, such as ``m_zz``; the number of
         ``links`` to other tiles; ``residual``, the largest distance in voxels by which a link
         disagrees in its overlap; and ``confirmed``, whether links of the tile are in a loop that agrees.
-        Tiles without links keep their given position, and linked tiles the mean of theirs.
+        Tiles without links keep their given position, and linked tiles the mean of theirs. With
+        ``reference``, all tiles are then shifted together, those without links as well.
     pairs : ComputedTable
         A row for each pair of tiles that should overlap: ``a`` and ``b``; their measured distance
         along each axis in the middle of the overlap, ``shift_z``, ``shift_y`` and ``shift_x``;
@@ -118,8 +119,11 @@ def register_tiles(
     squares of intensities. The positions of all tiles are solved together; pairs that contradict
     the others are left out. So are pairs that may be chance, since they overlap little, are empty or
     repeat: unrelated tiles must match as well in less than one of a thousand cases, and one of a million
-    if no loop of other pairs confirms the pair. The mean of all positions does not change, and the mean
-    of affine matrices is the identity.
+    if no loop of other pairs confirms the pair. Without ``reference``, the mean of all positions does not
+    change. The mean of affine matrices is the identity.
+
+    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
+    are voxels like others, and a border of zeros around other values is aligned, too.
 
     References
     ----------
@@ -145,10 +149,11 @@ def register_tiles(
     found = {pair: link.result() for pair, link in zip(every.pairs, links, strict=True)}
     table, pairs = every.solved(found, quality)
     if len(every.opened) > 1 and (lonely := unlinked(table)):
+        numbers = f"{', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}"
+        shift = "" if reference is None else " but for the shift of all tiles"
         warnings.warn(
-            f"register_tiles: no link for {len(lonely)} of {len(every.opened)} tiles, which stay at their "
-            f"given positions: {', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}; the table "
-            "of pairs has the reasons",
+            f"register_tiles: no link for {len(lonely)} of {len(every.opened)} tiles, which keep their "
+            f"given positions{shift}: {numbers}; the table of pairs has the reasons",
             stacklevel=outside(),
         )
     return table, pairs

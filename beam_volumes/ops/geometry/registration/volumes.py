@@ -88,6 +88,9 @@ def register(
     by phase correlation, and then by least squares of intensities, over levels of half the extent
     each. Intensities may differ by a gain and an offset, but not in kind.
 
+    Missing voxels are NaN or infinite, and replaced by the mean of the others. There is no mask: zeros
+    are voxels like others, and a border of zeros around other values is aligned, too.
+
     References
     ----------
     S. Baker and I. Matthews, "Lucas-Kanade 20 years on", International Journal of Computer Vision
