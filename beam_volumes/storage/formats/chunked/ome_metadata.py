@@ -300,10 +300,9 @@ def _channels(d: Description) -> list[dict[str, Any]]:
 def channels_metadata(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
     """Describe channels for viewers, with windows by percentiles of a coarse level."""
     found = _channels(d)
-    middle = [n // 2 for n, axis in zip(d.leading, d.space.leading, strict=True) if axis == "t"]
     for k, channel in enumerate(found):
-        one = coarsest[(*middle, *([k] if "c" in d.space.leading else []))]
-        channel["window"] = _window(_some_planes(one), channel["window"])
+        chosen = [n // 2 if a == "t" else k for n, a in zip(d.leading, d.space.leading, strict=True)]
+        channel["window"] = _window(_some_planes(coarsest[tuple(chosen)]), channel["window"])
     return found
 
 
