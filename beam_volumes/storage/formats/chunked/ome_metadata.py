@@ -301,7 +301,9 @@ def channels_metadata(d: Description, coarsest: ts.TensorStore) -> list[dict[str
     """Describe channels for viewers, with windows by percentiles of a coarse level."""
     found = _channels(d)
     for k, channel in enumerate(found):
-        chosen = [n // 2 if a == "t" else k for n, a in zip(d.leading, d.space.leading, strict=True)]
+        chosen = [
+            n // 2 if a == "t" else k for n, a in zip(d.leading, d.space.leading, strict=True)
+        ]
         channel["window"] = _window(_some_planes(coarsest[tuple(chosen)]), channel["window"])
     return found
 
