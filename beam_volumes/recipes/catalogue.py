@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -373,8 +373,12 @@ def operations() -> dict[str, Operation]:
 @cache
 def registrations() -> dict[str, Operation]:
     """Return the functions that find transforms for tables, by name."""
-    functions = (bv.register_slices, bv.register_frames, bv.register_tiles)
-    return {f.__name__: operation_of(f) for f in functions}
+    found = map(operation_of, (bv.register_slices, bv.register_frames, bv.register_tiles))
+    # A run and a command have their own option of progress.
+    return {
+        o.name: replace(o, parameters={n: p for n, p in o.parameters.items() if n != "progress"})
+        for o in found
+    }
 
 
 def registration_files(operation: Operation) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ def register_inputs(
     overwrite: bool = False,
     keep: bool = False,
     memory: int | None = None,
+    progress: bool | Callable[..., None] | None = None,
 ) -> Iterator[str]:
     """Find the transforms under ``register:`` of a recipe, and yield the paths of the files.
 
@@ -49,6 +50,8 @@ def register_inputs(
         Whether to keep files that exist, to resume a run. Missing ones are written, and tables that are cut.
     memory : int, optional
         Bytes that this process may use.
+    progress : bool or callable, optional
+        As in `compute`.
 
     Raises
     ------
@@ -74,13 +77,13 @@ def register_inputs(
         planned = planned_registrations(left, memory, crop)
         limits = [MemoryLimit(p.memory, p.base) for p in planned]
     for (r, files), limit in zip(wanted, limits, strict=True):
-        item = recipe.inputs[r.input]
+        item, parameters = recipe.inputs[r.input], {**r.parameters, "progress": progress}
         volume = None if r.operation.is_of_many else open_input(item, crop)
         with mistakes(r.where, r.operation.name), limited(limit):
             if volume is None:
-                of_tiles(item.what, item.options, r.parameters, files, overwrite, keep)
+                of_tiles(item.what, item.options, parameters, files, overwrite, keep)
             else:
-                of_volume(r.operation, volume, r.parameters, files, r.files["table"], keep)
+                of_volume(r.operation, volume, parameters, files, r.files["table"], keep)
         yield from files.values()
 
 

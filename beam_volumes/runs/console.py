@@ -6,10 +6,13 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TextIO
 
 from beam_volumes.base.text import printable
-from beam_volumes.runs.progress import OnProgress, Progress
+from beam_volumes.runs.progress import OnProgress, Parts, Progress, Watch, Work
 
 #: Seconds without a slab until a possible reason is shown.
 _PATIENCE = 3.0
@@ -91,6 +94,22 @@ def reporter(progress: bool | OnProgress | None) -> OnProgress | None:
     return Bar(after=_SHORT) if looked_at else Lines(after=_SILENT)
 
 
+@contextmanager
+def shown_progress(
+    name: str, parts: int, unit: str, progress: bool | OnProgress | None
+) -> Iterator[Callable[[], None]]:
+    """Show progress of work of this process; the block calls the result after each part, in any thread.
+
+    >>> with shown_progress("register_slices", 2, "slices", lambda p: print(p.done, p.unit)) as finished:
+    ...     for _ in range(2):
+    ...         finished()
+    2 slices
+    """
+    done = Parts()
+    with Watch(done, [Work(name, parts, unit=unit)], reporter(progress)):
+        yield partial(done.finish, 0, 0)
+
+
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     try:
@@ -133,12 +152,12 @@ def title(p: Progress) -> str:
 
 def state(p: Progress) -> str:
     """The progress of a pass, in words."""
-    parts = [f"{p.done}/{p.total} slabs"]
+    parts = [f"{p.done}/{p.total} {p.unit}"]
     if p.compiling is not None:
         c = p.compiling
         before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
         parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
-    elif not p.done and not p.under_way and p.seconds >= _PATIENCE:
+    elif p.unit == "slabs" and not p.done and not p.under_way and p.seconds >= _PATIENCE:
         also = "or compute the first" if p.compiling_is_known else "and compile missing kernels"
         parts.append(f"none yet: workers start, {also}")
     if p.bytes_per_second:

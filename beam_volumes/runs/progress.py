@@ -31,6 +31,7 @@ class Work:
     slabs: int
     nbytes: int = 0  #: Bytes that it will read and write.
     cost: float = 0.0  #: Its cost relative to other passes, in any common unit.
+    unit: str = "slabs"  #: Its parts.
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Progress:
         Whether compilations are reported, which needs a journal on a disk.
     under_way : float
         Finished shares of running slabs, in slabs.
+    unit : str
+        Parts that are counted: slabs, or e.g. pairs of a registration.
     """
 
     index: int
@@ -70,6 +73,7 @@ class Progress:
     compiling: Compiling | None = None
     compiling_is_known: bool = False
     under_way: float = 0.0
+    unit: str = "slabs"
 
     @property
     def finished(self) -> bool:
@@ -239,6 +243,7 @@ class Watch:
                 None,
                 None,
                 known,
+                unit=work.unit,
             )
         )
 
@@ -273,6 +278,7 @@ class Watch:
             self._looks.compiling() if done < work.slabs else None,
             self._looks.is_local,
             under_way,
+            work.unit,
         )
 
 

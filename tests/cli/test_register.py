@@ -115,6 +115,9 @@ def test_slices_and_frames(tmp_path, monkeypatch, capsys):
     assert main(["run", "recipe.yaml"]) == 2
     assert "output: both.zarr exists" in capsys.readouterr().err and not Path("t.csv").exists()
     assert main(["run", "recipe.yaml", "--overwrite"]) == 0
+    assert " register_slices 3/3 slices, " in capsys.readouterr().err
+    assert main(["run", "recipe.yaml", "--overwrite", "--quiet"]) == 0
+    assert not capsys.readouterr().err
     table = bv.register_slices(bv.open("stack.tif"), reference=0)
     bv.compute(bv.apply_transforms(bv.open("stack.tif"), table).to("python.zarr"))
     assert stored("b.zarr") == stored("recipe.zarr") == stored("python.zarr") == stored("both.zarr")

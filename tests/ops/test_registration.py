@@ -703,3 +703,39 @@ def test_zeros_are_voxels_and_missing_ones_are_nan():
     marked = np.where(bv.open(slices) == 0, np.nan, slices)
     found = columns(bv.register_slices(marked, reference=0), "yx")
     np.testing.assert_allclose(found[1], (3, -2), atol=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:register_tiles")
+def test_progress_of_registrations_counts_their_parts(capsys):
+    """For each function, also where images are left out; on standard error only if it is requested."""
+    stack = tissue((4, 40, 44), 2).astype("f4")
+    stack[2] = 0
+    movie = bv.open(stack, axes="tyx")
+    tiles = [stack[0, :, :30], stack[0, :, 14:]]
+    for call, name, unit, total in (
+        (partial(bv.register_slices, stack, skip=[1]), "register_slices", "slices", 4),
+        (partial(bv.register_frames, movie, skip=[1]), "register_frames", "frames", 4),
+        (partial(bv.register_tiles, tiles, [(0, 0), (0, 14)]), "register_tiles", "pairs", 1),
+        (partial(bv.register, stack[0], stack[0]), "register", "pairs", 1),
+    ):
+        seen = []
+        call(progress=seen.append)
+        own = [p for p in seen if p.unit == unit]
+        assert (own[-1].name, own[-1].done, own[-1].total) == (name, total, total)
+        call()
+        assert not capsys.readouterr().err
+        call(progress=True)
+        assert f"{name} {total}/{total} {unit}" in capsys.readouterr().err
+
+
+def test_frames_that_are_skipped_are_not_read():
+    read = []
+
+    def frame(block):
+        read.append(int(block.max()))
+        return block
+
+    movie = np.repeat(np.arange(1, 5, dtype="f4"), 16 * 16).reshape(4, 16, 16)
+    movie = bv.map_overlap(frame, bv.open(movie, axes="tyx"), dtype="f4")
+    bv.register_frames(movie, skip=[1, 3])
+    assert {1, 3} <= {*read} and not {2, 4} & {*read}

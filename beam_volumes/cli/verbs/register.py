@@ -110,6 +110,7 @@ def _arguments(parser: argparse.ArgumentParser, function: str) -> None:
         )
     parser.add_argument("-o", "--out", metavar="OUT.csv", help="the table (default: print it)")
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
 
 def _parameters(args: argparse.Namespace, function: str) -> dict[str, Any]:
@@ -120,4 +121,4 @@ def _parameters(args: argparse.Namespace, function: str) -> dict[str, Any]:
         if text is not None:
             option = f"--{name.replace('_', '-')}"
             found[name] = p.listed(text if p.is_text else parse_value(text, option).plain())
-    return found
+    return {**found, "progress": False if args.quiet else None}

@@ -78,7 +78,9 @@ def run_recipe(
             print_result(f"the steps are planned when {', '.join(missing)} exists")
             return
     else:
-        files = register_inputs(recipe, crop, options.overwrite, keep=options.resume, memory=memory)
+        files = register_inputs(
+            recipe, crop, options.overwrite, options.resume, memory, options.progress
+        )
         for path in files:
             print_result(path)
     execute(build(recipe, crop), options, dry_run)

@@ -29,6 +29,7 @@ from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.runs.console import shown_progress
 from beam_volumes.storage.places.errors import needed
 
 #: How the first approximation of a link is found.
@@ -49,6 +50,7 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform of each slice that aligns it with its neighbours.
 
@@ -81,6 +83,9 @@ def register_slices(
     max_side : int, default: 1024
         Planes are downsampled by a whole factor until no side is longer. The error of shifts is
         about 0.05 downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -143,10 +148,12 @@ def register_slices(
     v, factor, thin = _thin_slices(stack, max_side)
     needs = needs_of_slices(v, neighbours=neighbours, max_side=max_side)
     with reserved(needs.occupied):
-        planes = np.asarray(thin)
+        planes = thin.compute(runner=None, progress=progress)
     size, count = v.space.voxel_size, v.shape[0]
     images = _Images(name, "z", ("y", "x"), count, planes.__getitem__, factor, size, needs.threads)
-    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+    return images.registered(
+        model, method, neighbours, reference, skip, max_shift, min_quality, progress
+    )
 
 
 def needs_of_slices(
@@ -182,6 +189,7 @@ def register_frames(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 256,
+    progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform of each frame that aligns it with the frames around it.
 
@@ -210,6 +218,9 @@ def register_frames(
     max_side : int, default: 256
         Each axis is downsampled by a whole factor until it is not longer. The error of shifts is
         about 0.05 downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -263,7 +274,9 @@ def register_frames(
 
     size, count = v.space.voxel_size, v.shape[0]
     images = _Images(name, "t", v.space.axes, count, frame, factor, size, needs.threads)
-    return images.registered(model, method, neighbours, reference, skip, max_shift, min_quality)
+    return images.registered(
+        model, method, neighbours, reference, skip, max_shift, min_quality, progress
+    )
 
 
 def needs_of_frames(
@@ -350,6 +363,7 @@ class _Images:
         skip: Iterable[int],
         max_shift: float | None,
         min_quality: float,
+        progress: bool | Callable[..., None] | None,
     ) -> ComputedTable:
         if model not in MODELS:
             raise ValueError(
@@ -361,7 +375,9 @@ class _Images:
         fixed = None if reference is None else self._one(reference, "reference")
         limit = None if max_shift is None else par.positive(max_shift, "max_shift", self.name)
         quality = check_quality(min_quality, self.name)
-        links = self._links(model, method, reach, skipped, limit, quality)
+        unit = {"z": "slices", "t": "frames"}[self.along]
+        with shown_progress(self.name, self.count, unit, progress) as finished:
+            links = self._links(model, method, reach, skipped, limit, quality, finished)
         solved = partial(
             placed,
             links,
@@ -408,14 +424,16 @@ class _Images:
         skipped: Collection[int],
         limit: float | None,
         min_quality: float,
+        finished: Callable[[], None],
     ) -> dict[tuple[int, int], Link]:
-        """Return the links of images and the next ones."""
+        """Return the links of images and the next ones; ``finished`` is called after each image."""
         links, before = dict[tuple[int, int], Link](), dict[int, _Image]()
         pairs = matches = 0
         for j in range(self.count):
-            voxels = self.image(j)
             before.pop(j - reach - 1, None)
-            if j in skipped or is_constant(voxels):
+            voxels = None if j in skipped else self.image(j)
+            if voxels is None or is_constant(voxels):
+                finished()
                 continue
             image = _Image(voxels, Keypoints.of(voxels) if method == "keypoints" else None)
             maximum = [
@@ -437,6 +455,7 @@ class _Images:
                 if link is not None and link.quality >= min_quality
             }
             before[j] = image
+            finished()
         if pairs and not matches:
             raise ValueError(
                 f'{self.name}: no two images share enough keypoints; use method="intensity", or a larger '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.geometry.transforms import matrices_of, matrix_columns
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.runs.console import shown_progress
 from beam_volumes.storage.formats.unfinished import outside
 
 #: Maximum number of voxels of an overlap that are compared; larger ones are downsampled.
@@ -56,6 +57,7 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    progress: bool | Callable[..., None] | None = None,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
 
@@ -83,6 +85,9 @@ def register_tiles(
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -143,11 +148,18 @@ def register_tiles(
     every = TilePairs.of(tiles, positions, model, max_shift, "register_tiles", reference, subvoxel)
     quality = check_quality(min_quality, "register_tiles")
     needs = every.needs()
-    with reserved(needs.occupied), ThreadPoolExecutor(needs.threads) as pool:
+    pairs = every.pairs
+    with (
+        shown_progress("register_tiles", len(pairs), "pairs", progress) as finished,
+        reserved(needs.occupied),
+        ThreadPoolExecutor(needs.threads) as pool,
+    ):
         # The limit of memory is of this thread.
-        links = [pool.submit(copy_context().run, every.link, pair) for pair in every.pairs]
-    found = {pair: link.result() for pair, link in zip(every.pairs, links, strict=True)}
-    table, pairs = every.solved(found, quality)
+        links = [pool.submit(copy_context().run, every.link, pair) for pair in pairs]
+        for link in links:
+            link.add_done_callback(lambda _: finished())
+    found = {pair: link.result() for pair, link in zip(pairs, links, strict=True)}
+    table, of_pairs = every.solved(found, quality)
     if len(every.opened) > 1 and (lonely := unlinked(table)):
         numbers = f"{', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}"
         shift = "" if reference is None else " but for the shift of all tiles"
@@ -156,7 +168,7 @@ def register_tiles(
             f"given positions{shift}: {numbers}; the table of pairs has the reasons",
             stacklevel=outside(),
         )
-    return table, pairs
+    return table, of_pairs
 
 
 def needs_of_tiles(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from beam_volumes.ops.geometry.registration.images import (
 from beam_volumes.ops.geometry.resampling import downsample
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.runs.console import shown_progress
 
 #: Samples of points that are tried.
 _SAMPLES = 1000
@@ -38,6 +40,7 @@ def register(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_voxels: int = 1 << 21,
+    progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Find the transform that aligns a volume with another one.
 
@@ -61,6 +64,9 @@ def register(
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
         downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -122,14 +128,18 @@ def register(
     limit_voxels = par.whole_number(max_voxels, "max_voxels", name, 1000)
     factors = _factors(np.maximum(a.shape, b.shape), spacing, limit_voxels)
     near, far = (
-        np.asarray(downsample(v.astype("f4"), factors.tolist()) if factors.max() > 1 else v)
-        for v in (a, b)
+        thin.compute(runner=None, progress=progress)
+        for thin in (
+            downsample(v.astype("f4"), factors.tolist()) if factors.max() > 1 else v for v in (a, b)
+        )
     )
     reach = [
         n / 2 if limit is None else (limit + 0.5) / f
         for n, f in zip(near.shape, factors, strict=True)
     ]
-    link = aligned(near, far, model, reach, spacing * factors)
+    with shown_progress(name, 1, "pairs", progress) as finished:
+        link = aligned(near, far, model, reach, spacing * factors)
+        finished()
     if link.quality <= 0 and (link.quality < min_quality or link.evidence < MIN_ALONE):
         raise ValueError(
             f"{name}: no transform gives the volumes a positive correlation; check that both show the same "
