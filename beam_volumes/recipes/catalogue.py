@@ -373,11 +373,11 @@ def operations() -> dict[str, Operation]:
 @cache
 def registrations() -> dict[str, Operation]:
     """Return the functions that find transforms for tables, by name."""
-    found = map(operation_of, (bv.register_slices, bv.register_frames, bv.register_tiles))
+    functions = (bv.register_slices, bv.register_frames, bv.register_tiles)
     # A run and a command have their own option of progress.
     return {
         o.name: replace(o, parameters={n: p for n, p in o.parameters.items() if n != "progress"})
-        for o in found
+        for o in (operation_of(f) for f in functions)
     }
 
 
