@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -444,7 +445,7 @@ def evidence_of(
     spectra = [scipy.fft.rfftn((x - np.average(x, weights=rest)) * rest) for x in (a, b)]
     powers = [abs(s) ** 2 + f for s, f in zip(spectra, floors, strict=True)]
     # The root of |A| |B|, of smoothed arrays.
-    roots = (powers[0] * powers[1]) ** 0.25
+    roots = np.sqrt(np.sqrt(powers[0] * powers[1]))
     smooth = ndimage.fourier_gaussian(np.ones(roots.shape), _SMOOTHING, a.shape[-1])
     # The coefficients of a real array that the transform leaves out are equal to these.
     twice = np.full(roots.shape[-1], 2.0)
@@ -457,7 +458,8 @@ def evidence_of(
     products = smooth * (spectra[0] * spectra[1].conj()).real / np.where(roots > 0, roots, np.inf)
     cosine = float((products * twice).sum()) / total
     # Half of the coefficients of a real array are free. The window correlates neighbours.
-    spread = rest.size * float((rest**4).sum()) / float((rest**2).sum()) ** 2
+    shares = rest * rest
+    spread = rest.size * float((shares * shares).sum()) / float(shares.sum()) ** 2
     count = total**2 / (2 * squares * spread)
     rates = _SLOPES * abs(cosine) - np.log(scipy.special.i0e(_SLOPES)) - _SLOPES
     return math.copysign(count * max(float(rates.max()), 0.0), cosine)
@@ -612,7 +614,7 @@ def _step(
     normal = np.zeros((len(generators) + ndim + 3,) * 2)
     parts = _warped(near, far, matrix, offset, centre, generators)
     for columns in parts if generators else _moved(near, far, offset):
-        products = np.stack(columns).astype(np.float64)
+        products = np.stack(columns, dtype=np.float64, casting="unsafe")
         normal += products @ products.T
     count = normal[-2, -2]
     known, wanted = normal[:-1, :-1], normal[:-1, -1]
@@ -644,20 +646,37 @@ def _warped(
     rows = max(1, _BLOCK // max(1, near[0].size))
     for first in range(0, len(near), rows):
         part = slice(first, first + rows)
-        grid = np.indices(near[part].shape).reshape(ndim, -1).astype(np.float64)
-        grid[0] += first
-        at = matrix @ (grid - centre[:, None])
-        where = at + (matrix @ centre + offset)[:, None]
-        inside = np.ones(grid.shape[1], bool)
+        lines = [np.arange(n, dtype=np.float64) for n in near.shape]
+        lines[0] = lines[0][part]
+        grid = [_along(line, axis, ndim) for axis, line in enumerate(lines)]
+        at = [
+            functools.reduce(
+                np.add, [m * (g - c) for m, g, c in zip(row, grid, centre, strict=True)]
+            )
+            for row in matrix
+        ]
+        where = [a + m for a, m in zip(at, matrix @ centre + offset, strict=True)]
+        inside = np.ones(near[part].shape, bool)
         for each, shape in ((where, far.shape), (grid, near.shape)):
             for w, n in zip(each, shape, strict=True):
                 edge = _edge(n)
                 inside &= (w >= edge) & (w <= n - 1 - edge)
-        slope = to_moving @ np.stack([s[part].ravel()[inside] for s in slopes]).astype(np.float64)
-        at = at[:, inside]
-        columns = [np.einsum("av,av->v", slope, g @ at) for g in generators]
-        columns += [*slope, warped[part].ravel()[inside], np.ones(inside.sum())]
-        yield [*columns, near[part].ravel()[inside]]
+        # Zeros add nothing to the sums, and are faster than a selection of voxels.
+        slope = to_moving @ np.stack([(s[part] * inside).ravel() for s in slopes]).astype(
+            np.float64
+        )
+        columns = [
+            sum(
+                (g[a, b] * slope[a] * at[b].ravel() for a, b in np.argwhere(g)),
+                np.zeros(inside.size),
+            )
+            for g in generators
+        ]
+        columns += [
+            *slope,
+            *(v.ravel() for v in (warped[part] * inside, inside, near[part] * inside)),
+        ]
+        yield columns
 
 
 def _moved(near: np.ndarray, far: np.ndarray, offset: np.ndarray) -> Iterator[list[np.ndarray]]:
