@@ -37,7 +37,7 @@ _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit|format)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
 _COMMAND = {
-    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
+    r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
     r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
     rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"--option \1=\2",
@@ -45,7 +45,7 @@ _COMMAND = {
     r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
 }
 _RECIPE = {
-    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} next to the input's path",
+    r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} next to the input's path",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
     r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
     rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"\1: \2",
@@ -145,6 +145,8 @@ def worded(text: str, recipe: bool = False) -> str:
     --------
     >>> worded("there are 3: choose one, as v[0] or v.sel(c='DAPI')")
     'there are 3: choose one by --index c=DAPI'
+    >>> worded("the axis c has extent 1: drop it, as v[:, 0] or v.sel(c='0')")
+    'the axis c has extent 1: drop it by --index c=0'
     >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
     >>> worded("give voxel_size=, or affine='drop'")

@@ -36,8 +36,9 @@ class VolumeCore:
             stated = f"there are {len(names)} ({shown}): choose one"
             if len(names) == 1:
                 stated = "the axis c has extent 1: drop it"
+            first = "v[:, 0]" if self.space.times else "v[0]"
             raise ValueError(
-                f"one channel is needed, and {stated}, as v[0] or v.sel(c={names[0]!r})"
+                f"one channel is needed, and {stated}, as {first} or v.sel(c={names[0]!r})"
             )
         return self.nodes[0]
 
