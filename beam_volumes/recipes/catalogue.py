@@ -245,6 +245,19 @@ class Operation:
         """Return `Parameter.volume`, or an empty string for inputs of arithmetic."""
         return self.parameters[name].volume if name in self.parameters else ""
 
+    def gives_along(self, axis: Any) -> str:
+        """Return `gives` for an ``axis``: reductions along t and c return a volume.
+
+        Examples
+        --------
+        >>> operations()["max"].gives_along("t"), operations()["max"].gives_along(["t", "z"])
+        ('volume', 'number')
+        """
+        names = axis if isinstance(axis, list) else [axis]
+        is_reduction = self.gives == "number" and "axis" in self.parameters
+        is_by_voxel = bool(names) and all(name in ("t", "c") for name in names)
+        return "volume" if is_reduction and is_by_voxel else self.gives
+
     def filled(self, inputs: int) -> tuple[str, ...]:
         """Return the parameters that are set by a number of inputs."""
         return self.positional[: 1 if self.is_of_many else inputs]

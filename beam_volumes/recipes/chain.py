@@ -227,7 +227,9 @@ class _Document:
             if name not in given or not operation.volume(name) or operation.is_of_many:
                 break
             inputs.append(given.pop(name))
-        return self._add(part, inputs, given, operation.gives)
+        axis = given.get("axis")
+        gives = operation.gives_along(axis.plain() if axis else None)
+        return self._add(part, inputs, given, gives)
 
     def _wants_current(self, part: Part) -> bool:
         """Whether an operation uses the current volume as its first input."""

@@ -449,5 +449,7 @@ def _kinds(steps: dict[str, RecipeStep], order: Sequence[str]) -> dict[str, str]
         step = steps[name]
         given = {kinds.get(split_name(e.value)[0]) for e in step.references()}
         is_of_numbers = not step.operation.parameters and given == {"number"}
-        kinds[name] = "number" if is_of_numbers else step.operation.gives
+        axis = step.parameters.get("axis")
+        kind = step.operation.gives_along(axis.plain() if axis else None)
+        kinds[name] = "number" if is_of_numbers else kind
     return kinds

@@ -210,6 +210,14 @@ def test_every_operation_is_described(command):
     assert command("chain", "x", "add", "--help")[1].startswith("add: Add two inputs")
 
 
+def test_a_chain_writes_what_a_reduction_along_time_returns(work, command):
+    movie = np.arange(3 * 1 * 2 * 4 * 5, dtype="u1").reshape(3, 1, 2, 4, 5)
+    np.save("movie.npy", movie)
+    line = "movie.npy negative max --axis t -o peaks.npy --runner none --quiet"
+    assert command("chain", *shlex.split(line))[0] == 0
+    assert np.array_equal(np.load("peaks.npy"), (-movie).max(axis=0))
+
+
 def test_check_says_what_each_step_gives(work, command):
     (work / "r.yaml").write_text(
         "input: slices\nsteps: {t: threshold_otsu, mask: {op: greater, inputs: [input, t]}}\n"

@@ -426,6 +426,9 @@ def test_mistakes_with_several_results(old, new, message, work):
         ("a: {op: abs}, n: max, m: {op: multiply, inputs: [n, 2]}", "o.zarr", "a"),
         ("n: max, m: {op: multiply, inputs: [input, n]}", "o.zarr", "m"),
         ("n: max, m: {op: multiply, inputs: [n, n]}", "o.zarr", "m"),  # refused, as before
+        ("a: {op: abs}, n: {op: max, axis: t}", "o.zarr", "n"),
+        ("a: {op: abs}, n: {op: percentile, q: 50, axis: [t, c]}", "o.zarr", "n"),
+        ("a: {op: abs}, n: {op: max, axis: [t, z]}", "o.zarr", "a"),
         ("l: label, t: regionprops_table", "o.zarr", "l"),
         ("l: label, t: regionprops_table", "o.csv", "t"),
         ("l: label, t: regionprops_table, e: {op: abs, input: l}", "o.parquet", "t"),
