@@ -287,11 +287,11 @@ def crop(volume: Volume, box: str) -> Volume:
     ranges, axes = ranges_of(box), ", ".join(volume.axes)
     if len(ranges) > volume.ndim:
         raise ValueError(f"the box {box!r} has {len(ranges)} ranges for the axes {axes}")
-    result = volume[tuple(ranges)]
-    if 0 in result.shape and 0 not in volume.shape:
+    kept = [range(n)[part] for part, n in zip(ranges, volume.shape, strict=False)]
+    if not all(kept) and 0 not in volume.shape:
         shape = " x ".join(map(str, volume.shape))
         raise ValueError(f"the box {box!r} holds nothing of a volume of {shape} ({axes})")
-    return result
+    return volume[tuple(ranges)]
 
 
 def ranges_of(box: str) -> list[slice]:

@@ -102,6 +102,7 @@ def test_overwrite_resume_and_the_plan(work, convert, command):
         (["slices", "a.zarr", "--rescale", "5,2"], "--rescale 5,2: give two increasing numbers"),
         (["slices", "a.zarr", "--rescale", "--dtype", "bool"], "--rescale has no range of bool"),
         (["slices", "a.zarr", "--crop", "99:"], "holds nothing of a volume"),
+        (["slices", "a.zarr", "--axes", "tyx", "--crop", "99:"], r"holds nothing of .* \(t, y, x\)"),
         (["slices", "a.zarr", "--channels", "DAPI"], "has no axis of channels"),
         (["slices", "a.zarr", "--store", "colour"], "--store colour: write it as NAME=VALUE"),
         (["slices", "a.zarr", "--store", "colour=red"], "no option colour='red'"),
