@@ -36,8 +36,9 @@ _OPTION = {
 _CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit|format)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
+_CHANNEL = r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)"
 _COMMAND = {
-    r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
+    _CHANNEL: r" by --index c=\1",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
     r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
     rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"--option \1=\2",
@@ -45,7 +46,7 @@ _COMMAND = {
     r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
 }
 _RECIPE = {
-    r",? (?:as|by) (?:v\[(?:0|:, 0)\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} next to the input's path",
+    _CHANNEL: r" by index: {c: \1} next to the input's path",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
     r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
     rf"\b(affine|rescale|reader)={_QUOTES}([^'\"\s,;:]*){_QUOTES}": r"\1: \2",
