@@ -69,6 +69,7 @@ soak: venv
 	$(VENV)/bin/python benchmarks/soak.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 docs: venv
+	$(VENV)/bin/python docs/stub.py
 	$(VENV)/bin/python docs/coverage.py
 	$(VENV)/bin/python docs/pictures.py
 	$(VENV)/bin/python docs/concept_pictures.py

@@ -1,13 +1,16 @@
 """The exports of the package, its import, and its stub."""
 
 import ast
+import inspect
 import os
 import pickle
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import cloudpickle
+import jedi
 import pytest
 
 import beam_volumes as bv
@@ -24,17 +27,40 @@ def fresh(program, *options):
     return done.stdout
 
 
-def test_the_stub_is_a_list_of_names_that_exist():
-    """A line for each name, by the one name that it has everywhere."""
-    _, *lines = ast.parse((PACKAGE / "__init__.pyi").read_text()).body
-    assert len(lines) == len(EXPORTS)
-    for line in lines:
-        (name,) = line.names
-        assert line.level == 1 and name.asname == name.name, ast.unparse(line)
-        assert getattr(bv, name.name) is not None
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="overloads can be listed from 3.11 on")
+def test_the_stub_is_current():
+    """``make docs`` writes it."""
+    program = runpy.run_path(str(PACKAGE.parent / "docs/stub.py"))
+    assert program["STUB"].read_text() == program["stub"]()
 
 
-def test_all_and_dir_are_the_stub():
+def test_editors_show_the_parameters_of_every_function():
+    """They read the stub and run nothing."""
+    functions = [n for n in bv.__all__ if inspect.isfunction(getattr(bv, n))]
+    code = "import beam_volumes as bv\n" + "".join(f"bv.{name}\n" for name in functions)
+    script = jedi.Script(code, project=jedi.Project(PACKAGE.parent))
+    for line, name in enumerate(functions, 2):
+        (found,) = script.help(line, 3)
+        text = found.docstring()
+        assert text.startswith(f"{name}(") and "\nParameters\n----" in text, name
+        assert inspect.getdoc(getattr(bv, name)) in text
+
+
+def test_classes_have_no_placeholders_in_editors():
+    stub = (PACKAGE / "__init__.pyi").read_text()
+    for name in bv.__all__:
+        made = getattr(bv, name)
+        if isinstance(made, type) and "%(" in (ast.get_docstring(definition(made)) or ""):
+            assert f"class {name}(_{name}):" in stub
+    assert "%(" not in stub
+
+
+def definition(made):
+    tree = ast.parse(Path(inspect.getfile(made)).read_text())
+    return next(c for c in ast.walk(tree) if getattr(c, "name", "") == made.__name__)
+
+
+def test_all_and_dir_are_the_public_names():
     assert bv.__all__ == dir(bv) == sorted(EXPORTS)
 
 

@@ -1,30 +1,21 @@
-"""Public names are imported on first use. `beam_volumes/__init__.pyi` lists them and their modules.
+"""Public names are imported on first use.
 
-Importing numba or Apache Beam takes seconds and 100 MB, and many programs need neither. Editors, type
-checkers and the package itself read the same list.
+Importing numba or Apache Beam takes seconds and 100 MB, and many programs need neither.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from beam_volumes.base.hints import hint
-
-
-def read_stub(stub: Path) -> dict[str, str]:
-    """Map each name that a stub exports to its module, relative to the stub's package."""
-    statements = ast.parse(stub.read_text()).body
-    imports = [s for s in statements if isinstance(s, ast.ImportFrom)]
-    return dict(sorted((name.name, f".{i.module}") for i in imports for name in i.names))
-
+from beam_volumes.base.public_names import PUBLIC_NAMES
 
 _PACKAGE = "beam_volumes"
 
-EXPORTS = read_stub(Path(__file__).parents[1] / "__init__.pyi")
+#: Each public name, with its module relative to the package.
+EXPORTS = dict(sorted((n, f".{m}") for m, names in PUBLIC_NAMES.items() for n in names.split()))
 
 
 def public(name: str) -> Any:

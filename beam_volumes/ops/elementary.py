@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
@@ -10,11 +11,9 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
 
 
-class _Elementary(Protocol):
-    def __call__(self, volume: Volume | Scalar) -> Any: ...
-
-
-def _elementary(name: str, summary: str, example: str, exceptions: str = "") -> _Elementary:
+def _elementary(
+    name: str, summary: str, example: str, exceptions: str = ""
+) -> Callable[[Volume | Scalar], Any]:
     """Make the function for a ufunc; ``example`` is an input and its result for the docstring."""
 
     def function(volume: Volume | Scalar) -> Any:

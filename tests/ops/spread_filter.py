@@ -1,4 +1,4 @@
-"""A filter as one adds it: this one file, and one line in ``beam_volumes/__init__.pyi``."""
+"""A filter as one adds it: this one file, and its name in ``beam_volumes/base/public_names.py``."""
 
 from __future__ import annotations
 

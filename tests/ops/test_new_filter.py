@@ -1,4 +1,4 @@
-"""What it takes to add a filter: one file, here `tests.ops.spread_filter`, and one line in the stub."""
+"""What it takes to add a filter: one file, here `tests.ops.spread_filter`, and one public name."""
 
 import sys
 from pathlib import Path
@@ -9,24 +9,20 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.base.exports import EXPORTS, read_stub
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.cli.verbs import warm_up
 from beam_volumes.recipes.catalogue import operations
 from tests.ops import spread_filter
 from tests.test_docstrings import asked_for_the_imperative, problems
 
-LINE = "from .ops.filters.spread import spread_filter as spread_filter\n"
 FOOTPRINT = np.random.default_rng(0).random((3, 4, 5)) < 0.5
 
 
 @pytest.fixture(autouse=True)
-def added(tmp_path, monkeypatch):
-    """The package with the file and the line."""
-    stub = tmp_path / "__init__.pyi"
-    stub.write_text(Path(bv.__file__).with_suffix(".pyi").read_text() + LINE)
+def added(monkeypatch):
+    """The package with the file and the name."""
     monkeypatch.setitem(sys.modules, "beam_volumes.ops.filters.spread", spread_filter)
-    for name, module in read_stub(stub).items():
-        monkeypatch.setitem(EXPORTS, name, module)
+    monkeypatch.setitem(EXPORTS, "spread_filter", ".ops.filters.spread")
     monkeypatch.setattr(bv, "__all__", list(EXPORTS))
     operations.cache_clear()
     yield

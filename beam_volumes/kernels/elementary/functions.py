@@ -10,25 +10,43 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels.elementary import angles, exponentials
+from beam_volumes.kernels.elementary.angles import (
+    arccos_of,
+    arcsin_of,
+    arctan2_of,
+    arctan_of,
+    cos_of,
+    sin_of,
+    tan_of,
+)
+from beam_volumes.kernels.elementary.exponentials import (
+    cosh_of,
+    expm1_of,
+    log1p_of,
+    log2_of,
+    log10_of,
+    power_of,
+    sinh_of,
+    tanh_of,
+)
 
 #: By name. Arguments are flat arrays of float64; the last one receives the result.
 FUNCTIONS: dict[str, Callable[..., None]] = {
-    "log10": exponentials.log10_of,
-    "log2": exponentials.log2_of,
-    "log1p": exponentials.log1p_of,
-    "expm1": exponentials.expm1_of,
-    "sinh": exponentials.sinh_of,
-    "cosh": exponentials.cosh_of,
-    "tanh": exponentials.tanh_of,
-    "power": exponentials.power_of,
-    "sin": angles.sin_of,
-    "cos": angles.cos_of,
-    "tan": angles.tan_of,
-    "arcsin": angles.arcsin_of,
-    "arccos": angles.arccos_of,
-    "arctan": angles.arctan_of,
-    "arctan2": angles.arctan2_of,
+    "log10": log10_of,
+    "log2": log2_of,
+    "log1p": log1p_of,
+    "expm1": expm1_of,
+    "sinh": sinh_of,
+    "cosh": cosh_of,
+    "tanh": tanh_of,
+    "power": power_of,
+    "sin": sin_of,
+    "cos": cos_of,
+    "tan": tan_of,
+    "arcsin": arcsin_of,
+    "arccos": arccos_of,
+    "arctan": arctan_of,
+    "arctan2": arctan2_of,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -122,20 +122,9 @@ def uniform_filter1d(
     return uniform_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis, dtype=dtype)
 
 
-class _Extremum(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        size: int,
-        axis: int = -1,
-        *,
-        mode: str = "reflect",
-        cval: float = 0.0,
-        origin: int = 0,
-    ) -> Volume: ...
-
-
-def _extremum(name: str, function: Callable[..., Volume], found: str, example: str) -> _Extremum:
+def _extremum(
+    name: str, function: Callable[..., Volume], found: str, example: str
+) -> Callable[..., Volume]:
     def filter1d(
         volume: Volume,
         size: int,
@@ -199,21 +188,9 @@ maximum_filter1d = _extremum(
 )
 
 
-class _Weighted(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        weights: ArrayLike,
-        axis: int = -1,
-        *,
-        mode: str = "reflect",
-        cval: float = 0.0,
-        origin: int = 0,
-        dtype: DTypeLike | None = None,
-    ) -> Volume: ...
-
-
-def _weighted(name: str, verb: str, mirrored: bool, other: str, example: str) -> _Weighted:
+def _weighted(
+    name: str, verb: str, mirrored: bool, other: str, example: str
+) -> Callable[..., Volume]:
     def filter1d(
         volume: Volume,
         weights: ArrayLike,

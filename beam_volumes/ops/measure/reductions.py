@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -147,31 +147,6 @@ def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, 
     return (z, y, x), axes
 
 
-class _Reduction(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Scalar: ...
-
-
-class _Spread(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        ddof: int = 0,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Scalar: ...
-
-
 #: The common docstring of reductions.
 _DOCSTRING = """{summary}, or {lines}.
 
@@ -224,7 +199,7 @@ def _as_numpy(
     return documented(function)
 
 
-def _reduction(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Reduction:
+def _reduction(name: str, of: Callable[..., folds.Fold], **texts: str) -> Callable[..., Scalar]:
     def reduction(
         volume: Volume,
         axis: Axis = None,
@@ -239,7 +214,7 @@ def _reduction(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Reduc
     return _as_numpy(reduction, name, **texts)
 
 
-def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Spread:
+def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> Callable[..., Scalar]:
     def reduction(
         volume: Volume,
         axis: Axis = None,

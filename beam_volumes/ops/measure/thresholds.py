@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
@@ -14,18 +15,6 @@ from beam_volumes.ops.parameters.docs import documented
 
 #: Maximum classes of `threshold_multiotsu`.
 _MAX_CLASSES = 256
-
-
-class _Threshold(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        *,
-        nbins: int = 256,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Scalar: ...
 
 
 #: The common docstring of thresholds for two classes.
@@ -77,7 +66,7 @@ def _two_classes(
     see_also: str = "threshold_otsu : maximizes the variance between classes.",
     raises: str = "",
     notes: str = "",
-) -> _Threshold:
+) -> Callable[..., Scalar]:
     """Make the function for a threshold; its name selects the formula."""
 
     def threshold(

@@ -7,10 +7,9 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from beam_volumes.across.rounds.picked import Picked
 from beam_volumes.base.text import format_bytes
@@ -24,7 +23,6 @@ from beam_volumes.ops.labels.surveys.table_surveys import check_counted
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.measure import distributions, reductions, statistics
 from beam_volumes.ops.measure.folds_along import LIMIT
-from beam_volumes.ops.measure.reductions import Axis
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -44,35 +42,6 @@ _COUNTS = _PARAMETERS.replace(
 
 #: What to do for medians of values that cannot be counted.
 _ANY_MEDIAN = "use bv.labeled_comprehension(volume, labels, index, np.median, float, np.nan)"
-
-
-class _Reduction(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        labels: Volume | None = None,
-        index: ArrayLike | None = None,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Any: ...
-
-
-class _Spread(Protocol):
-    def __call__(
-        self,
-        volume: Volume,
-        axis: Axis = None,
-        *,
-        ddof: int = 0,
-        labels: Volume | None = None,
-        index: ArrayLike | None = None,
-        mask: Volume | None = None,
-        nan: str = "raise",
-        across: str | None = None,
-    ) -> Any: ...
 
 
 def _of_labels(ours: Callable[..., Any], *properties: str, text: str = _PARAMETERS) -> Any:
@@ -117,13 +86,13 @@ def _of_labels(ours: Callable[..., Any], *properties: str, text: str = _PARAMETE
     return documented(measured)
 
 
-min: _Reduction = _of_labels(reductions.min, "intensity_min")
-max: _Reduction = _of_labels(reductions.max, "intensity_max")
-sum: _Reduction = _of_labels(reductions.sum, "intensity_sum")
-mean: _Reduction = _of_labels(reductions.mean, "intensity_mean")
-median: _Reduction = _of_labels(distributions.median, "intensity_median")
-std: _Spread = _of_labels(reductions.std, "intensity_std")
-variance: _Spread = _of_labels(reductions.variance, "intensity_std")
+min = _of_labels(reductions.min, "intensity_min")
+max = _of_labels(reductions.max, "intensity_max")
+sum = _of_labels(reductions.sum, "intensity_sum")
+mean = _of_labels(reductions.mean, "intensity_mean")
+median = _of_labels(distributions.median, "intensity_median")
+std = _of_labels(reductions.std, "intensity_std")
+variance = _of_labels(reductions.variance, "intensity_std")
 center_of_mass = _of_labels(statistics.center_of_mass, "centroid_weighted")
 minimum_position = _of_labels(statistics.minimum_position, "minimum_position")
 maximum_position = _of_labels(statistics.maximum_position, "maximum_position")
