@@ -11678,6 +11678,7 @@ def register(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_voxels: int = 2097152,
+    progress: bool | Callable[..., None] | None = None,
 ) -> np.ndarray:
     """Find the transform that aligns a volume with another one.
 
@@ -11701,6 +11702,9 @@ def register(
     max_voxels : int, default: 2097152
         Both volumes are downsampled until they have fewer voxels. The error of shifts is about 0.05
         downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -11758,6 +11762,7 @@ def register_frames(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 256,
+    progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform of each frame that aligns it with the frames around it.
 
@@ -11786,6 +11791,9 @@ def register_frames(
     max_side : int, default: 256
         Each axis is downsampled by a whole factor until it is not longer. The error of shifts is
         about 0.05 downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -11841,6 +11849,7 @@ def register_slices(
     max_shift: float | None = None,
     min_quality: float = 0.3,
     max_side: int = 1024,
+    progress: bool | Callable[..., None] | None = None,
 ) -> ComputedTable:
     """Find the transform of each slice that aligns it with its neighbours.
 
@@ -11873,6 +11882,9 @@ def register_slices(
     max_side : int, default: 1024
         Planes are downsampled by a whole factor until no side is longer. The error of shifts is
         about 0.05 downsampled voxels.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
@@ -11941,6 +11953,7 @@ def register_tiles(
     min_quality: float = 0.5,
     reference: int | None = None,
     subvoxel: bool = True,
+    progress: bool | Callable[..., None] | None = None,
 ) -> tuple[ComputedTable, ComputedTable]:
     """Find the positions of overlapping tiles from their voxels.
 
@@ -11968,6 +11981,9 @@ def register_tiles(
     subvoxel : bool, default: True
         Whether to find fractions of voxels. If False, positions are rounded to whole voxels, and `fuse`
         copies voxels instead of interpolating them. Only for ``model="translation"``.
+    progress : bool or callable, optional
+        Whether to show progress on standard error, or a function that is called with it; as in
+        `compute`.
 
     Returns
     -------
