@@ -34,7 +34,7 @@ class Names:
         self._from: dict[str, dict[str, str]] = {}
 
     def add(self, annotation: str, module: str) -> str:
-        """Return an annotation of a module; import what it needs."""
+        """Return an annotation of a module, and import its names."""
         for node in ast.walk(ast.parse(annotation, mode="eval")):
             if isinstance(node, ast.Name):
                 self._add(node.id, module)

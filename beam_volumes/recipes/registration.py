@@ -102,7 +102,7 @@ class PlannedRegistration:
     input: str
     bytes_read: int
     memory: int  #: The limit
-    base: int  #: Of the process, and of what it reads during comparisons
+    base: int  #: Of the process, and of the images during comparisons
     predicted_memory: int
     smallest_memory: int  #: The smallest limit that works
 

@@ -111,7 +111,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a registration reads, and the bytes that it needs besides its process."""
+    """What a registration reads, and the bytes that it needs in addition to its process."""
 
     sweep: Volume | None  #: The largest volume that it computes in a sweep
     sweeps: float  #: The number of such sweeps

@@ -162,7 +162,7 @@ def register_tiles(
     table, of_pairs = every.solved(found, quality)
     if len(every.opened) > 1 and (lonely := unlinked(table)):
         numbers = f"{', '.join(map(str, lonely[:20]))}{', ...' if lonely[20:] else ''}"
-        shift = "" if reference is None else " but for the shift of all tiles"
+        shift = "" if reference is None else " except for the shift of all tiles"
         warnings.warn(
             f"register_tiles: no link for {len(lonely)} of {len(every.opened)} tiles, which keep their "
             f"given positions{shift}: {numbers}; the table of pairs has the reasons",
