@@ -107,8 +107,20 @@ def expressions(
     known: dict[str, Any] = dict(given or {})
     known |= {i.name: open_input(i, crop) for i in recipe.inputs.values() if i.name not in known}
     for name in recipe.order:
-        known[name] = apply(recipe.steps[name], known)
+        step = recipe.steps[name]
+        known[name] = apply(step, known)
+        axis = step.parameters.get("axis")
+        if axis and isinstance(known[name], Volume):
+            _check_axis(step, axis)
     return known
+
+
+def _check_axis(step: RecipeStep, axis: Entry) -> None:
+    """Refuse the axes t and c as numbers in reductions: outputs without a step depend on their names."""
+    if step.operation.gives_along(axis.plain()) == "number":
+        raise axis.error(
+            f"axis: {axis.plain()} is along t or c, and the result is a volume; write axis: t, or axis: c"
+        )
 
 
 def open_input(item: Input, crop: str | Callable[[Volume], Volume] | None = None) -> Any:

@@ -399,6 +399,18 @@ def test_one_of_the_several_results_of_a_step(work):
     assert token(built.targets[3].volume) == token(bv.clip(ridge, bv.extrema(ridge)[0]))
 
 
+def test_the_axis_of_time_by_its_number_is_refused(work, command):
+    """The result is a volume, and the output would have been the step before."""
+    np.save("movie.npy", np.zeros((3, 1, 2, 4, 5), "u1"))
+    (work / "r.yaml").write_text(
+        "input: movie.npy\nsteps: {a: negative, m: {op: max, axis: 0}}\noutput: o.zarr\n"
+    )
+    code, _, err = command("run", "r.yaml", "--runner", "none")
+    assert (
+        code == 2 and "r.yaml:2: axis: 0 is along t or c" in err and not (work / "o.zarr").exists()
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

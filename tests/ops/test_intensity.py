@@ -329,3 +329,15 @@ def test_matched_histograms_of_channels():
         bv.equalize_adapthist(bv.open(np.zeros((20, 20, 20), "u1")), 1, nbins=1 << 14)
     with pytest.raises(ValueError, match="clip_limit=-1"):
         bv.equalize_adapthist(x, clip_limit=-1)
+
+
+@pytest.mark.parametrize("first", [2**62, 2**64 - 50, -(2**62)])
+def test_close_integers_that_float64_rounds_are_refused(first):
+    """They had all one result."""
+    x = np.array([[[first, first + 29, first + 49]]], "u8" if first > 0 else "i8")
+    for in_range in ("image", (first, first + 49)):
+        with pytest.raises(ValueError, match=r"too close to each other for float64.*subtract"):
+            np.asarray(bv.rescale_intensity(x, in_range))
+    ends = np.iinfo(x.dtype)
+    whole = np.array([[[ends.min, 0, ends.max]]], x.dtype)
+    np.testing.assert_array_equal(bv.rescale_intensity(whole), whole)

@@ -18,6 +18,8 @@ from beam_volumes.sweep.stage import Block, KernelStage
 
 #: float64 has all integers up to this one.
 _EXACT = 1 << 53
+#: The smallest ratio of a range to the distance of its float64 numbers: results are then exact to 2**-32.
+_STEPS = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,14 @@ class Ends(Formula):
 
     def evaluate(self, *arguments: Any) -> Any:
         x0, x1, y0, y1 = map(float, arguments)
+        low, high = arguments[:2]
+        spacing = np.spacing(max(abs(x0), abs(x1)))
+        is_rounded = all(isinstance(n, int | np.integer) for n in (low, high)) and spacing > 1
+        if is_rounded and low != high and x1 - x0 < spacing * _STEPS:
+            raise ValueError(
+                f"{self.name}: the numbers from {low} to {high} are too close to each other for float64, "
+                "which rounds them; subtract their minimum before"
+            )
         if x0 == x1:
             y0 = y1 = min(max(x0, y0), y1)
         elif not x0 < x1:
