@@ -103,7 +103,7 @@ def check_options(options: Any, runner: Any) -> None:
     --------
     >>> check_options({"tmp_location": "/data"}, "DirectRunner")
     Traceback (most recent call last):
-    ValueError: options: Beam has no --tmp_location; did you mean '--temp_location'?
+    beam_volumes.drive.runner_names.UnknownOption: options: Beam has no --tmp_location; did you mean '--temp_location'?
     """
     if isinstance(options, Mapping):
         for name, value in options.items():
