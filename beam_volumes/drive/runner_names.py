@@ -101,9 +101,9 @@ def check_options(options: Any, runner: Any) -> None:
 
     Examples
     --------
-    >>> check_options({"tmp_location": "/data"}, "DirectRunner")
+    >>> check_options({"tmp_location": "/data"}, "DirectRunner")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    beam_volumes.drive.runner_names.UnknownOption: options: Beam has no --tmp_location; did you mean '--temp_location'?
+    UnknownOption: options: Beam has no --tmp_location; did you mean '--temp_location'?
     """
     if isinstance(options, Mapping):
         for name, value in options.items():
