@@ -141,7 +141,7 @@ SAID = {
         "Files and outputs that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
         "inputs and other outputs are always refused": "tests/cli/test_register.py"
         "::test_a_registration_replaces_no_input_and_no_other_file",
-        "fewer images are compared at a time": "tests/cli/test_register.py"
+        "A limit that is too small is": "tests/cli/test_register.py"
         "::test_memory_of_a_recipe_limits_the_pairs_at_a_time",
     },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
