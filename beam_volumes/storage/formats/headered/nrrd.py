@@ -97,8 +97,8 @@ class Nrrd(Headered):
             )
         if (version := first_bytes(path, 8)[-1:].decode("latin-1")) not in VERSIONS:
             raise ValueError(
-                f"{name} is NRRD of version {ascii(version)[1:-1]}, and versions 1 to 5 are supported; convert it to "
-                "one of them"
+                f"{name} is NRRD of version {ascii(version)[1:-1]}, and versions 1 to 5 are supported; "
+                "convert it to one of them"
             )
         request.refuse_parts(name, "NRRD")
         fields, end = _fields(first_bytes(path, _HEADER), name)
