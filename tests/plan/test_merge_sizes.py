@@ -64,12 +64,12 @@ def test_the_memory_that_a_plan_names_for_the_expected_merge_suffices():
 def test_blank_voxels_are_divided_where_noise_would_be_refused(monkeypatch):
     """The expected size is only a warning; the size that is found decides."""
     monkeypatch.setattr(component_surveys.EdgeSurvey, "merged_bytes", 1 << 30)
-    how = {"workers": 1, "slab": (4, 48, 48), "progress": False}
+    how = {"workers": 1, "slab": (4, 48, 48), "runner": None, "progress": False}
     blank = np.zeros((16, 48, 48), "u1")
     blank[3:9, 10:20, 10:20] = 5
-    here = plan_run([bv.watershed(bv.open(blank))], RunOptions(memory="2GiB", **how))
-    how["memory"] = here.smallest_memory + (8 << 20)
     ample = bv.compute(bv.watershed(bv.open(blank)), memory="2GiB", progress=False)
+    here = plan_run([bv.watershed(bv.open(blank))], RunOptions(memory="2GiB", **how))
+    how["memory"] = here.smallest_memory + (8 << 20)  # of a process that has run other tests
     with pytest.warns(RuntimeWarning, match=r"watershed: the largest step .* fits memory=\d+ "):
         found = bv.compute(bv.watershed(bv.open(blank)), **how)
     np.testing.assert_array_equal(found, ample, strict=True)
