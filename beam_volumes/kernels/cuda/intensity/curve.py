@@ -54,7 +54,8 @@ def _curve(dtype: np.dtype) -> Any:
                 if width <= largest:
                     share = (voxel - x0) / width
                 else:
-                    share = (voxel * half - x0 * half) / (xs[high] * half - x0 * half)
+                    start = _times(x0, half)
+                    share = (_times(voxel, half) - start) / (_times(xs[high], half) - start)
                 value = _times(real(1.0) - share, y0_) + _times(share, y1_)
         out.lines[out.firsts[k] + y0 + y, out.left + x] = rounded(value)
 
