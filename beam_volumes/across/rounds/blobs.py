@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from beam_volumes.across.rounds.extrema import PEAK_BYTES
 from beam_volumes.across.rounds.gathered import GatheredStep, Given
@@ -96,7 +96,7 @@ def _near(places: np.ndarray, sigmas: np.ndarray) -> Iterator[tuple[np.ndarray, 
     """All pairs of blobs that may overlap, the earlier one first, in batches and in order."""
     scales, scale_of = np.unique(sigmas, axis=0, return_inverse=True)
     members = [np.flatnonzero(scale_of.ravel() == k) for k in range(len(scales))]
-    trees = [cKDTree(places[of]) for of in members]
+    trees = [scipy.spatial.cKDTree(places[of]) for of in members]
     for start in range(0, len(places), BATCH):
         batch = np.arange(start, min(start + BATCH, len(places)))
         pairs = []

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
+import scipy
 
 from beam_volumes.across.rounds.gathered import GatheredStep, Given
 from beam_volumes.across.rounds.records import RecordRows, Records
@@ -106,8 +105,8 @@ def without_near(
         batch = scaled[start : start + BATCH]
         free = np.ones(len(batch), bool)
         if kept:
-            free = cKDTree(scaled[kept]).query(batch, p=p_norm)[0] >= near
-        close = cdist(batch, batch, **metric) < near
+            free = scipy.spatial.cKDTree(scaled[kept]).query(batch, p=p_norm)[0] >= near
+        close = scipy.spatial.distance.cdist(batch, batch, **metric) < near
         for k in range(len(batch)):
             if free[k]:
                 kept.append(start + k)
