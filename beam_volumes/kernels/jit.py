@@ -15,19 +15,102 @@ from typing import Any
 
 import numba
 from llvmlite import binding
-from numba.core import event
-from numba.core.registry import cpu_target
+from numba.core import event, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, compile_result
+from numba.core.dispatcher import _FunctionCompiler
+from numba.core.registry import CPUDispatcher, cpu_target
 
 from beam_volumes.kernels.cache import KernelCache, config
 
 
+class _CalleeLibrary(JITCodeLibrary):
+    """Code that only becomes machine code as a part of its callers."""
+
+    def _optimize_final_module(self) -> None:
+        """Do nothing: callers are optimized with all that they call."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    def serialize_using_object_code(self) -> Any:
+        return self.serialize_using_bitcode()
+
+
+class _CalleeCache(KernelCache):
+    @staticmethod
+    def _rebuild(target_context: Any, code: Any, fndesc: Any, env: Any, sig: Any, *_: Any) -> Any:
+        library = _CalleeLibrary(target_context.codegen(), code[0])
+        library._final_module = binding.parse_bitcode(code[-1])
+        library._finalize_final_module()
+        return compile_result(
+            target_context=target_context, typing_context=target_context.typing_context,
+            entry_point=object(), fndesc=fndesc, environment=env, signature=sig, library=library,
+        )  # fmt: skip
+
+
+class _CalleePipeline(Compiler):
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *rest: Any) -> None:
+        library = library or _CalleeLibrary(targetctx.codegen(), "callee")
+        super().__init__(typingctx, targetctx, library, *rest)
+
+
+class _Callee(CPUDispatcher):
+    """A kernel as other kernels see it: without machine code, and without a way to call it from Python."""
+
+    def __init__(self, py_func: Any, targetoptions: Any) -> None:
+        options = {**targetoptions, "no_cpython_wrapper": True}
+        super().__init__(py_func, targetoptions=options, pipeline_class=_CalleePipeline)
+        self._compiler = _CalleeCompiler(
+            py_func, self.targetdescr, options, self.locals, _CalleePipeline
+        )
+
+    def add_overload(self, cres: Any) -> None:
+        self.overloads[tuple(cres.signature.args)] = cres
+
+
+class _CalleeCompiler(_FunctionCompiler):
+    def _customize_flags(self, flags: Any) -> Any:
+        flags.no_compile = True
+        return flags
+
+    def compile(self, args: Any, return_type: Any) -> Any:
+        found = super().compile(args, return_type)
+        # Callers find the code by what is otherwise its address for Python.
+        found = found._replace(entry_point=object())
+        context = self.targetdescr.target_context
+        context.insert_user_function(found.entry_point, found.fndesc, [found.library])
+        return found
+
+
+class _Kernel(CPUDispatcher):
+    """A function with machine code for the types with which Python calls it.
+
+    Numba makes machine code of every function that it compiles, also of those that only other compiled
+    functions call, and optimizes their code again for each level of calls.
+    """
+
+    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
+        super().__init__(py_func, locals, targetoptions)
+        self._callee = _Callee(py_func, targetoptions)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return types.Dispatcher(self._callee)
+
+
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles functions with these options and caches them on disk."""
+    options |= {
+        "nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True
+    }  # fmt: skip
 
     def compile_and_keep(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        if not config.DISABLE_JIT:
-            dispatcher._cache = KernelCache(dispatcher)
+        if config.DISABLE_JIT:
+            return function
+        dispatcher: Any = _Kernel(function, targetoptions=options)
+        dispatcher._cache = KernelCache(dispatcher)
+        dispatcher._callee._cache = _CalleeCache(dispatcher._callee)
         return dispatcher
 
     return compile_and_keep
