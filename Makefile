@@ -9,6 +9,7 @@
 # make site    the documentation as a site, in build/site
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10; from the case SEED= on
+# make wheel   a wheel for this version of Python with compiled kernels, in dist
 # make bench   benchmarks that compare with other packages
 # make benchmark-page   run the benchmarks of docs/reference/speed.md, and rewrite its tables and the README's
 # make clean   remove everything that these commands created
@@ -27,7 +28,7 @@ endif
 UV = VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet
 INSTALL = install() { $(UV) "$$@" || $(PIP) install --quiet --no-compile "$$@"; }; install
 
-.PHONY: venv demo test test-thorough formats engines test-engines soak docs site lint bench benchmark-page clean
+.PHONY: venv demo test test-thorough formats engines test-engines soak docs site wheel lint bench benchmark-page clean
 
 venv: $(VENV)/.checks
 
@@ -80,6 +81,14 @@ site: $(VENV)/.docs
 $(VENV)/.docs: $(VENV)/.ready
 	$(INSTALL) -e '.[docs]'
 	touch $@
+
+# Compiled by NUMBA_CPU_NAME for all processors of the last ten years; tests compile the kernels of WARM=recipe.
+wheel: venv
+	rm -rf build/kernels build/lib
+	NUMBA_CACHE_DIR=$(CURDIR)/build/kernels NUMBA_CPU_FEATURES= NUMBA_CPU_NAME=$$($(VENV)/bin/python -c \
+	  'from beam_volumes.kernels.cache import LEVEL; print(LEVEL)') $(VENV)/bin/beam-volumes warm-up $(WARM)
+	BEAM_VOLUMES_KERNELS=$(CURDIR)/build/kernels/beam_volumes \
+	  $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 lint: venv
 	$(VENV)/bin/ruff check .

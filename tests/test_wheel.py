@@ -10,41 +10,56 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from beam_volumes.kernels.cache import LEVEL
 from beam_volumes.version import __version__
 
 ROOT = Path(__file__).parents[1]
 
 
-def run(*command, cwd):
+def run(*command, cwd, **environment):
     """Run a command that finds nothing of this repository by accident."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    clean |= environment
     done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """A copy of the repository, which building may litter."""
-    copy = tmp_path_factory.mktemp("source") / "copy"
+def copied(folder):
+    """Copy the repository, because building may litter."""
     litter = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "demo")
-    return shutil.copytree(ROOT, copy, symlinks=True, ignore=litter)
+    return shutil.copytree(ROOT, folder / "copy", symlinks=True, ignore=litter)
 
 
-@pytest.fixture(scope="module")
-def wheel(source):
+def built(source, **environment):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
-    run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", "dist", ".", cwd=source)
+    build = ["--no-deps", "--no-build-isolation", "--wheel-dir", "dist", "."]
+    run(*pip, *build, cwd=source, **environment)
     (path,) = (source / "dist").glob("*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return copied(tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def wheel(source):
+    return built(source)
+
+
+@pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """The Python of an environment with the wheel, and its requirements as installed here."""
-    home = tmp_path_factory.mktemp("environment")
+    """The Python of an environment with the wheel."""
+    return installed(wheel, tmp_path_factory.mktemp("environment"))
+
+
+def installed(wheel, home):
+    """Install a wheel in an environment with its requirements as installed here; return its Python."""
     venv.create(home)
     python = home / "bin/python"
     pip = [
@@ -106,6 +121,42 @@ def test_an_example_runs_with_it(python, tmp_path):
     (tmp_path / "trial").mkdir()
     run(python, "exposure.py", "trial", cwd=tmp_path)
     assert any((tmp_path / "trial").iterdir())
+
+
+FIRST_CALL = """
+import numpy as np
+import beam_volumes as bv
+from beam_volumes.kernels.cache import LEVEL, _processors
+from beam_volumes.kernels.jit import compilations
+
+with compilations() as found:
+    bv.compute(bv.exp(bv.open(np.ones((5, 6, 7), "f4"))), runner=None, progress=False)
+print(bv.__file__, [c.name for c in found], (LEVEL, "") in _processors()[1:])
+"""
+
+
+@pytest.mark.thorough
+def test_nothing_is_compiled_with_a_wheel_that_has_kernels(tmp_path):
+    np.save(tmp_path / "in.npy", np.ones((5, 6, 7), "f4"))
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("input: in.npy\nsteps: {exp: {}}\noutput: out.zarr\n")
+    level = {"NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": ""}
+    warm_up = [sys.executable, "-m", "beam_volumes", "warm-up", str(recipe)]
+    run(*warm_up, cwd=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "kernels"), **level)
+    kernels = tmp_path / "kernels/beam_volumes"
+    assert any(kernels.glob("*.kernel"))
+    wheel = built(copied(tmp_path), BEAM_VOLUMES_KERNELS=str(kernels))
+    assert "-py3-none-any" not in wheel.name
+    python = installed(wheel, tmp_path / "environment")
+    empty = {"NUMBA_CACHE_DIR": str(tmp_path / "empty")}
+    where, compiled, is_supported = run(python, "-c", FIRST_CALL, cwd=tmp_path, **empty).split()
+    assert Path(where).is_relative_to(tmp_path)
+    if is_supported == "True":
+        assert compiled == "[]" and not any((tmp_path / "empty").rglob("*.kernel"))
+    # The kernels of another processor are not used.
+    elsewhere = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    if LEVEL != "generic":
+        assert run(python, "-c", FIRST_CALL, cwd=tmp_path, **empty, **elsewhere).split()[1] != "[]"
 
 
 def test_the_citation_names_the_version():

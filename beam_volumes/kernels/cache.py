@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import itertools
 import os
 import platform
 import re
@@ -32,6 +33,7 @@ from llvmlite import binding
 from numba.core import config as _config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps, pickle
 
 #: A larger cache is reduced to three quarters of this; the least recently used kernels are removed first.
@@ -47,9 +49,19 @@ _DIGEST = 32
 #: Suffix of empty files. Their names are digests of operations that have all their kernels in the cache.
 _CACHED = ".cached"
 
-#: The parts of machine code's digest other than sources, signature, options and processor.
+#: Kernels that a wheel brings along, compiled for `LEVEL`.
+SHIPPED = Path(__file__).parent / "compiled"
+#: The processor of shipped kernels in LLVM's terms, by machine: all of the last ten years. Kernels that are
+#: compiled for it, with NUMBA_CPU_NAME and without NUMBA_CPU_FEATURES, are used on all that have it.
+_LEVELS = {"x86_64": "x86-64-v3", "aarch64": "generic"}
+LEVEL = _LEVELS.get(platform.machine())
+#: What the level has and older processors lack.
+_NEEDED = {"x86-64-v3": ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"), "generic": ()}
+
+#: The parts of machine code's digest other than sources, signature, options and processor. Numba has
+#: different code for minor versions of numpy.
 _VERSIONS = (
-    *(m.__version__ for m in (numba, llvmlite, np)),
+    *(numba.__version__, llvmlite.__version__, np.__version__.split(".")[:2]),
     sys.implementation.cache_tag,
     sysconfig.get_config_var("SOABI"),
     platform.machine(),
@@ -87,9 +99,16 @@ def _temporary_folder(is_made: bool) -> Path | None:
 
 
 def _folders(is_made: bool = False) -> Iterator[Path]:
+    """Yield the folders that kernels are written to: the first one that can be."""
     yield folder()
     if (temporary := _temporary_folder(is_made)) is not None:
         yield temporary
+
+
+def _known() -> Iterator[Path]:
+    """Yield the folders that kernels are read from."""
+    yield from _folders()
+    yield SHIPPED
 
 
 def usage() -> tuple[int, int]:
@@ -193,13 +212,14 @@ def _imported(module: str) -> set[str]:
 
 def is_cached(operation: str) -> bool:
     """Return whether an operation has run here, so its kernels are in the cache."""
-    name = _mark(operation)
-    return any((place / name).exists() for place in _folders())
+    names = [_mark(operation, processor) for processor in _processors()]
+    return any((place / name).exists() for place in _known() for name in names)
 
 
 def note_cached(operations: Iterable[str]) -> None:
     """Note that operations have run, and that their kernels are in the cache."""
-    for name in map(_mark, operations):
+    own, *_ = _processors()
+    for name in (_mark(operation, own) for operation in operations):
         for place in _folders():
             with suppress(OSError):
                 place.mkdir(parents=True, exist_ok=True)
@@ -207,9 +227,9 @@ def note_cached(operations: Iterable[str]) -> None:
                 break
 
 
-def _mark(operation: str) -> str:
+def _mark(operation: str, processor: tuple[str, str]) -> str:
     settings = [(s, getattr(config, s, None)) for s in _SETTINGS]
-    parts = operation, _all_sources(), _VERSIONS, settings, _processor()
+    parts = operation, _all_sources(), _VERSIONS, settings, processor
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=_DIGEST).hexdigest()
     return f"{digest}{_CACHED}"
 
@@ -224,10 +244,17 @@ def _all_sources() -> str:
 
 
 @cache
-def _processor() -> tuple[str, str]:
-    name = config.CPU_NAME or binding.get_host_cpu_name()
-    features = config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
-    return str(name), str(features)
+def _processors() -> tuple[tuple[str, str], ...]:
+    """Return the names and features for which kernels are compiled, and others whose kernels run here."""
+    has = binding.get_host_cpu_features()
+    name, features = config.CPU_NAME, config.CPU_FEATURES
+    own = (
+        str(binding.get_host_cpu_name() if name is None else name),
+        str(has.flatten() if features is None else features),
+    )
+    if LEVEL is None or name is not None or not all(has.get(f) for f in _NEEDED[LEVEL]):
+        return (own,)
+    return own, (LEVEL, "")
 
 
 # Kernels.
@@ -260,19 +287,20 @@ class KernelCache(_Cache):
         """Do nothing: an outdated entry cannot be found."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
-        name = self._name(sig, target_context.codegen())
-        if name is None:
-            return None
-        for place in _folders():
+        # Machine code calls it. Numba refreshes the context, which also imports all that compiles.
+        rtsys.initialize(target_context)
+        triple, *own = target_context.codegen().magic_tuple()
+        _, *others = _processors()
+        names = [self._name(sig, (triple, *processor)) for processor in (own, *others)]
+        for place, name in itertools.product(_known(), filter(None, names)):
             payload = _read(place / name)
             if payload is not None:
                 with suppress(Exception):  # an unusable entry is compiled again
-                    return CompileResult._rebuild(target_context, *pickle.loads(payload))
+                    return self._rebuild(target_context, *pickle.loads(payload))
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        name = self._name(sig, data.codegen)
+        name = self._name(sig, data.codegen.magic_tuple())
         if name is None or data.library.has_dynamic_globals or data.lifted:
             return
         payload = dumps(data._reduce())
@@ -286,8 +314,10 @@ class KernelCache(_Cache):
             KernelCache._pruned = True
             prune(place, MAX_BYTES)
 
-    def _name(self, sig: Any, codegen: Any) -> str | None:
-        """Return the file name of the kernel for a signature; None if it cannot be cached."""
+    _rebuild = staticmethod(CompileResult._rebuild)
+
+    def _name(self, sig: Any, processor: tuple[str, ...]) -> str | None:
+        """Return the file name of a signature's kernel for a processor; None if it cannot be cached."""
         function = self._dispatcher.py_func
         source = source_digest(function.__module__)
         types = str(sig)
@@ -297,7 +327,7 @@ class KernelCache(_Cache):
         parts = (
             *(function.__module__, function.__qualname__, function.__code__.co_firstlineno),
             *(function.__code__.co_code, dumps(cells) if cells else b""),
-            *(source, types, codegen.magic_tuple(), sorted(self._dispatcher.targetoptions.items())),
+            *(source, types, processor, sorted(self._dispatcher.targetoptions.items())),
             *(_VERSIONS, [(s, getattr(config, s, None)) for s in _SETTINGS]),
         )
         digest = hashlib.blake2b(repr(parts).encode(), digest_size=_DIGEST).hexdigest()

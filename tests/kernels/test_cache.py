@@ -51,12 +51,12 @@ def place(folder, **changed):
     return folder
 
 
-def run(folder, kernels, **environment):
-    """Run the program on the copy in a folder; return its kernel's result and the compiled kernels."""
+def run(folder, kernels, program=PROGRAM, **environment):
+    """Run a program on the copy in a folder; return its kernel's result and the compiled kernels."""
     path = os.pathsep.join([str(folder), os.getcwd(), *sys.path])
     done = subprocess.run(
         # -B: bytecode does not notice a source that is rewritten within a second at the same size.
-        [sys.executable, "-B", "-c", PROGRAM],
+        [sys.executable, "-B", "-c", program],
         env={**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(kernels), **environment},
         capture_output=True,
         text=True,
@@ -77,6 +77,32 @@ def test_copies_of_a_package_share_kernels_and_a_changed_callee_is_compiled_agai
     assert run(tmp_path / "a", kernels, NUMBA_BOUNDSCHECK="1") == ["10", "total"]
     assert run(tmp_path / "b", kernels, NUMBA_BOUNDSCHECK="1") == ["18", "total"]
     assert run(tmp_path / "a", kernels, NUMBA_BOUNDSCHECK="1") == ["10"]
+
+
+def test_code_of_a_callee_is_read_by_another_caller(tmp_path):
+    program = """
+import numpy as np
+from beam_volumes.kernels.jit import made_kernel
+from kernelled.callees import increased
+print(made_kernel(lambda x: increased(x))(4), *increased._callee.stats.cache_hits.values())
+"""
+    place(tmp_path)
+    assert run(tmp_path, tmp_path / "kernels", program) == ["5"]
+    assert run(tmp_path, tmp_path / "kernels", program) == ["5", "1"]
+
+
+def test_kernels_for_the_level_are_used_by_processors_that_have_it(tmp_path, monkeypatch):
+    place(tmp_path)
+    level = {"NUMBA_CPU_NAME": cache.LEVEL, "NUMBA_CPU_FEATURES": ""}
+    assert run(tmp_path, tmp_path / "kernels", **level) == ["10", "total"]
+    has = cache.binding.get_host_cpu_features()
+    if all(has.get(feature) for feature in cache._NEEDED[cache.LEVEL]):
+        assert run(tmp_path, tmp_path / "kernels") == ["10"]
+    monkeypatch.setattr(cache.config, "CPU_NAME", None)
+    for lacking in cache._NEEDED[cache.LEVEL]:
+        older = type(has)({**has, lacking: False})
+        monkeypatch.setattr(cache.binding, "get_host_cpu_features", lambda older=older: older)
+        assert len(cache._processors.__wrapped__()) == 1
 
 
 def test_processes_racing_for_a_kernel_both_get_it(tmp_path):
