@@ -1,8 +1,8 @@
 """What the first call of a function costs in a new process, without and with compiled kernels.
 
 Each call runs in fresh processes: with an empty cache of kernels, and then twice with the cache that the
-first process has left. PYTHON may be that of an environment with a wheel of ``make wheel``: if the wheel has
-the kernels, nothing is compiled.
+first process has left. PYTHON is this one by default. The
+Python of an environment with a wheel of ``make wheel`` should compile nothing.
 
     python benchmarks/first_calls.py [PYTHON] [FUNCTION ...]
 """

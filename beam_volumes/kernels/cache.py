@@ -245,7 +245,7 @@ def _all_sources() -> str:
 
 @cache
 def _processors() -> tuple[tuple[str, str], ...]:
-    """Return the names and features for which kernels are compiled, and others whose kernels run here."""
+    """Return the processor that kernels are compiled for, and others with kernels that run here."""
     has = binding.get_host_cpu_features()
     name, features = config.CPU_NAME, config.CPU_FEATURES
     own = (

@@ -76,7 +76,7 @@ class _CalleeCompiler(_FunctionCompiler):
 
     def compile(self, args: Any, return_type: Any) -> Any:
         found = super().compile(args, return_type)
-        # Callers find the code by what is otherwise its address for Python.
+        # Numba finds the code by its entry point. Only Python would call it.
         found = found._replace(entry_point=object())
         context = self.targetdescr.target_context
         context.insert_user_function(found.entry_point, found.fndesc, [found.library])
