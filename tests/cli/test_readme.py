@@ -1,10 +1,13 @@
 """What the README and the documentation show is run, on small data."""
 
 import json
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import imagecodecs
@@ -12,7 +15,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tensorstore as ts
-import tifffile
 import yaml
 from scipy import ndimage
 from skimage import morphology
@@ -55,31 +57,32 @@ def test_python(slices):
     assert pq.read_table("cells.parquet").num_rows == n
 
 
-@pytest.fixture
-def page_inputs(slices):
-    """The files that how-to pages open."""
-    rng = np.random.default_rng(4)
-    em = bv.open("slices")
-    cells = bv.label(bv.gaussian_filter(em, 1) > 128)
-    affinities = bv.stack([bv.gaussian_filter(em, 1, dtype="u1")] * 3)
-    truth = cells.to("truth.zarr")
-    bv.compute(cells.to("cells.zarr"), truth, affinities.to("affinities.zarr"), runner=None)
-    Path("blocks").mkdir()
-    for y in range(3):
-        for x in range(4):
-            block = np.kron(rng.integers(0, 3, (1, 8, 8)), np.ones((2, 16, 16))).astype("u1")
-            tifffile.imwrite(f"blocks/{y}_{x}.tif", block)
-    finest = np.kron(rng.integers(0, 255, (20, 25, 3)), np.ones((32, 32, 1))).astype("u1")
-    with tifffile.TiffWriter("slide.svs") as file:
-        for step in (1, 16):
-            how = {"tile": (64, 64), "photometric": "rgb", "subfiletype": int(step > 1)}
-            about = f"Aperio Image|MPP = {0.5 * step}"
-            file.write(finest[::step, ::step], description=about, **how)
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    """The folder that a reader has after the quickstart, here with fewer slices, in the repository."""
+    folder, before = tmp_path_factory.mktemp("quickstart"), Path.cwd()
+    for name in ("examples", "templates"):
+        (folder / name).symlink_to(ROOT / name)
+    os.chdir(folder)
+    try:
+        run_python("docs/get-started/quickstart.md", {"(64, 256, 256)": "(24, 96, 96)"})
+    finally:
+        os.chdir(before)
+    return folder
+
+
+def run_python(name, changes=()):
+    known = {}
+    for text in snippets(name, "python"):
+        for old in changes:
+            text = text.replace(old, changes[old])
+        exec(compile(text, name, "exec"), known)
+    return known
 
 
 def shown_cells(known):
     found, _ = ndimage.label(np.asarray(bv.open("slices") > bv.threshold_otsu(bv.open("slices"))))
-    assert np.array_equal(bv.open("cells.ome.zarr"), found)
+    assert np.array_equal(bv.open("bright-cells.ome.zarr"), found)
     assert np.array_equal(bv.open("median.zarr"), bv.median_filter(bv.open("slices"), 3))
 
 
@@ -107,7 +110,7 @@ def shown_function(known):
 def shown_distance(known):
     voxels = ndimage.distance_transform_edt(np.asarray(known["mask"]), (40, 10, 10))
     assert np.allclose(known["depth"], voxels, rtol=1e-6)
-    whole = np.asarray(bv.open("cells.ome.zarr"))
+    whole = np.asarray(bv.open("split.ome.zarr"))
     assert np.array_equal(whole > 0, known["mask"]) and np.ptp(whole) > 1
 
 
@@ -128,27 +131,51 @@ RESULTS = {
     "own-function": shown_function,
     "split-objects": shown_distance,
 }
-#: Pages that need a browser, a viewer or a network of their own.
-NEEDS = {"view": "neuroglancer napari", "studio": "nicegui", "networks": "onnx onnxruntime"}
+#: The paragraph of a page with the command that makes its input.
+INPUT = re.compile(r"^Input for this page: .*?\n\n", re.M | re.S)
+PLACE = ["--project=p", "--region=r", "--temp_location=gs://b/tmp"]
 
 
 @pytest.mark.parametrize("page", sorted(p.stem for p in (ROOT / "docs/how-to").glob("*.md")))
-def test_how_to(page, page_inputs, monkeypatch):
-    """Each page runs by itself, from its first line of Python to the last."""
-    stored = recording(monkeypatch)
-    for package in NEEDS.get(page, "").split():
-        pytest.importorskip(package)
-    if page == "networks":
-        from tests.ops.networks.conftest import unet
-
-        unet("unet.onnx")
-    known = {}
-    for text in snippets(f"docs/how-to/{page}.md", "python"):
-        exec(compile(text, page, "exec"), known)
+def test_how_to(page, quickstart, tmp_path, monkeypatch, command):
+    """A page runs from its first line to its last, Python and commands, where its reader runs it."""
+    folder = shutil.copytree(quickstart, tmp_path / "here", symlinks=True)
+    monkeypatch.chdir(folder)
+    text = (ROOT / f"docs/how-to/{page}.md").read_text()
+    for words in map(shlex.split, re.findall("`([^`]+)`", "".join(INPUT.findall(text)))):
+        if len(words) > 1:
+            make_input(words, command)
+    stored, known = recording(monkeypatch), {}
+    for kind, part in FENCED.findall(text):
+        if kind == "python":
+            exec(compile(part, page, "exec"), known)
+        for line in part.replace("\\\n", " ").splitlines() if kind == "sh" else ():
+            run_line(shlex.split(line, comments=True), command)
     if page in RESULTS:
         RESULTS[page](known)
     # No runner stores voxels between the steps of these pipelines.
     assert not set().union(*stored) and (page != "beam-pipeline" or len(stored) > 7)
+
+
+def make_input(words, command):
+    if words[0] == "python":
+        assert subprocess.run([sys.executable, *words[1:]]).returncode == 0
+    else:
+        assert words == ["beam-volumes", "demo"]
+        assert command("demo", "--shape", "32,96,96", "--runner", "none")[0] == 0
+
+
+def run_line(words, command):
+    program, verb, *rest = words
+    if program == "pip":
+        assert verb == "install"
+    elif verb in ("studio", "view"):  # they serve until they are stopped
+        names = [word for word in rest if not word.startswith("-") and word != "cells.yaml"]
+        assert all(Path(name).exists() for name in names), words
+    else:
+        more = PLACE if "DataflowRunner" in rest else []
+        code, _, error = command(verb, *rest, *more)
+        assert program == "beam-volumes" and code == 0, (words, error)
 
 
 def test_make():
@@ -186,17 +213,6 @@ def test_shell(slices, command):
     assert pq.read_table("filled.parquet").num_rows == bv.compute(
         bv.max(bv.open("filled.ome.zarr"))
     )
-
-
-@pytest.mark.parametrize("page", ["convert", "dataflow", "estimate", "flink", "pyramids"])
-def test_how_to_shell(page, slices, command):
-    (recipe,) = snippets("docs/reference/command-line.md", "yaml")
-    Path("recipe.yaml").write_text(recipe)
-    place = ["--project=p", "--region=r", "--temp_location=gs://b/tmp"]
-    for line in "".join(snippets(f"docs/how-to/{page}.md", "sh")).splitlines():
-        _, *arguments = shlex.split(line)
-        code, _, error = command(*arguments, *(place if "DataflowRunner" in line else []))
-        assert code == 0, (line, error)
 
 
 def test_every_verb_is_listed():
