@@ -4,10 +4,17 @@ Examples in docstrings assume ``import numpy as np`` and ``import beam_volumes a
 something write it to the current directory.
 """
 
+import sys
+
+if sys.platform == "win32":
+    raise ImportError(
+        "beam_volumes does not run on Windows itself; install it in WSL, the Windows Subsystem for Linux"
+    )
+
 from beam_volumes import plan, studio
 from beam_volumes.base.exports import lazy
 
-# These packages are loaded now, so that their import cannot hide the functions of their names later.
-del plan, studio
+# The packages are loaded now, so that their import cannot hide the functions of their names later.
+del plan, studio, sys
 
 __getattr__, __dir__, __all__ = lazy(__name__, globals())

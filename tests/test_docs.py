@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 import tokenize
+from importlib import metadata
 from pathlib import Path
 
 import apache_beam
@@ -316,3 +317,17 @@ def test_messages_that_troubleshooting_quotes_are_raised():
     # A message may be cut between two lines of the source.
     source = re.sub(r'"\n\s*f?"', "", source)
     assert len(quoted) > 10 and [text for text in quoted if text not in source] == []
+
+
+def test_the_page_of_installation_lists_all_extras():
+    page = (ROOT / "docs/get-started/install.md").read_text()
+    listed = re.findall(r"^\| (`.*?) \|", page, re.M)
+    named = {name for row in listed for name in re.findall(r"`([\w-]+)`", row)}
+    declared = metadata.metadata("beam-volumes").get_all("Provides-Extra")
+    assert named == set(declared) - {"test", "test-formats", "lint", "bench", "docs"}
+
+
+def test_windows_is_refused_in_one_sentence():
+    program = "import sys; sys.platform = 'win32'; import beam_volumes"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1 and "install it in WSL" in done.stderr.splitlines()[-1]

@@ -9,10 +9,15 @@ from pathlib import Path
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
-    "Get started": ["docs/get-started/quickstart.md", "docs/get-started/choosing.md"],
+    "Get started": [
+        "docs/get-started/install.md",
+        "docs/get-started/quickstart.md",
+        "docs/get-started/choosing.md",
+    ],
     "Tutorials": ["docs/tutorials/studio.md", "notebooks", "gallery"],
     "How to process images": [
         "docs/how-to/arrays.md",
+        "docs/how-to/crop.md",
         "docs/how-to/background.md",
         "docs/how-to/threshold.md",
         "docs/how-to/channels-and-time.md",
@@ -35,6 +40,7 @@ PARTS = {
         "docs/how-to/convert.md",
         "docs/how-to/pyramids.md",
         "docs/how-to/view.md",
+        "docs/how-to/other-programs.md",
         "docs/how-to/studio.md",
     ],
     "How to run": [
