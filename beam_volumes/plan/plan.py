@@ -423,7 +423,7 @@ class Plan:
         >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
         >>> print(p.explain())  # doctest: +ELLIPSIS
         1 pass, 1 slab in flight in 1 process, ... a slab
-        runs in this process, without a pipeline: it takes at most ...
+        runs in threads of this process: it takes at most ...
         memory: ...
         reads 32.0 KiB decoded, ...
         a numpy array of shape (8, 64, 64) is read 1.00 times, in pass 1...
@@ -498,7 +498,7 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
         )
     if plan.in_process is not None:
         lines.insert(
-            1, f"runs in this process, without a pipeline: {plan.in_process}; runner= names one"
+            1, f"runs in threads of this process: {plan.in_process}. runner= selects a Beam runner."
         )
     inside = {sink.name for sink in plan.intermediates}
     read = []

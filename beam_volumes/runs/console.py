@@ -158,13 +158,12 @@ def state(p: Progress) -> str:
         before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
         parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
     elif p.unit == "slabs" and not p.done and not p.under_way and p.seconds >= _PATIENCE:
-        also = "or compute the first" if p.compiling_is_known else "and compile missing kernels"
-        parts.append(f"none yet: workers start, {also}")
+        parts.append("starting" if p.compiling_is_known else "starting, or compiling kernels")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
     if p.finished:
         parts.append(f"{duration(p.seconds)}")
-    elif p.eta is not None:
+    elif p.eta is not None and p.compiling is None:
         parts.append(f"{duration(p.eta)} left")
     return ", ".join(parts)
 

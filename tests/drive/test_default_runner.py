@@ -62,12 +62,12 @@ def test_the_plan_shows_where_compute_runs(monkeypatch):
     v = bv.open(ARRAY)
     plan = bv.plan(bv.mean(v))
     assert re.search(
-        r"without a pipeline: it takes at most [\d.]+ MiB of the [\d.]+ GiB of memory that are free",
+        r"runs in threads of this process: it takes at most [\d.]+ MiB of the [\d.]+ GiB of memory that are free",
         plan.explain(verbose=True),
     )
     elsewhere = make_plan([bv.mean(v)], RunOptions(base=BASE_BEAM))
     assert plan.base < elsewhere.base
-    assert "without a pipeline" not in elsewhere.explain(verbose=True)
+    assert "in threads" not in elsewhere.explain(verbose=True)
 
 
 def test_memory_that_has_room_for_no_driver_process_is_used_in_this_one(monkeypatch):

@@ -267,7 +267,7 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
         console(replace(seen[-1], seconds=10.0))
         return stream.getvalue().splitlines()[-1]
 
-    assert line().endswith("0/2 slabs, none yet: workers start, or compute the first")
+    assert line().endswith("0/2 slabs, starting")
     begun += 2.0
     monkeypatch.setattr(time, "time", lambda: begun + 0.4)
     journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
@@ -290,7 +290,7 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
 def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
     stream = io.StringIO()
     Lines(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
-    assert "none yet: workers start, and compile missing kernels" in stream.getvalue()
+    assert "starting, or compiling kernels" in stream.getvalue()
 
 
 def test_scripts_without_a_terminal_get_a_line_for_each_pass(monkeypatch):
