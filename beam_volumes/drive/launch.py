@@ -76,11 +76,9 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
         raise ValueError(f"options name the runner {named}; pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
     refuse_threads(given)
-    if direct.direct_num_workers not in (1, options.workers):
-        raise ValueError(
-            f"direct_num_workers={direct.direct_num_workers} and workers={options.workers} differ; "
-            f"only give workers={direct.direct_num_workers}"
-        )
+    if (count := direct.direct_num_workers) not in (1, options.workers):
+        also = f" and workers={options.workers} differ" if options.workers else " has no effect"
+        raise ValueError(f"direct_num_workers={count}{also}; only give workers={count}")
     # None means one process for each slab in flight, as chosen by the plan.
     processes = None if direct.direct_running_mode == "multi_processing" else 1
     return Here(given), replace(options, processes=processes, base=LOCAL_PIPELINE)
