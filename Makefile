@@ -82,7 +82,7 @@ $(VENV)/.docs: $(VENV)/.ready
 	$(INSTALL) -e '.[docs]'
 	touch $@
 
-# Compiled by NUMBA_CPU_NAME for all processors of the last ten years; tests compile the kernels of WARM=recipe.
+# NUMBA_CPU_NAME is a level that most processors have. WARM=recipe.yaml limits the kernels to those of a recipe.
 wheel: venv
 	rm -rf build/kernels build/lib
 	NUMBA_CACHE_DIR=$(CURDIR)/build/kernels NUMBA_CPU_FEATURES= NUMBA_CPU_NAME=$$($(VENV)/bin/python -c \

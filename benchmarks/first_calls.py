@@ -1,8 +1,8 @@
 """What the first call of a function costs in a new process, without and with compiled kernels.
 
 Each call runs in fresh processes: with an empty cache of kernels, and then twice with the cache that the
-first process has left. PYTHON is this one by default. The
-Python of an environment with a wheel of ``make wheel`` should compile nothing.
+first process has left. PYTHON may belong to an environment with a wheel of ``make wheel``, which should
+compile nothing.
 
     python benchmarks/first_calls.py [PYTHON] [FUNCTION ...]
 """
@@ -66,7 +66,7 @@ def used(python: str, call: str, dtype: str, cache: str) -> tuple[float, int]:
     # In a folder without the package, the installed one is imported.
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(
-        [python, "-P", "-c", PROGRAM, call, dtype],
+        [python, "-c", PROGRAM, call, dtype],
         env=environment, cwd=cache, stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
     seconds, compiled = json.loads(done.stdout)

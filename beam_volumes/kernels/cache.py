@@ -51,8 +51,8 @@ _CACHED = ".cached"
 
 #: Kernels that a wheel brings along, compiled for `LEVEL`.
 SHIPPED = Path(__file__).parent / "compiled"
-#: The processor of shipped kernels in LLVM's terms, by machine: all of the last ten years. Kernels that are
-#: compiled for it, with NUMBA_CPU_NAME and without NUMBA_CPU_FEATURES, are used on all that have it.
+#: The processor of shipped kernels in LLVM's terms, by machine. Most processors since 2015 have it, and use
+#: kernels that are compiled with this NUMBA_CPU_NAME and an empty NUMBA_CPU_FEATURES.
 _LEVELS = {"x86_64": "x86-64-v3", "aarch64": "generic"}
 LEVEL = _LEVELS.get(platform.machine())
 #: What the level has and older processors lack.
@@ -287,7 +287,7 @@ class KernelCache(_Cache):
         """Do nothing: an outdated entry cannot be found."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # Machine code calls it. Numba refreshes the context, which also imports all that compiles.
+        # Machine code calls this runtime. A refresh of the context would also import numba's compiler.
         rtsys.initialize(target_context)
         triple, *own = target_context.codegen().magic_tuple()
         _, *others = _processors()

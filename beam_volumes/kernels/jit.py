@@ -98,6 +98,13 @@ class _Kernel(CPUDispatcher):
     def _numba_type_(self) -> Any:
         return types.Dispatcher(self._callee)
 
+    def add_overload(self, cres: Any) -> None:
+        super().add_overload(cres)
+        for (
+            env
+        ) in cres._find_referenced_environments():  # of callees, which errors with values need
+            cres.codegen.set_env(env.env_name, env)
+
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that compiles functions with these options and caches them on disk."""
@@ -127,7 +134,7 @@ user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy
 
 
 def load_compiler() -> None:
-    """Load the modules that numba otherwise imports with the first kernel."""
+    """Load the modules that numba otherwise imports to compile the first kernel."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 

@@ -26,10 +26,17 @@ def factorial(n):
 
 
 @kernel
+def limited(x):
+    if x > 99:
+        raise ValueError("too large", x)
+    return x
+
+
+@kernel
 def total(values):
     result = ones(3).sum() - 3
     for value in values:
-        result += checked(value) * factorial(value)
+        result += checked(value) * factorial(limited(value))
     return result
 
 
@@ -53,6 +60,9 @@ def test_errors_of_kernels_that_are_called_by_others_are_raised():
             total(np.array([1, -1]))
         with pytest.raises(ValueError, match="negative"):
             checked(-1)
+        with pytest.raises(ValueError, match="too large") as error:
+            total(np.array([1, 100]))
+        assert error.value.args == ("too large", 100)
 
 
 def test_kernels_are_arguments_of_others_and_called_by_functions_of_users():
