@@ -75,6 +75,7 @@ def used(python: str, call: str, dtype: str, cache: str) -> tuple[float, int]:
 
 def main() -> None:
     python, *names = sys.argv[1:] or [sys.executable]
+    python = os.path.abspath(python)  # calls run in another folder
     print("| function | dtype | first | compiled | second | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     totals = [0.0, 0.0]
