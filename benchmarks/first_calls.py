@@ -54,7 +54,7 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.kernels.jit import compilations
 
-v = np.random.default_rng(0).integers(0, 200, (20, 64, 64)).astype(sys.argv[2])
+v = bv.open(np.random.default_rng(0).integers(0, 200, (20, 64, 64)).astype(sys.argv[2]))
 with compilations() as found:
     bv.compute(eval(sys.argv[1]), progress=False)
 print(json.dumps([sum(os.times()[:4]), len(found)]))
