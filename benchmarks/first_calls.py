@@ -67,7 +67,7 @@ def used(python: str, call: str, dtype: str, cache: str) -> tuple[float, int]:
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(
         [python, "-c", PROGRAM, call, dtype],
-        env=environment, cwd=cache, stdout=subprocess.PIPE, check=True,
+        env=environment, cwd=os.sep, stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
     seconds, compiled = json.loads(done.stdout)
     return seconds, compiled
