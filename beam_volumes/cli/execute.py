@@ -16,7 +16,7 @@ from beam_volumes.cli.options import CENSUS
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.estimate.accelerators import advice
-from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.plan import Plan, describe_work
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.console import duration
@@ -164,9 +164,6 @@ def summary(plan: Plan) -> str:
             lines += [f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
             continue
         steps = p.program.steps
-        stages = [s.name for s in steps if s.source is None]
-        folds = [f.reduction.name for f in p.program.folds]
-        surveys = [f"survey {b.survey.name}" for b in p.program.surveys]
         ends = [
             f"store {steps[o.edge.step].name}"
             if o.sink in plan.intermediates
@@ -179,7 +176,7 @@ def summary(plan: Plan) -> str:
             for sink in plan.tables.get(b.token, ())
             if sink not in plan.intermediates
         ]
-        what = ", ".join([*stages, *folds, *surveys, *ends])
+        what = ", ".join([*describe_work(plan, p), *ends])
         slab = " x ".join(map(str, p.grid.step))
         lines.append(
             f"pass {p.index + 1}/{len(plan.passes)}: {what}; {counted(len(p.grid), 'slab')} of {slab}"

@@ -386,8 +386,21 @@ def _yields(plan: Plan, p: Pass) -> str:
     stored = [p.program.steps[o.edge.step].name for o in outputs if o not in kept]
     names = [f.reduction.name for f in p.program.folds]
     names += [b.survey.name for b in p.program.surveys]
-    names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in kept] or stored
+    names += [_output_name(plan, o.sink) for o in kept] or stored
     return ", ".join(dict.fromkeys(names))
+
+
+def _output_name(plan: Plan, sink: Sink) -> str:
+    """Name an output by its file, and a coarser level by the scale in each axis of its volume."""
+    sinks = {o.sink.name.rstrip("/"): o.sink for p in plan.passes for o in p.program.outputs}
+    folder, _, name = sink.name.rstrip("/").rpartition("/")
+    if folder not in sinks:
+        return name
+    factors = [round(n / m) for n, m in zip(sinks[folder].shape, sink.shape, strict=True)]
+    scale = " x ".join(
+        f"1/{f}" if f > 1 else "1" for f in (factors[:1] if len({*factors}) == 1 else factors)
+    )
+    return f"{folder.rpartition('/')[2]} at {scale}"
 
 
 def _result(

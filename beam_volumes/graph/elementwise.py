@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.kernels.cuda.parts import Part, reason_against
 from beam_volumes.kernels.elementary import exp_log, functions, pairs
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.sweep.stage import Block, Named, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, so the same everywhere.
 EXACT_UFUNCS: frozenset[str] = frozenset(
@@ -35,6 +35,15 @@ _COMPILED: dict[str, Callable[..., None]] = {
 }
 SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys()
 
+#: Functions that programs write as operators.
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%",
+    "power": "**", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<=", "equal": "==",
+    "not_equal": "!=", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "invert": "~",
+    "negative": "-", "left_shift": "<<", "right_shift": ">>",
+}  # fmt: skip
+#: Longer expressions are replaced by the name of their last function.
+_MAX_EXPRESSION = 64
 #: Functions that allocate temporary arrays.
 _ALLOCATING = frozenset(("astype", "round", "where", *_COMPILED))
 #: Nanoseconds to read or write a voxel of one operand.
@@ -84,6 +93,19 @@ class Elementwise(Chain):
     function: str
     #: The operands: ("input", i), ("value", i), ("constant", number) or, inside a `Fused`, ("part", i).
     arguments: tuple[tuple[str, Any], ...]
+
+    def expression(self, inputs: Sequence[Named], values: Sequence[Named]) -> str:
+        pick = {"input": inputs, "value": values}
+        operands = [pick[k][i].name if k in pick else str(i) for k, i in self.arguments]
+        operator = _OPERATORS.get(self.function)
+        if operator is None or self.name != self.function:
+            bare = (o[1:-1] if o.startswith("(") else o for o in operands)
+            text = f"{self.name}({', '.join(bare)})"
+        elif len(operands) == 2:
+            text = f"({f' {operator} '.join(operands)})"
+        else:
+            text = operator + operands[0]
+        return text if len(text) <= _MAX_EXPRESSION else self.name
 
     @property
     def device_parts(self) -> tuple[Part, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -106,9 +107,9 @@ class StageNode(Node):
     def values(self) -> tuple[Value, ...]:
         return self.parameters
 
-    @property
-    def name(self) -> str:
-        return self.stage.name
+    @cached_property
+    def name(self) -> str:  # type: ignore[override]
+        return self.stage.expression(self.operands, self.parameters)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_volumes.base.space import DifferentSpaces, Space
 from beam_volumes.graph.core import VolumeCore
-from beam_volumes.graph.nodes import Node, SourceNode
+from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 from beam_volumes.storage.sources.axes import stated_space
 
 
@@ -92,4 +92,5 @@ def called(volume: VolumeCore) -> str:
     below = node
     while below.inputs:
         below = below.inputs[0]
-    return f"{node.name} of {below.name}"
+    name = node.stage.name if isinstance(node, StageNode) else node.name
+    return f"{name} of {below.name}"

@@ -105,7 +105,7 @@ def _is_labelled(node: Node) -> bool:
         if isinstance(node, StageNode):
             if node.stage.yields_labels:
                 return True
-            keeps = isinstance(node.stage, Regrid) or node.name == "astype"
+            keeps = isinstance(node.stage, Regrid) or node.stage.name == "astype"
             if not keeps or not node.operands:
                 return False
             node = node.operands[0]
@@ -120,7 +120,7 @@ def voxels_per_label(node: Node) -> int:
     while not isinstance(node, AcrossNode):
         if isinstance(node, CropNode | ViewNode):
             node = node.operand
-        elif isinstance(node, StageNode) and node.name == "astype" and node.operands:
+        elif isinstance(node, StageNode) and node.stage.name == "astype" and node.operands:
             node = node.operands[0]
         else:
             return VOXELS_PER_LABEL

@@ -14,6 +14,7 @@ from beam_volumes.base.geometry import NO_HALO
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import (
     Value,
+    values_below,
 )
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
@@ -36,7 +37,7 @@ from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.single_file import write_file
 from beam_volumes.storage.places.stored_size import sampled_bytes, stored_bytes
 from beam_volumes.sweep.device import DEVICE, HOST, is_transfer, name_of
-from beam_volumes.sweep.program import Step, Surveyed
+from beam_volumes.sweep.program import FoldEdge, Step, Surveyed
 from beam_volumes.sweep.schedule import Overlap
 
 _OVERLAPS = {
@@ -427,7 +428,7 @@ class Plan:
         memory: ...
         reads 32.0 KiB decoded, ...
         a numpy array of shape (8, 64, 64) is read 1.00 times, in pass 1...
-        pass 1: fold mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
+        pass 1: mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
         """
         found = above("census").census(self) if census else {}
         return _explained(self, timed, verbose or timed, found)
@@ -594,17 +595,41 @@ def _stored(plan: Plan, name: str) -> str:
     return ""
 
 
+def describe_work(plan: Plan, p: Pass) -> list[str]:
+    """List what a pass computes, in the words of a program: steps, numbers, labels and tables."""
+    steps = p.program.steps
+    does = [
+        step.name if step.completion is None else f"{step.name} (second sweep)"
+        for step in steps
+        if step.source is None and not is_transfer(step)
+    ]
+    does += [_number(plan, f) for f in p.program.folds]
+    does += [_survey(plan, surveyed) for surveyed in p.program.surveys]
+    return _channels_together(does or [f"copy {step.name}" for step in steps])
+
+
+def _number(plan: Plan, fold: FoldEdge) -> str:
+    """Name a number, and the number that needs it, for example the extrema for a threshold."""
+    for p in plan.passes:
+        for user in p.program.folds:
+            needs = values_below(v for v in p.values if v.token in user.values)
+            if any(v.token == fold.token for v in needs):
+                return f"{fold.reduction.name} for {user.reduction.name}"
+    return fold.reduction.name
+
+
+def _survey(plan: Plan, surveyed: Surveyed) -> str:
+    """Name a survey; voxels that depend on it are computed in a second sweep."""
+    steps = (step for p in plan.passes for step in p.program.steps)
+    again = any(step.completion is not None and step.barrier == surveyed.token for step in steps)
+    return f"{surveyed.survey.name} (first sweep)" if again else surveyed.survey.name
+
+
 def _in_brief(plan: Plan, p: Pass) -> str:
     """Describe a pass in one line: its steps, slabs, and the largest parts of its memory."""
-    steps = p.program.steps
-    does = [step.name for step in steps if step.source is None and not is_transfer(step)]
-    does += [f"fold {f.reduction.name}" for f in p.program.folds]
-    does += [f"survey {surveyed.survey.name}" for surveyed in p.program.surveys]
-    if not does:
-        does = [f"copy {step.name}" for step in steps]
     slab = " x ".join(map(str, p.grid.step))
     line = (
-        f"pass {p.index + 1}: {', '.join(_channels_together(does))}; "
+        f"pass {p.index + 1}: {', '.join(describe_work(plan, p))}; "
         f"{counted(len(p.grid), 'slab')} of {slab}, windows of "
         f"{counted(p.partition.window, 'slice')}; reads {format_bytes(p.bytes_read)}, writes "
         f"{format_bytes(p.bytes_written)}; {format_bytes(p.slab_memory)} a slab"
@@ -647,12 +672,12 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     for f in p.program.folds:
         name, many = steps[f.fed[0].voxels.step].name, len(f.fed)
         of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"
-        lines.append(f"  fold {f.reduction.name} of {of}")
+        lines.append(f"  {_number(plan, f)}, of {of}")
     for surveyed in p.program.surveys:
         names = ", ".join(_channels_together([steps[e.step].name for e in surveyed.edges]))
         name, limit_bytes = surveyed.survey.name, format_bytes(p.limit_bytes)
         lines.append(
-            f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' "
+            f"  {_survey(plan, surveyed)} of {names}, up to {limit_bytes} a slab, then merge the slabs' "
             "summaries"
         )
         if p.merges[name].maximum:

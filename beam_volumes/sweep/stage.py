@@ -103,6 +103,13 @@ class PlainData:
         return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))  # type: ignore[arg-type]
 
 
+class Named(Protocol):
+    """What has a name in plans."""
+
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Stage(PlainData):
     """One operation on voxels: a kernel with the properties that the planner needs.
@@ -120,6 +127,10 @@ class Stage(PlainData):
     shift_invariant: ClassVar[bool] = False
     #: Whether it runs a kernel that is compiled for its dtypes.
     compiled: ClassVar[bool] = False
+
+    def expression(self, inputs: Sequence[Named], values: Sequence[Named]) -> str:
+        """Return the text that plans and messages show for the stage of these inputs and values."""
+        return self.name
 
     @property
     def halos(self) -> tuple[Halo, ...]:

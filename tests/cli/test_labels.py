@@ -40,7 +40,7 @@ def test_label(image, command):
     want, n = ndimage.label(mask, ndimage.generate_binary_structure(3, 2))
     np.testing.assert_array_equal(bv.open("cells.zarr"), want)
     assert out == f"{n}\n" and n > 3
-    assert re.search("survey label, .*; 3 slabs of 4 x 20 x 30", err)
+    assert re.search(r"label \(first sweep\), .*; 3 slabs of 4 x 20 x 30", err)
     code, out, err = command("label", "cells.zarr", "again.zarr", *NONE, "--quiet", "--by-value",
                              "--background", "none", "--dtype", "uint16")  # fmt: skip
     assert (code, err) == (0, "")

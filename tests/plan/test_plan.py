@@ -438,7 +438,7 @@ def test_explain_of_labels_and_tables(v, tmp_path):
     plan = bv.plan(cells.to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv"), cells.num_labels)
     text = plan.explain(verbose=True)
     for part in (
-        "survey label of greater, up to ",
+        "label (first sweep) of (gaussian_filter > mean), up to ",
         "a step of the merge",
         "takes the answers of pass 2, in the same slabs and windows",
         "with the answers of pass 2 to label",
