@@ -90,6 +90,22 @@ def counted(n: int, name: str) -> str:
     return f"{n:,} {name if n == 1 else many}"
 
 
+def format_duration(seconds: float, digits: int = 0) -> str:
+    """Format seconds; with ``digits`` decimals below a minute.
+
+    Examples
+    --------
+    >>> format_duration(7), format_duration(0.42, 1), format_duration(75), format_duration(7500)
+    ('7 s', '0.4 s', '1 min 15 s', '2 h 05 min')
+    """
+    if round(seconds, digits) < 60:
+        return f"{seconds:.{digits}f} s"
+    s = round(seconds)
+    if s < 3600:
+        return f"{s // 60} min {s % 60:02d} s"
+    return f"{s // 3600:,} h {s % 3600 // 60:02d} min"
+
+
 def format_bytes(n: float) -> str:
     """Format a number of bytes.
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from inspect import signature
 
-from beam_volumes.base.text import counted
-from beam_volumes.cli.execute import execute, results, seconds_text
+from beam_volumes.base.text import counted, format_duration
+from beam_volumes.cli.execute import execute, results
 from beam_volumes.cli.messages import FAILED, message, print_note, print_result
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built, build
@@ -86,9 +86,7 @@ def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str
     >>> list(summary(3, {"b.tif": "it is empty"}, 12.0))
     ['2 of 3 volumes done in 12.0 s, 1 failed:', '  b.tif: it is empty']
     """
-    all_well = (
-        f"{number - len(failed)} of {counted(number, 'volume')} done in {seconds_text(seconds)}"
-    )
+    all_well = f"{number - len(failed)} of {counted(number, 'volume')} done in {format_duration(seconds, 1)}"
     yield f"{all_well}, {len(failed)} failed:" if failed else all_well
     for path, error in list(failed.items())[:MAXIMUM]:
         yield f"  {path}: {error}"

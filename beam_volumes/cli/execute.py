@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.base.text import counted, format_bytes, format_duration
 from beam_volumes.cli.messages import message, print_note, print_result
 from beam_volumes.cli.options import CENSUS
 from beam_volumes.drive import compute
@@ -19,7 +19,6 @@ from beam_volumes.plan.estimate.accelerators import advice
 from beam_volumes.plan.plan import Plan, describe_work
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built
-from beam_volumes.runs.console import duration
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.formats.tables.text import csv_text
 from beam_volumes.storage.places.ownership import OutputExistsError
@@ -191,11 +190,11 @@ def summary(plan: Plan) -> str:
 
 def took(outcome: compute.Outcome) -> str:
     """Describe time, speed, bytes, and measured and predicted memory."""
-    parts = [f"done in {seconds_text(outcome.seconds)}"]
+    parts = [f"done in {format_duration(outcome.seconds, 1)}"]
     s = outcome.summary
     if s is not None:
         parts.append(
-            f"{s.voxels:,} voxels swept in {seconds_text(s.seconds)}, "
+            f"{s.voxels:,} voxels swept in {format_duration(s.seconds, 1)}, "
             f"{s.voxels_per_second / 1e6:,.1f} Mvoxel/s"
         )
         parts.append(f"read {format_bytes(s.bytes_read)}, wrote {format_bytes(s.bytes_written)}")
@@ -213,8 +212,3 @@ def took(outcome: compute.Outcome) -> str:
         if s.redone:
             parts.append(f"{s.redone} of {s.slabs} slabs computed more than once")
     return "\n".join(parts)
-
-
-def seconds_text(seconds: float) -> str:
-    """Format a time; below a minute with one decimal."""
-    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)

@@ -29,7 +29,7 @@ from beam_volumes.plan.cost.machine import check_max_counts
 from beam_volumes.plan.cost.memory import LOCAL_PIPELINE, note_compiled, note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
-from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.plan.plan import Plan, Return, describe_numbers
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, takes_options
 from beam_volumes.runs.console import reporter
@@ -384,7 +384,7 @@ def _yields(plan: Plan, p: Pass) -> str:
     outputs = p.program.outputs
     kept = [o for o in outputs if o.sink not in plan.intermediates]
     stored = [p.program.steps[o.edge.step].name for o in outputs if o not in kept]
-    names = [f.reduction.name for f in p.program.folds]
+    names = describe_numbers(plan, p)
     names += [b.survey.name for b in p.program.surveys]
     names += [_output_name(plan, o.sink) for o in kept] or stored
     return ", ".join(dict.fromkeys(names))

@@ -43,7 +43,7 @@ _OPERATORS = {
     "negative": "-", "left_shift": "<<", "right_shift": ">>",
 }  # fmt: skip
 #: Longer expressions are replaced by the name of their last function.
-_MAX_EXPRESSION = 64
+_MAX_EXPRESSION = 40
 #: Functions that allocate temporary arrays.
 _ALLOCATING = frozenset(("astype", "round", "where", *_COMPILED))
 #: Nanoseconds to read or write a voxel of one operand.

@@ -11,7 +11,7 @@ from typing import Any
 
 from beam_volumes.base.exports import above, html_of
 from beam_volumes.base.geometry import NO_HALO
-from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.base.text import counted, format_bytes, format_duration
 from beam_volumes.graph.nodes import (
     Value,
     values_below,
@@ -472,6 +472,8 @@ class Plan:
         return html_of(self)
 
 
+#: The amount of data of a run that should be divided among machines.
+_MANY_BYTES = 1 << 40
 #: The part of a name that differs between channels.
 _CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
@@ -494,13 +496,11 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
         lines.append(_device(plan))
     if (seconds := plan.predicted_seconds) is not None:
         lines.append(
-            f"takes about {seconds:,.1f} s on this machine, once kernels are compiled"
+            f"takes about {format_duration(seconds, 1)} on this machine, once kernels are compiled"
             + _depends_on_voxels(plan)
         )
     if plan.in_process is not None:
-        lines.insert(
-            1, f"runs in threads of this process: {plan.in_process}. runner= selects a Beam runner."
-        )
+        lines.insert(1, f"runs in threads of this process: {plan.in_process}. {_runner(plan)}")
     inside = {sink.name for sink in plan.intermediates}
     read = []
     for name, times in plan.times_read.items():
@@ -537,6 +537,15 @@ def _explained(plan: Plan, timed: bool, verbose: bool, census: Mapping[str, str]
     if slow:
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
+
+
+def _runner(plan: Plan) -> str:
+    if plan.bytes_read + plan.bytes_written < _MANY_BYTES:
+        return "runner= selects a Beam runner."
+    slabs = sum(len(p.grid) for p in plan.passes)
+    return (
+        f"For {slabs:,} slabs, select a Beam runner with many machines, e.g. runner='FlinkRunner'."
+    )
 
 
 def _depends_on_voxels(plan: Plan) -> str:
@@ -603,19 +612,28 @@ def describe_work(plan: Plan, p: Pass) -> list[str]:
         for step in steps
         if step.source is None and not is_transfer(step)
     ]
-    does += [_number(plan, f) for f in p.program.folds]
+    does += describe_numbers(plan, p)
     does += [_survey(plan, surveyed) for surveyed in p.program.surveys]
     return _channels_together(does or [f"copy {step.name}" for step in steps])
 
 
-def _number(plan: Plan, fold: FoldEdge) -> str:
-    """Name a number, and the number that needs it, for example the extrema for a threshold."""
+def describe_numbers(plan: Plan, p: Pass) -> list[str]:
+    """List the numbers of a pass, and what needs them, for example the extrema for a threshold."""
+    purposes = [(fold.reduction.name, _purpose(plan, fold)) for fold in p.program.folds]
+    joined = {
+        purpose: " and ".join(dict.fromkeys(name for name, same in purposes if same == purpose))
+        for _, purpose in purposes
+    }
+    return list(dict.fromkeys(joined[end] + end if end else name for name, end in purposes))
+
+
+def _purpose(plan: Plan, fold: FoldEdge) -> str:
     for p in plan.passes:
         for user in p.program.folds:
             needs = values_below(v for v in p.values if v.token in user.values)
             if any(v.token == fold.token for v in needs):
-                return f"{fold.reduction.name} for {user.reduction.name}"
-    return fold.reduction.name
+                return f" for {user.reduction.name}"
+    return ""
 
 
 def _survey(plan: Plan, surveyed: Surveyed) -> str:
@@ -672,7 +690,7 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     for f in p.program.folds:
         name, many = steps[f.fed[0].voxels.step].name, len(f.fed)
         of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"
-        lines.append(f"  {_number(plan, f)}, of {of}")
+        lines.append(f"  {f.reduction.name} of {of}{_purpose(plan, f)}")
     for surveyed in p.program.surveys:
         names = ", ".join(_channels_together([steps[e.step].name for e in surveyed.edges]))
         name, limit_bytes = surveyed.survey.name, format_bytes(p.limit_bytes)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TextIO
 
-from beam_volumes.base.text import printable
+from beam_volumes.base.text import format_duration, printable
 from beam_volumes.runs.progress import OnProgress, Parts, Progress, Watch, Work
 
 #: Seconds without a slab until a possible reason is shown.
@@ -155,28 +155,14 @@ def state(p: Progress) -> str:
     parts = [f"{p.done}/{p.total} {p.unit}"]
     if p.compiling is not None:
         c = p.compiling
-        before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
+        before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {format_duration(c.seconds)}"
         parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
     elif p.unit == "slabs" and not p.done and not p.under_way and p.seconds >= _PATIENCE:
         parts.append("starting" if p.compiling_is_known else "starting, or compiling kernels")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
     if p.finished:
-        parts.append(f"{duration(p.seconds)}")
+        parts.append(f"{format_duration(p.seconds)}")
     elif p.eta is not None and p.compiling is None:
-        parts.append(f"{duration(p.eta)} left")
+        parts.append(f"{format_duration(p.eta)} left")
     return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Format seconds.
-
-    >>> duration(7), duration(75), duration(7500)
-    ('7 s', '1 min 15 s', '2 h 05 min')
-    """
-    s = round(seconds)
-    if s < 60:
-        return f"{s} s"
-    if s < 3600:
-        return f"{s // 60} min {s % 60:02d} s"
-    return f"{s // 3600} h {s % 3600 // 60:02d} min"

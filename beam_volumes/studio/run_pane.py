@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from nicegui import background_tasks, ui
 
-from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.base.text import counted, format_bytes, format_duration
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.machine import machine_memory
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.recipe import split_name
-from beam_volumes.runs.console import duration
 from beam_volumes.show.pages.table_page import FORMATS
 from beam_volumes.storage.formats.registry import writable
 from beam_volumes.studio.jobs import Replaced, Run
@@ -198,7 +197,7 @@ def _cost_lines(plan: Plan | None) -> list[str]:
         f"{format_bytes(machine_memory())}",
         f"reads {format_bytes(plan.bytes_read)}, {plan.read_amplification:.2f} times",
         f"writes {format_bytes(plan.bytes_written)} before compression",
-        f"time: {time if seconds is None else f'about {duration(seconds)}'}",
+        f"time: {time if seconds is None else f'about {format_duration(seconds)}'}",
     ]
 
 
@@ -206,12 +205,12 @@ def _status(job: Run) -> str:
     """Describe a run: its pass, its results, or why it has ended."""
     p = job.progress
     if job.is_running:
-        left = f", about {duration(p.eta)} left" if p is not None and p.eta else ""
+        left = f", about {format_duration(p.eta)} left" if p is not None and p.eta else ""
         return "starting" if p is None else f"pass {p.index + 1} of {p.passes}: {p.name}{left}"
     if job.error or job.was_stopped:
         return on_page(job.error) or "stopped; resume continues it"
     assert job.outcome is not None
-    texts = [f"done in {duration(job.outcome.seconds)}"]
+    texts = [f"done in {format_duration(job.outcome.seconds)}"]
     for result in job.outcome.results:
         if isinstance(result, Volume):
             texts.append(result.nodes[0].name.removesuffix("[c=0]"))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.base.text import format_duration
 from beam_volumes.cli.verbs import warm_up
 from beam_volumes.plan.cost import speeds
 from beam_volumes.plan.cost.speeds import PIPELINE, PROCESS, Fixed, Speeds
@@ -56,7 +57,8 @@ def test_the_command_measures_this_machine_once(work, command, path, target, mon
     assert found.write["png none |u1"] > found.write["zarr none |u1"] and 0.2 < found.overhead < 20
     plan = bv.plan(target)
     assert 1.5 < plan.predicted_seconds < 5
-    line = f"takes about {plan.predicted_seconds:,.1f} s on this machine, once kernels are compiled"
+    spent = format_duration(plan.predicted_seconds, 1)
+    line = f"takes about {spent} on this machine, once kernels are compiled"
     assert line in plan.explain().splitlines()
     assert (
         make_plan([target], RunOptions(base=1 << 28)).predicted_seconds is None

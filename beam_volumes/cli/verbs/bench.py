@@ -6,8 +6,7 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from beam_volumes.base.text import counted, format_bytes
-from beam_volumes.cli.execute import seconds_text
+from beam_volumes.base.text import counted, format_bytes, format_duration
 from beam_volumes.cli.messages import print_note, print_result
 from beam_volumes.cli.options import budgeting, cropping, setting
 from beam_volumes.kernels.jit import compilations
@@ -84,7 +83,8 @@ def report(trial: Profile) -> Iterator[str]:
     yield from table(m)
     yield ""
     yield (
-        f"as planned: {seconds_text(m.seconds)}, {m.plan.passes[0].voxels / m.seconds / 1e6:,.1f} Mvoxel/s, "
+        f"as planned: {format_duration(m.seconds, 1)}, "
+        f"{m.plan.passes[0].voxels / m.seconds / 1e6:,.1f} Mvoxel/s, "
         f"{counted(m.plan.workers, 'slab')} in flight, {m.busy / m.seconds:.1f} of {machine.cores()} cores "
         "busy"
     )
@@ -100,7 +100,7 @@ def report(trial: Profile) -> Iterator[str]:
         if scaled
         else "scaled by voxels, since its passes differ from the crop's"
     )
-    yield f"the whole volume: about {seconds_text(whole.seconds)}, {how}"
+    yield f"the whole volume: about {format_duration(whole.seconds, 1)}, {how}"
     if scaled:
         parts = (("read", READING), ("compute", COMPUTING), ("write", WRITING))
         shares = [f"{name} {_percent(whole.share(*kinds))}" for name, kinds in parts]
@@ -139,7 +139,7 @@ def _pieces(p: Pass, item: Item) -> list[str]:
 
 
 def _row(name: str, cpu: float, whole: float) -> str:
-    return f"{name[:40]:40s} {cpu:8.3f} {100 * cpu / whole:6.1f} %"
+    return f"{name[:45]:45s} {cpu:8.3f} {100 * cpu / whole:6.1f} %"
 
 
 def _name(m: Measured, item: Item) -> str:
