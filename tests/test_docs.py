@@ -6,14 +6,13 @@ import functools
 import graphlib
 import importlib
 import inspect
-import io
 import re
 import runpy
 import subprocess
 import sys
-import tokenize
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import apache_beam
 import pytest
@@ -80,9 +79,14 @@ PHRASES = {
 }
 
 
+ANY_PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.I)
+
+
 def phrases(text):
     """The phrases of a text to avoid, except in code, with their replacements."""
     text = CODE.sub("", FENCED.sub("", text))
+    if not ANY_PHRASE.search(text):
+        return
     for pattern, instead in PHRASES.items():
         for found in re.finditer(rf"\b(?:{pattern})\b", text, re.I):
             yield f"{text[max(0, found.start() - 30) : found.end() + 30]!r}: {instead}"
@@ -116,13 +120,42 @@ def test_phrases_to_avoid_in_public_docstrings():
 
 def prose(file):
     """The docstrings, messages and comments of a module."""
-    text = file.read_text()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+    yield from scanned(file).texts
+    yield from re.findall(r"(?:^|\s)#.*", file.read_text())
+
+
+class Scanned(NamedTuple):
+    """Parts of a module: its texts, its classes with their attributes, and its imports."""
+
+    texts: list[str]
+    classes: dict[str, set[str]]
+    imports: list[str]
+    imports_at_top: list[str]
+
+
+@functools.cache
+def scanned(file):
+    tree = ast.parse(file.read_text())
+    texts, there, found = [], {}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            texts += [node.value] if isinstance(node.value, str) else []
+        elif isinstance(node, ast.ClassDef):
+            inside = {getattr(n, "name", None) for n in node.body}
+            inside |= {getattr(getattr(n, "target", None), "id", None) for n in node.body}
+            there.setdefault(node.name, set()).update(inside)
+        else:
+            found += imported(node)
+    return Scanned(texts, there, found, [name for node in tree.body for name in imported(node)])
+
+
+def imported(node):
+    """The modules and names that a statement imports, dotted."""
+    if isinstance(node, ast.Import):
+        return [a.name for a in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [f"{node.module}.{a.name}" for a in node.names]
+    return []
 
 
 @pytest.mark.parametrize("folder", ["beam_volumes", "benchmarks", "docs", "examples", "templates"])
@@ -211,22 +244,9 @@ def classes():
     """The classes of the package, with their attributes."""
     there = {}
     for file in (ROOT / "beam_volumes").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ClassDef):
-                inside = {getattr(n, "name", None) for n in node.body}
-                inside |= {getattr(getattr(n, "target", None), "id", None) for n in node.body}
-                there.setdefault(node.name, set()).update(inside)
+        for name, attributes in scanned(file).classes.items():
+            there.setdefault(name, set()).update(attributes)
     return there
-
-
-def imports(file, everywhere=True):
-    """The imports of a module from the package, as dotted names; or only the imports at its top."""
-    tree = ast.parse(file.read_text())
-    for node in ast.walk(tree) if everywhere else tree.body:
-        if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{a.name}" for a in node.names)
 
 
 def test_the_house_stands_as_it_is_drawn():
@@ -239,7 +259,7 @@ def test_the_house_stands_as_it_is_drawn():
         room = file.relative_to(ROOT / "beam_volumes").with_suffix("").parts[0]
         if room in ("__init__", "__main__"):
             continue
-        for name in imports(file):
+        for name in scanned(file).imports:
             ours, _, rest = name.partition(".")
             there = floor.get(rest.split(".")[0], 0)
             assert ours != "beam_volumes" or floor[room] <= there, f"{file.name} imports {name}"
@@ -254,7 +274,9 @@ def test_no_circle_stands():
         if f.name != "__init__.py"
     }
     needed = {
-        module: {n for name in imports(file, False) for n in (name, name.rpartition(".")[0])}
+        module: {
+            n for name in scanned(file).imports_at_top for n in (name, name.rpartition(".")[0])
+        }
         & files.keys()
         for module, file in files.items()
     }
@@ -274,7 +296,9 @@ def test_no_circle_of_rooms_stands():
         return name
 
     needed = {
-        room: {room_of(name) for f in files if f.name != "__init__.py" for name in imports(f)}
+        room: {
+            room_of(name) for f in files if f.name != "__init__.py" for name in scanned(f).imports
+        }
         for room, files in rooms.items()
     }
     for room, others in needed.items():

@@ -44,11 +44,10 @@ def median_of_sorted(q, out):
 def sorted_blocks():
     """All 3 x 3 x 3 blocks of 0s and 1s that are sorted along the three axes."""
     blocks = []
-    for zeros in itertools.product(range(4), repeat=9):  # how many 0s each line along x starts with
-        h = [zeros[0:3], zeros[3:6], zeros[6:9]]
-        down = all(h[i][j] >= h[i + 1][j] for i in range(2) for j in range(3))
-        across = all(h[i][j] >= h[i][j + 1] for i in range(3) for j in range(2))
-        if down and across:
+    # How many 0s the three lines along x of a plane start with
+    planes = list(itertools.combinations_with_replacement((3, 2, 1, 0), 3))
+    for h in itertools.product(planes, repeat=3):
+        if all(h[i][j] >= h[i + 1][j] for i in range(2) for j in range(3)):
             blocks.append({(i, j, k): int(k >= h[i][j]) for i, j, k in CELLS})
     return blocks
 
