@@ -98,10 +98,13 @@ PARTS = {
 }
 #: Where a link to one of these leads.
 INSTEAD = {"examples": "examples/README.md"}
+#: Where links with these words lead: the repository has no such page.
+WORDS = {"all functions": "functions"}
+#: A page with a link to the page of each function and transform that it names.
+LINKED = "docs/reference/coverage.md"
 
 #: What else the table of contents calls a page.
 TITLES = {
-    "docs/reference/coverage.md": "All functions, checked",
     "docs/internals/architecture.md": "Architecture",
 }
 
@@ -166,10 +169,24 @@ class _Documents:
             if "://" in link or link.startswith("mailto:"):
                 return found[0]
             target = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            target = WORDS.get(text.lower(), target)
             there = os.path.relpath(self._page(name, target), os.path.dirname(page))
             return f"{mark}[{self._words(text, target)}]({there}{place})"
 
-        self._write(page, LINK.sub(lead, (self.root / name).read_text()))
+        text = LINK.sub(lead, (self.root / name).read_text())
+        self._write(page, self._with_links(text, page) if name == LINKED else text)
+
+    def _with_links(self, text: str, page: str) -> str:
+        """A text with a link for each name in backticks that has a page."""
+
+        def link(found: re.Match[str]) -> str:
+            for folder in ("functions", "transforms"):
+                if (self.pages / folder / f"{found[1]}.md").exists():
+                    place = os.path.relpath(f"{folder}/{found[1]}.md", os.path.dirname(page))
+                    return f"[{found[0]}]({place})"
+            return found[0]
+
+        return re.sub(r"`(\w+)`", link, text)
 
     def _words(self, text: str, target: str) -> str:
         """The words of a link; where they name a document's file, the document's title."""
