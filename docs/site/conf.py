@@ -1,5 +1,9 @@
 """The configuration of Sphinx, which ``docs/site/build.py`` runs."""
 
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+
 from beam_volumes.version import __version__
 
 project = "beam-volumes"
@@ -21,8 +25,15 @@ highlight_language = "text"
 html_theme = "furo"
 html_title = "beam-volumes"
 html_static_path = ["static"]
+templates_path = ["layouts"]
+html_additional_pages = {"search": "search.html"}
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
 html_show_copyright = False
+
+
+def setup(app: Sphinx) -> None:
+    """Make no index for Sphinx's own search, which ``docs/site/search.py`` replaces."""
+    app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
