@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
 from pathlib import Path
+
+import beam_volumes
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
@@ -154,6 +157,27 @@ def _entry(name: str, page: str) -> str:
 def _place(name: str) -> str:
     """Where a document of the repository lies in the site: pages of docs/ at the top."""
     return name.removeprefix("docs/")
+
+
+def source_of(root: Path, page: str) -> str | None:
+    """The file of the repository that a page of the site is made from, if one is.
+
+    Examples
+    --------
+    >>> source_of(Path(), "how-to/crop"), source_of(Path(), "index"), source_of(Path(), "genindex")
+    ('docs/how-to/crop.md', 'README.md', None)
+    """
+    folder, _, name = page.rpartition("/")
+    places = [f"docs/{page}.md", f"docs/{page}.py", f"{page}.md"]
+    if page == "index":
+        places = ["README.md"]
+    elif folder == "notebooks":
+        places = [f"docs/tutorials/{name}.ipynb"]
+    elif folder in ("functions", "classes", "transforms"):
+        thing = getattr(beam_volumes, name, None)
+        made = inspect.unwrap(thing if callable(thing) else type(thing))
+        places = [] if thing is None else [os.path.relpath(inspect.getfile(made), root)]
+    return next((place for place in places if (root / place).is_file()), None)
 
 
 class _Documents:
