@@ -1,7 +1,7 @@
 // Searches the index that pagefind makes of the site. A page need not have all words of a query: each word adds to
 // a page's score, rare words more, and pages that have more of the words come first.
 
-// Words that are on most pages, and do not tell them apart.
+// Words that are on most pages and do not distinguish them.
 const COMMON = new Set(
   "a an and are as at be by can do does for from how i in into is it my of on or than that the this to what when where which with without".split(" "),
 );
