@@ -6415,6 +6415,8 @@ def gaussian_filter(
 ) -> Volume:
     """Smooth with a Gaussian, or compute Gaussian derivatives.
 
+    Use it to reduce noise; other programs call it Gaussian blur.
+
     Parameters
     ----------
     volume : Volume or numpy.ndarray
@@ -7975,6 +7977,8 @@ def label(
     dtype: DTypeLike | None = None,
 ) -> Volume:
     """Label the connected components of a mask.
+
+    The volume may be larger than memory, and a connected component may span all of it.
 
     Ids are 1, 2, ... in the raster order of the components' first voxels, independent of slabs and
     tiles.
@@ -15904,7 +15908,7 @@ def zoom(
     prefilter: bool = True,
     grid_mode: bool = False,
 ) -> Volume:
-    """Resample a volume by any factors.
+    """Resize a volume by any factors.
 
     Parameters
     ----------

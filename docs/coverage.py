@@ -291,7 +291,7 @@ DASK = {
     "imread": "imread",
 }
 INTRODUCTION = """\
-# Functions
+# How functions are checked
 
 This page lists all functions, the reference that tests compare them with, and their number of sweeps over the volume.
 Operations share sweeps: a chain takes as many as its longest sequence of dependent operations. A sweep that only writes

@@ -1,10 +1,12 @@
 """Every public name has a complete docstring: help() never refers to another one."""
 
 import ast
+import dataclasses
 import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import apache_beam as beam
@@ -32,6 +34,8 @@ TRANSFORMS = {n: c for n, c in CLASSES.items() if issubclass(c, beam.PTransform)
 YAML = {n: getattr(yaml, n) for n in yaml.__all__ if n[0].isupper()}
 #: Classes that only functions construct: their docstrings have properties instead of parameters.
 MADE = {"Volume", "Scalar", "Table"}
+#: Those, and classes of results: users read attributes, and have no parameters to pass.
+RESULTS = MADE | {"Estimate", "PixelClassifier", "Plan", "TableTarget", "Target"}
 #: Methods that only Beam calls.
 BEAMS = {
     f"{name}.{method}"
@@ -95,7 +99,7 @@ def wrong_defaults(signature, said):
             continue
         if default is parameter.empty:
             fine = not told and not kind.endswith("optional")
-        elif default is None:
+        elif default is None or default is dataclasses._HAS_DEFAULT_FACTORY:
             fine = kind.endswith(", optional")
         elif told and callable(default):
             fine = told[1] == f"numpy.{default.__name__}"
@@ -150,6 +154,24 @@ def test_methods(name):
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes(name):
     assert list(problems(CLASSES[name], name)) == []
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES.keys() - RESULTS))
+def test_classes_that_users_construct_have_parameters(name):
+    found = sections(CLASSES[name])
+    assert "Parameters" in found or not parameters(CLASSES[name])
+    if "__post_init__" in vars(CLASSES[name]):
+        assert "Raises" in found
+
+
+@pytest.mark.parametrize("name", sorted(METHODS.keys() - BEAMS))
+def test_methods_that_raise_document_it(name):
+    """Those that raise errors themselves, and those that check what users pass by other functions."""
+    text = textwrap.dedent(inspect.getsource(inspect.unwrap(METHODS[name])))
+    raises = any(isinstance(node, ast.Raise) for node in ast.walk(ast.parse(text)))
+    checked = {"Plan.replanned", "Scalar.compute", "Scalar.item", "Table.compute", "Volume.clip"}
+    if raises or name in checked:
+        assert sections(METHODS[name]).get("Raises")
 
 
 @pytest.mark.parametrize("name", YAML)

@@ -1,8 +1,10 @@
 """What the documentation's site is made of; `make site` builds it, with every warning an error."""
 
+import json
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
 from beam_volumes.cli.main import parser
+from beam_volumes.version import __version__
 
 SITE = Path(__file__).parents[1] / "docs/site"
 
@@ -77,10 +80,101 @@ def test_a_link_that_leads_nowhere_is_found(site, tmp_path):
     (tmp_path / "b.html").write_text('<p id="here">')
     (tmp_path / "a.html").write_text(
         '<a href="b.html#here"></a><a href="b.html#there"></a><img src="c.png">'
-        '<a href="https://example.org/x"></a>'
+        '<a href="https://example.org/x"></a><base href="/root/">'
     )
     lines = site("links")["broken_links"](tmp_path)
     assert lines == [
         "a.html: b.html#there: no such place in that page",
         "a.html: c.png is not there",
     ]
+
+
+def test_addresses_are_those_of_pyproject(site):
+    """The README has links within the repository, which become absolute for PyPI."""
+    urls = site("project")["metadata"]()["urls"]
+    root = SITE.parents[1]
+    citation = (root / "CITATION.cff").read_text()
+    assert f"\nrepository-code: {urls['Repository']}\n" in citation
+    assert f"\nurl: {urls['Documentation']}\n" in citation
+    assert f"\nversion: {__version__}\n" in citation
+    assert all(urls[name].startswith(urls["Repository"]) for name in ("Issues", "Changelog"))
+    ask = [sys.executable, "setup.py", "--quiet", "--long-description"]
+    done = subprocess.run(ask, cwd=root, capture_output=True, text=True, check=True)
+    links = re.findall(r"\]\(([^)]+)\)", done.stdout)
+    assert f"{urls['Repository']}/blob/v{__version__}/docs/get-started/install.md" in links
+    assert f"{urls['Repository']}/raw/v{__version__}/docs/images/segments.png" in links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "source"),
+    [
+        ("index", "README.md"),
+        ("how-to/crop", "docs/how-to/crop.md"),
+        ("CONTRIBUTING", "CONTRIBUTING.md"),
+        ("notebooks/cells", "docs/tutorials/cells.ipynb"),
+        ("gallery/filters/rolling_ball", "docs/gallery/filters/rolling_ball.py"),
+        ("functions/gaussian_filter", "beam_volumes/ops/filters/linear.py"),
+        ("functions/options", "beam_volumes/graph/options.py"),
+        ("classes/Slab", "beam_volumes/transforms/slab.py"),
+        ("functions/index", None),
+        ("search", None),
+    ],
+)
+def test_pages_are_edited_where_they_are_written(site, page, source):
+    assert site("documents")["source_of"](SITE.parents[1], page) == source
+
+
+#: What newcomers type into the search, and a page that must be among the first three.
+QUERIES = {
+    "install conda": "get-started/install",
+    "windows": "get-started/install",
+    "cite": "get-started/install",
+    "crop region of interest": "how-to/crop",
+    "save as tiff imagej": "how-to/other-programs",
+    "jupyter notebook": "how-to/other-programs",
+    "connected components larger than memory": "functions/label",
+    "MemoryError": "how-to/troubleshooting",
+    "out of memory": "how-to/memory",
+    "gaussian blur": "functions/gaussian_filter",
+    "gaussian_filter": "functions/gaussian_filter",
+    "resize": "functions/zoom",
+    "open czi file": "reference/formats",
+    "read dicom": "reference/formats",
+    "s3 bucket": "reference/formats",
+    "convert to ome-zarr": "how-to/convert",
+    "measure area of objects": "how-to/measure",
+    "remove small objects": "functions/remove_small_objects",
+    "watershed touching nuclei": "how-to/split-objects",
+    "background subtraction": "how-to/background",
+    "otsu threshold": "functions/threshold_otsu",
+    "stitch tiles": "how-to/tiles",
+    "registration of slices": "how-to/align",
+    "track cells over time": "how-to/track",
+    "deconvolution": "how-to/deconvolve",
+    "skeletonize": "gallery/labels/skeletons",
+    "max intensity projection": "how-to/arrays",
+    "numpy array": "how-to/arrays",
+    "dask": "how-to/arrays",
+    "cellpose": "how-to/find-objects",
+    "use gpu": "how-to/gpu",
+    "run on google cloud": "how-to/dataflow",
+    "resume after crash": "how-to/resume",
+    "napari": "how-to/view",
+}
+
+
+@pytest.mark.thorough
+def test_the_search_finds_pages_by_the_words_of_newcomers(tmp_path):
+    pytest.importorskip("pagefind")
+    pytest.importorskip("sphinx")
+    if not (node := shutil.which("node")):
+        pytest.skip("needs node")
+    build = [sys.executable, SITE / "build.py", tmp_path / "site", "--quick"]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ask = [node, SITE / "ask.mjs", tmp_path / "site", *QUERIES]
+    lines = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = dict(zip(QUERIES, map(json.loads, lines), strict=True))
+    missed = {q: found[q] for q, page in QUERIES.items() if f"{page}.html" not in found[q][:3]}
+    assert missed == {}

@@ -97,7 +97,12 @@ class Scalar(LazyOperators):
         Returns
         -------
         number
-            The number; numpy refuses arrays with several elements.
+            The number.
+
+        Raises
+        ------
+        ValueError
+            If it is an array with several elements.
 
         Examples
         --------
@@ -118,6 +123,13 @@ class Scalar(LazyOperators):
         -------
         number or numpy.ndarray
             The computed value.
+
+        Raises
+        ------
+        TypeError
+            If an option does not exist or has the wrong type.
+        ValueError
+            If an option is out of range or the memory limit is too small for any plan.
 
         Examples
         --------

@@ -275,6 +275,13 @@ class Table(dict[str, np.ndarray]):
         ComputedTable
             The rows, sorted by the first column: a dict of columns, with the methods of `pyarrow.Table`.
 
+        Raises
+        ------
+        TypeError
+            If an option does not exist or has the wrong type.
+        ValueError
+            If an option is out of range or the memory limit is too small for any plan.
+
         Examples
         --------
         >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).compute().num_rows
@@ -408,6 +415,11 @@ class Table(dict[str, np.ndarray]):
         -------
         pandas.DataFrame
             The rows, sorted by the first column.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
 
         Examples
         --------

@@ -248,6 +248,13 @@ class Volume(ArrayMethods, LazyOperators):
         Volume
             A volume with the dtype to which numpy promotes the volume and the limits.
 
+        Raises
+        ------
+        TypeError
+            If a limit is neither a number nor a volume or an array.
+        ValueError
+            If a limit is a volume or an array of a different shape.
+
         Examples
         --------
         >>> np.asarray(bv.open(np.array([[1, 5, 3]])).clip(2, 4))

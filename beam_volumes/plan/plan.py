@@ -364,6 +364,11 @@ class Plan:
         Plan or None
             None if the slabs do not fit the memory, or the plan was sent to another process.
 
+        Raises
+        ------
+        TypeError
+            If ``slab`` is not a sequence.
+
         Examples
         --------
         >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)

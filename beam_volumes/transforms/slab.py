@@ -58,7 +58,7 @@ class SlabKey(NamedTuple):
 class Slab:
     """Some voxels of a volume, and where they lie in it.
 
-    Attributes
+    Parameters
     ----------
     core : Box
         The voxels that this slab is about. The cores of all slabs are the volume.
@@ -69,10 +69,16 @@ class Slab:
         Core and halo, with the axes z, y, x. Read-only, because other steps may use the same array.
     shape : tuple of int
         Shape of the whole volume.
-    space : Space
+    space : Space, optional
         Axes, voxel size, unit and origin of the whole volume.
     volume : str, default: ""
         Which volume it is, where a PCollection has slabs of several.
+
+    Raises
+    ------
+    ValueError
+        If the shape of ``data`` does not match the core and its halo, or the halo reaches outside of the
+        volume.
 
     Notes
     -----

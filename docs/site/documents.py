@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
 from pathlib import Path
+
+import beam_volumes
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
@@ -98,10 +101,13 @@ PARTS = {
 }
 #: Where a link to one of these leads.
 INSTEAD = {"examples": "examples/README.md"}
+#: Where links with these words lead: the repository has no such page.
+WORDS = {"all functions": "functions"}
+#: A page with a link to the page of each function and transform that it names.
+LINKED = "docs/reference/coverage.md"
 
 #: What else the table of contents calls a page.
 TITLES = {
-    "docs/reference/coverage.md": "All functions, checked",
     "docs/internals/architecture.md": "Architecture",
 }
 
@@ -153,6 +159,27 @@ def _place(name: str) -> str:
     return name.removeprefix("docs/")
 
 
+def source_of(root: Path, page: str) -> str | None:
+    """The file of the repository that a page of the site is made from, if one is.
+
+    Examples
+    --------
+    >>> source_of(Path(), "how-to/crop"), source_of(Path(), "index"), source_of(Path(), "genindex")
+    ('docs/how-to/crop.md', 'README.md', None)
+    """
+    folder, _, name = page.rpartition("/")
+    places = [f"docs/{page}.md", f"docs/{page}.py", f"{page}.md"]
+    if page == "index":
+        places = ["README.md"]
+    elif folder == "notebooks":
+        places = [f"docs/tutorials/{name}.ipynb"]
+    elif folder in ("functions", "classes", "transforms"):
+        thing = getattr(beam_volumes, name, None)
+        made = inspect.unwrap(thing if callable(thing) else type(thing))
+        places = [] if thing is None else [os.path.relpath(inspect.getfile(made), root)]
+    return next((place for place in places if (root / place).is_file()), None)
+
+
 class _Documents:
     def __init__(self, root: Path, pages: Path, where: dict[str, str]):
         self.root, self.pages, self.where = root, pages, where
@@ -166,10 +193,24 @@ class _Documents:
             if "://" in link or link.startswith("mailto:"):
                 return found[0]
             target = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            target = WORDS.get(text.lower(), target)
             there = os.path.relpath(self._page(name, target), os.path.dirname(page))
             return f"{mark}[{self._words(text, target)}]({there}{place})"
 
-        self._write(page, LINK.sub(lead, (self.root / name).read_text()))
+        text = LINK.sub(lead, (self.root / name).read_text())
+        self._write(page, self._with_links(text, page) if name == LINKED else text)
+
+    def _with_links(self, text: str, page: str) -> str:
+        """A text with a link for each name in backticks that has a page."""
+
+        def link(found: re.Match[str]) -> str:
+            for folder in ("functions", "transforms"):
+                if (self.pages / folder / f"{found[1]}.md").exists():
+                    place = os.path.relpath(f"{folder}/{found[1]}.md", os.path.dirname(page))
+                    return f"[{found[0]}]({place})"
+            return found[0]
+
+        return re.sub(r"`(\w+)`", link, text)
 
     def _words(self, text: str, target: str) -> str:
         """The words of a link; where they name a document's file, the document's title."""

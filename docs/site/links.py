@@ -22,7 +22,8 @@ class _Page(HTMLParser):
         for name, value in attributes:
             if name == "id" and value:
                 self.places.add(value)
-            if name in ("href", "src") and value:
+            # The base of links is an address of the server.
+            if name in ("href", "src") and value and tag != "base":
                 self.links.add(value)
 
 

@@ -81,7 +81,7 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
     blocks = [("Open, plan, compute", AROUND)]
     blocks += [(FAMILIES[family], names) for family, names in families.items()]
     index = [
-        "# Functions\n",
+        "# All functions\n",
         "Examples assume `import numpy as np` and `import beam_volumes as bv`.",
     ]
     for title, names in blocks:
@@ -100,7 +100,9 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
                 text.append(
                     f"**Checked against**: {against}. **Kind**: {kind}. **Sweeps**: {sweeps}."
                 )
-                text.append("[All functions](../reference/coverage.md) explains these terms.")
+                text.append(
+                    "[How functions are checked](../reference/coverage.md) explains these terms."
+                )
             _write(folder / f"{name}.md", text)
     _write(folder / "index.md", [*index, _toctree(n for _, names in blocks for n in names)])
 

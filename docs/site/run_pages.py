@@ -43,13 +43,13 @@ class Page(NamedTuple):
     about: str
 
 
-def run(path: Path) -> Iterator[Shown]:
-    """Run a notebook or a script in a temporary folder, from top to bottom."""
+def run(path: Path, execute: bool = True) -> Iterator[Shown]:
+    """Run a notebook or a script in a temporary folder, from top to bottom, or only read its cells."""
     known: dict[str, Any] = {}
     cells = list(_cells(path))
     with tempfile.TemporaryDirectory() as folder, _inside(folder):
         for kind, source in cells:
-            if kind == "markdown":
+            if kind == "markdown" or not execute:
                 yield Shown(kind, source)
                 continue
             tree = ast.parse(source)
@@ -92,10 +92,12 @@ def _inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def write_tutorials(folder: Path, pages: Path) -> None:
+def write_tutorials(folder: Path, pages: Path, execute: bool = True) -> None:
     """Write a page for each notebook, and ``index.md``, which lists them."""
     pages.mkdir()
-    entries = [_write(notebook, pages, "..") for notebook in sorted(folder.glob("*.ipynb"))]
+    entries = [
+        _write(notebook, pages, "..", execute) for notebook in sorted(folder.glob("*.ipynb"))
+    ]
     listed = "\n".join(f"- [{page.title}]({page.name}.md). {page.about}" for page in entries)
     (pages / "index.md").write_text(
         "# Notebooks\n\nNotebooks that make their data and run in seconds. They are in `docs/tutorials`."
@@ -103,7 +105,9 @@ def write_tutorials(folder: Path, pages: Path) -> None:
     )
 
 
-def write_gallery(folder: Path, pages: Path, families: Mapping[str, str]) -> None:
+def write_gallery(
+    folder: Path, pages: Path, families: Mapping[str, str], execute: bool = True
+) -> None:
     """Write a page for each script, and ``index.md``, which lists them by family.
 
     Parameters
@@ -114,6 +118,8 @@ def write_gallery(folder: Path, pages: Path, families: Mapping[str, str]) -> Non
         The folder of the pages, which is made.
     families : mapping
         Titles of families, by the names of their folders. Families without a folder are skipped.
+    execute : bool, default: True
+        Whether the scripts are run. Otherwise pages have no output.
     """
     parts = [
         "# Gallery\n\nShort examples of every family of functions. Each makes its data and runs in seconds. "
@@ -123,30 +129,38 @@ def write_gallery(folder: Path, pages: Path, families: Mapping[str, str]) -> Non
         scripts = sorted((folder / family).glob("*.py"))
         if scripts:
             (pages / family).mkdir(parents=True)
-            entries = [_write(script, pages / family, "../..") for script in scripts]
-            rows = "\n".join(_row(family, page) for page in entries)
+            entries = [_write(script, pages / family, "../..", execute) for script in scripts]
+            tiles = "\n\n".join(_tile(family, page, pages) for page in entries)
             names = (f"{family}/{page.name}" for page in entries)
-            parts.append(f"## {title}\n\n| | |\n| --- | --- |\n{rows}\n\n{_toctree(names)}")
+            parts.append(
+                f"## {title}\n\n`````{{container}} gallery\n{tiles}\n`````\n\n{_toctree(names)}"
+            )
     (pages / "index.md").write_text("\n\n".join(parts))
 
 
-def _row(family: str, page: Page) -> str:
+def _tile(family: str, page: Page, pages: Path) -> str:
+    """The thumbnail, the title and the purpose of an example, in the grid of the gallery."""
     place = f"{family}/{page.name}"
-    picture = f"[![{page.title}]({place}.png){{.thumbnail}}]({place}.md)"
-    return f"| {picture} | [{page.title}]({place}.md). {' '.join(page.about.split())} |"
+    lines = [f"[{page.title}]({place}.md)", " ".join(page.about.split())]
+    if (pages / f"{place}.png").exists():
+        lines.insert(0, f"[![{page.title}]({place}.png){{.thumbnail}}]({place}.md)")
+    text = "\n\n".join(lines)
+    return f"````{{container}} tile\n{text}\n````"
 
 
 def _toctree(names: Any) -> str:
     return "```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
 
 
-def _write(path: Path, pages: Path, root: str) -> Page:
+def _write(path: Path, pages: Path, root: str, execute: bool = True) -> Page:
     """Run a notebook or a script; write its page, and its last picture as its thumbnail.
 
     The page ends with links to the functions that it calls. They lie in the folder `root` of the site.
     """
     cells, texts = [], []
-    for cell in run(path):  # a stored volume is read for its picture, while its folder is there
+    for cell in run(
+        path, execute
+    ):  # a stored volume is read for its picture, while its folder is there
         cells.append(cell)
         texts.append(_markdown(cell))
     text = "\n\n".join(texts)

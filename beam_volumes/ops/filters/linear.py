@@ -114,6 +114,8 @@ def gaussian_filter(
 ) -> Volume:
     """Smooth with a Gaussian, or compute Gaussian derivatives.
 
+    Use it to reduce noise; other programs call it Gaussian blur.
+
     Parameters
     ----------
     %(volume)s

@@ -175,7 +175,7 @@ def zoom(
     prefilter: bool = True,
     grid_mode: bool = False,
 ) -> Volume:
-    """Resample a volume by any factors.
+    """Resize a volume by any factors.
 
     Parameters
     ----------

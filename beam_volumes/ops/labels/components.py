@@ -41,6 +41,8 @@ def label(
 ) -> Volume:
     """Label the connected components of a mask.
 
+    The volume may be larger than memory, and a connected component may span all of it.
+
     Ids are 1, 2, ... in the raster order of the components' first voxels, independent of slabs and
     tiles.
 
