@@ -1,10 +1,8 @@
 """What the documentation's site is made of; `make site` builds it, with every warning an error."""
 
-import json
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -123,58 +121,3 @@ def test_addresses_are_those_of_pyproject(site):
 )
 def test_pages_are_edited_where_they_are_written(site, page, source):
     assert site("documents")["source_of"](SITE.parents[1], page) == source
-
-
-#: What newcomers type into the search, and a page that must be among the first three.
-QUERIES = {
-    "install conda": "get-started/install",
-    "windows": "get-started/install",
-    "cite": "get-started/install",
-    "crop region of interest": "how-to/crop",
-    "save as tiff imagej": "how-to/other-programs",
-    "jupyter notebook": "how-to/other-programs",
-    "connected components larger than memory": "functions/label",
-    "MemoryError": "how-to/troubleshooting",
-    "out of memory": "how-to/memory",
-    "gaussian blur": "functions/gaussian_filter",
-    "gaussian_filter": "functions/gaussian_filter",
-    "resize": "functions/zoom",
-    "open czi file": "reference/formats",
-    "read dicom": "reference/formats",
-    "s3 bucket": "reference/formats",
-    "convert to ome-zarr": "how-to/convert",
-    "measure area of objects": "how-to/measure",
-    "remove small objects": "functions/remove_small_objects",
-    "watershed touching nuclei": "how-to/split-objects",
-    "background subtraction": "how-to/background",
-    "otsu threshold": "functions/threshold_otsu",
-    "stitch tiles": "how-to/tiles",
-    "registration of slices": "how-to/align",
-    "track cells over time": "how-to/track",
-    "deconvolution": "how-to/deconvolve",
-    "skeletonize": "gallery/labels/skeletons",
-    "max intensity projection": "how-to/arrays",
-    "numpy array": "how-to/arrays",
-    "dask": "how-to/arrays",
-    "cellpose": "how-to/find-objects",
-    "use gpu": "how-to/gpu",
-    "run on google cloud": "how-to/dataflow",
-    "resume after crash": "how-to/resume",
-    "napari": "how-to/view",
-}
-
-
-@pytest.mark.thorough
-def test_the_search_finds_pages_by_the_words_of_newcomers(tmp_path):
-    pytest.importorskip("pagefind")
-    pytest.importorskip("sphinx")
-    if not (node := shutil.which("node")):
-        pytest.skip("needs node")
-    build = [sys.executable, SITE / "build.py", tmp_path / "site", "--quick"]
-    done = subprocess.run(build, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    ask = [node, SITE / "ask.mjs", tmp_path / "site", *QUERIES]
-    lines = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.splitlines()
-    found = dict(zip(QUERIES, map(json.loads, lines), strict=True))
-    missed = {q: found[q] for q, page in QUERIES.items() if f"{page}.html" not in found[q][:3]}
-    assert missed == {}

@@ -42,7 +42,7 @@ def parameters(item: pytest.Item) -> dict[str, Any]:
 
 
 def repeated(rare: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of tests that combine a ``dtype`` with other parameters, two thirds, which repeat the code of the others.
+    """Two thirds of the tests that combine a ``dtype`` with other parameters: they repeat the code of others.
 
     The diagonals that remain have every dtype and every value of the other parameters.
     ``HYPOTHESIS_PROFILE=explore`` runs all.
@@ -63,7 +63,9 @@ def repeated(rare: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
             fields.append(field)
         step = min(3, len(dtypes), len(others))
         if len(set(fields)) == len(dtypes) * len(others):
-            yield from (item for item, field in zip(found, fields, strict=True) if sum(field) % step)
+            yield from (
+                item for item, field in zip(found, fields, strict=True) if sum(field) % step
+            )
 
 
 def _but_dtype(item: pytest.Item) -> list[Any]:

@@ -2,8 +2,9 @@
 
 Pages are the documents of this repository, a page for each notebook and each example of the gallery, and a
 page for each function, class, transform and verb. They are put together in a folder, from which Sphinx makes
-the site; a warning is an error. Then every link of the site is followed, and the index of its search is made.
-The search needs a web server, such as ``python -m http.server -d build/site``.
+the site; a warning is an error. Then the index of its search is made, every link of the site is followed, and
+the search is asked for what newcomers look for, which needs Node.js. In a browser the search needs a web
+server, such as ``python -m http.server -d build/site``.
 
 With ``--quick`` nothing is executed for the pages. Pages of notebooks and of the gallery have no output, and
 pages of functions have no pictures. The theme is a plain one, which is written in less time.
@@ -31,7 +32,7 @@ from function_pictures import draw_functions  # noqa: E402
 from links import broken_links  # noqa: E402
 from reference import FAMILIES, write_reference  # noqa: E402
 from run_pages import write_gallery, write_tutorials  # noqa: E402
-from search import index_pages  # noqa: E402
+from search import index_pages, missed_queries  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
 
@@ -49,11 +50,11 @@ def build(site: Path, quick: bool = False) -> int:
         options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(SITE)]
         options += ["-D", "html_theme=basic"] if quick else []
         code = build_main([*options, "-d", str(pages / ".doctrees"), folder, str(site)])
-    broken = broken_links(site)
-    for line in broken:
-        print(line, file=sys.stderr)
     index_pages(site)
-    return int(bool(code or broken))
+    wrong = [*broken_links(site), *missed_queries(site)]
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return int(bool(code or wrong))
 
 
 if __name__ == "__main__":
