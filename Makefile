@@ -6,7 +6,7 @@
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make docs    generate docs/reference/coverage.md and docs/images
-# make site    the documentation as a site, in build/site
+# make site    the documentation as a site, in build/site; with QUICK=1 no example is executed for it
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10; from the case SEED= on
 # make wheel   a wheel for this version of Python with compiled kernels, in dist
@@ -76,7 +76,7 @@ docs: venv
 	$(VENV)/bin/python docs/concept_pictures.py
 
 site: $(VENV)/.docs
-	$(VENV)/bin/python docs/site/build.py build/site
+	$(VENV)/bin/python docs/site/build.py build/site $(if $(QUICK),--quick)
 
 $(VENV)/.docs: $(VENV)/.ready
 	$(INSTALL) -e '.[docs]'

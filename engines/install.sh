@@ -101,7 +101,9 @@ get_fake_gcs_server() { go install "github.com/fsouza/fake-gcs-server@$fake_gcs"
 get_moto() {
   rm -rf "$to/moto"
   "$python" -m venv "$to/moto"
-  "$to/moto/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server]==$moto"
+  # uv is much faster. pip is the fallback, as in the Makefile.
+  "$python" -m uv pip install --quiet --no-cache --python "$to/moto/bin/python" "moto[server]==$moto" ||
+    "$to/moto/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server]==$moto"
 }
 
 cd "$here" # Go and Maven look around in the folder they are started in: it is ours

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import thorough
+
 DOCS = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = sorted((DOCS / "tutorials").glob("*.ipynb"))
 by_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -21,8 +23,9 @@ def test_the_notebook_runs():
     assert rows == labels > 10
 
 
-@pytest.mark.parametrize("name", ["lightsheet", "microct"])
-def test_what_a_notebook_claims_is_true(name):
+@thorough
+@pytest.mark.parametrize("name", [page.stem for page in NOTEBOOKS if page.stem != "cells"])
+def test_a_notebook_shows_pictures(name):
     run = runpy.run_path(str(DOCS / "site/run_pages.py"))["run"]
     shown = list(run(DOCS / f"tutorials/{name}.ipynb"))
     assert sum(hasattr(cell.value, "_repr_png_") for cell in shown) >= 2
