@@ -16,6 +16,8 @@ thorough = pytest.mark.thorough
 
 #: Masks, bytes, and what has NaNs: to compile every kernel for more takes longer than all else.
 COMMON_DTYPES = ("?", "u1", "f4")
+#: With the common ones, a dtype of each kind and size; the others have the code of these.
+KINDS = (*COMMON_DTYPES, "i2", "u4", "i8", "f8")
 
 
 def examples(number: int) -> int:
@@ -100,8 +102,8 @@ def _pairs(places: tuple[int, ...]) -> set[Any]:
 
 
 def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
-    """A parameter ``dtypes`` for hypothesis to draw from: the common ones, or every one."""
-    every = list(every)
+    """A parameter ``dtypes`` for hypothesis to draw from: the common ones, or one of each kind and size."""
+    every = [d for d in every if explores() or np.dtype(d) in map(np.dtype, KINDS)]
     return pytest.mark.parametrize(
         "dtypes",
         [[d for d in every if is_common(d)], pytest.param(every, marks=thorough)],
@@ -110,5 +112,5 @@ def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
 
 
 def label_dtypes(dtypes: Iterable) -> list[Any]:
-    """Types of labels to draw with `dtypes_drawn`: one in common runs, or every one."""
-    return [np.uint32] if all(map(is_common, dtypes)) else [np.uint8, np.int16, np.uint32, np.int64]
+    """Types of labels to draw with `dtypes_drawn`: one in common runs, or three."""
+    return [np.uint32] if all(map(is_common, dtypes)) else [np.int16, np.uint32, np.int64]

@@ -195,7 +195,6 @@ def write_nan(flags, out):
             out[x] = np.nan
 
 
-@kernel
 def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     """Fill the margins around rows ``r0:r1`` and columns ``c0:c1`` of some slots.
 
@@ -206,6 +205,14 @@ def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     int64, are for every row and column of the ring the valid one that it repeats, or -1 for the constant
     ``cval``, a scalar of the ring's dtype. Entries of valid rows and columns are not used.
     """
+    # Voxels are only copied: dtypes of one size share a kernel.
+    word = np.dtype(f"u{ring.itemsize}")
+    value = np.asarray(cval, ring.dtype).view(word)[()]
+    _pad_margins(ring.view(word), slots, r0, r1, c0, c1, row_map, col_map, value)
+
+
+@kernel
+def _pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     rows, cols = ring.shape[1], ring.shape[2]
     for slot in slots:
         plane = ring[slot]

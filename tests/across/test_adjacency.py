@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from beam_volumes.across import adjacency as adj
 from tests.across.test_tables import assert_same_bits, boxes_of, windows_of
-from tests.tiers import dtypes_drawn, label_dtypes
+from tests.tiers import dtypes_drawn, examples, label_dtypes
 
 drawn = dtypes_drawn(["f4", "f8", "i2"])
 EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -45,7 +45,7 @@ def cases(draw, dtypes):
 
 
 @drawn
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_any_partition_and_order(dtypes, data):
     random, labels, boundary, cuts, depth, value = data.draw(cases(dtypes))

@@ -16,9 +16,6 @@ from tests.tiers import thorough
 
 #: Name of the partition, then chunks of the output, slab, workers. None: the planner's own.
 PARTITIONS = {
-    "whole": ((16, 64, 64), "whole", 1),
-    "depth 16, 2 workers": ((16, 64, 64), (16, None, None), 2),
-    "depth 64": ((16, 64, 64), (64, None, None), 1),
     "tiles of 64, 2 workers": ((16, 64, 64), (32, 64, 64), 2),
     "depth 7": ((7, 64, 64), (7, None, None), 1),
     "odd tiles, 2 workers": ((16, 101, 77), (16, 101, 77), 2),
@@ -107,9 +104,7 @@ def files(stack, tmp_path_factory):
 def test_mask_whatever_the_partition(name, stack, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
     *_, mask = chain(stack)
-    how = (
-        {} if slab is None else {"slab": mask.shape if slab == "whole" else full(slab, mask.shape)}
-    )
+    how = {} if slab is None else {"slab": full(slab, mask.shape)}
     out = mask.to(tmp_path / "mask.ome.zarr", **({} if chunks is None else {"chunks": chunks}))
     written = bv.compute(out, runner=None, workers=workers, progress=False, **how)
     np.testing.assert_array_equal(np.asarray(written).astype(bool), reference[3])

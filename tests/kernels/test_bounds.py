@@ -24,9 +24,8 @@ WITHOUT_KERNELS = [
 #: The programs, and all that decides their result in addition to kernels.
 RUNS = {
     "kernels": (["tests/kernels", "-m", "not thorough", *WITHOUT_KERNELS], ["tests/kernels"]),
-    "long rows": (["tests/kernels/test_long_rows.py", "-m", "thorough"], ["tests/kernels"]),
     "operations": (
-        ["tests/ops/test_long_rows.py"],
+        ["tests/ops/test_long_rows.py", "-m", "not thorough"],
         ["tests/ops/test_long_rows.py", "tests/ops/test_filters.py", "tests/*.py"],
     ),
 }

@@ -46,7 +46,7 @@ def in_raster_order(labels):
 
 
 @settings(max_examples=examples(200))
-@given(cases(), st.integers(1, 3), st.sampled_from(["?", "u1", "i4", "f4"]), st.integers(1, 3))
+@given(cases(), st.integers(1, 3), st.sampled_from(["?", "u1", "u4", "f4"]), st.integers(1, 3))
 def test_label_is_scipys(case, connectivity, dtype, workers):
     mask, slab, window = case
     image = mask * np.random.default_rng(1).integers(1, 9, mask.shape).astype(dtype)
@@ -72,7 +72,7 @@ def test_any_structure(case, bits):
 @given(
     cases(),
     st.integers(1, 3),
-    st.sampled_from(["u1", "i2", "f4"]),
+    st.sampled_from(["u1", "f4"]),
     st.sampled_from([0, 2, -1, None]),
 )
 def test_by_value(case, connectivity, dtype, background):

@@ -26,10 +26,10 @@ THEIRS = {
 def test_labels_are_measured_as_scipy_does(data):
     draw = data.draw
     shape = tuple(draw(st.integers(2, n)) for n in (7, 12, 14))[draw(st.integers(0, 1)) :]
-    dtype = draw(st.sampled_from(["u1", "i2", "u4", "f4", "f8"]))
+    dtype = draw(st.sampled_from(["u1", "u4", "f4"]))
     random = np.random.default_rng(draw(st.integers(0, 99)))
     values = (random.random(shape) * 100 + 1).astype(dtype)
-    labels = random.integers(0, 6, shape).astype(draw(st.sampled_from(["u1", "i4", "u8"])))
+    labels = random.integers(0, 6, shape).astype(draw(st.sampled_from(["u1", "u4"])))
     there = np.unique(labels[labels != 0]).tolist()
     if not there:
         return
@@ -58,7 +58,7 @@ def test_extrema_and_their_places_as_scipy_calls_them(data):
     shape = tuple(draw(st.integers(2, n)) for n in (7, 12, 14))[draw(st.integers(0, 1)) :]
     random = np.random.default_rng(draw(st.integers(0, 99)))
     values = random.permutation(np.prod(shape)).reshape(shape).astype("u2")  # no ties
-    labels = random.integers(0, 5, shape).astype(draw(st.sampled_from(["?", "u1", "i4", "u8"])))
+    labels = random.integers(0, 5, shape).astype(draw(st.sampled_from(["u1", "u4"])))
     there = np.unique(labels[labels != 0]).astype(int).tolist()
     if not there:
         return

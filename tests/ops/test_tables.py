@@ -30,7 +30,7 @@ def cases(draw, ndim=3, most=(10, 16, 18)):
     labels = random.integers(0, draw(st.sampled_from([1, 2, 40])), shape) ** 2
     labels = ndi.zoom(labels, 2, order=0)[tuple(slice(0, n) for n in shape)]
     slab = tuple(-(-n // draw(st.integers(1, 3))) for n in shape)
-    return labels.astype(draw(st.sampled_from(["u2", "i4", "u8"]))), slab, draw(st.integers(1, 4))
+    return labels.astype(draw(st.sampled_from(["u4", "u8"]))), slab, draw(st.integers(1, 4))
 
 
 def assert_same(table, expected, exact=("label", "num_pixels", "bbox")):
@@ -60,7 +60,7 @@ def test_labels_are_kept_by_a_column(case, ends):
 
 
 @settings(max_examples=examples(40))
-@given(cases(), st.sampled_from(["u1", "i2", "f4", "f8"]), st.sampled_from([None, (2.0, 0.5, 3.0)]))
+@given(cases(), st.sampled_from(["u1", "f4", "f8"]), st.sampled_from([None, (2.0, 0.5, 3.0)]))
 def test_regionprops_table(case, dtype, spacing):
     labels, slab, window = case
     em = np.random.default_rng(1).normal(50, 20, labels.shape).astype(dtype)
@@ -95,7 +95,7 @@ def test_orientation_along_an_axis(shape):
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(st.data(), st.integers(2, 3), st.sampled_from(["u1", "i2", "u2"]), st.booleans())
+@given(st.data(), st.integers(2, 3), st.sampled_from(["u1", "i2"]), st.booleans())
 def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
     labels, slab, window = data.draw(cases(ndim))
     for label in np.unique(labels):  # flat regions of a volume have no hull in scikit-image
@@ -104,9 +104,7 @@ def test_shapes_and_quantiles(data, ndim, dtype, is_fine):
             labels[labels == label] = 0
     if not labels.any():
         return
-    image = np.random.default_rng(2).integers(
-        0, {"?": 2, "u2": 60_000}.get(dtype, 60), labels.shape
-    )
+    image = np.random.default_rng(2).integers(0, 60, labels.shape)
     image = (image - 30 * (dtype == "i2")).astype(dtype)
     hulls = ["area_convex", "solidity", "feret_diameter_max"]
     moments = [f"moments{w}{k}" for w in ("", "_weighted") for k in ("", "_central", "_normalized")]

@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
 def test_raw_chunks_are_read_straight_to_the_device_with_the_same_bits(folder, data):
     draw = data.draw
     shape = tuple(draw(st.integers(3, 17)) for _ in range(3))
-    dtype = draw(st.sampled_from(["u1", "u2", "i8", "f4", "f8", "i4"]))
+    dtype = draw(st.sampled_from(["u1", "f4", "f8"]))
     x, fill = cat.voxels(shape, dtype, draw(st.integers(0, 9))), draw(st.sampled_from([None, 7]))
     x[: draw(st.integers(0, shape[0])), : draw(st.integers(0, shape[1]))] = fill or 0
     chunks = [draw(st.integers(1, 8)) for _ in range(3)]
