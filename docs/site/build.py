@@ -6,8 +6,8 @@ the site; a warning is an error. Then the index of its search is made, every lin
 the search is asked for what newcomers look for, which needs Node.js. In a browser the search needs a web
 server, such as ``python -m http.server -d build/site``.
 
-With ``--quick`` nothing is executed for the pages. Pages of notebooks and of the gallery have no output, and
-pages of functions have no pictures. The theme is a plain one, which is written in less time.
+With ``--quick`` nothing is executed for the pages. Pages of the gallery have no output, and pages of
+functions have no pictures. The theme is a plain one, which is written in less time.
 
 Examples
 --------
@@ -42,7 +42,7 @@ def build(site: Path, quick: bool = False) -> int:
         pages = Path(folder)
         pictures = {} if quick else draw_functions(pages / "functions_before_and_after")
         others = write_reference(pages, pictures)
-        write_tutorials(ROOT / "docs/tutorials", pages / "notebooks", not quick)
+        write_tutorials(ROOT / "docs/tutorials", pages / "notebooks")
         write_gallery(ROOT / "docs/gallery", pages / "gallery", FAMILIES, not quick)
         others |= {part: f"{part}/index.md" for part in ("notebooks", "gallery")}
         copy_documents(ROOT, pages, others)

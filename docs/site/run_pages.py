@@ -1,20 +1,29 @@
 """Runs the notebooks of ``docs/tutorials`` and the scripts of ``docs/gallery``, and makes a page of each.
 
+Notebooks store their output, so that they can be read where the repository is looked at; ``make docs`` renews
+it. Scripts are run for their page.
+
 A script begins with a docstring: its title, and its purpose. After that, ``# %%`` begins a cell. The comment
 that follows it is prose, and the rest of the cell is code.
 
 Cells run in this process, one after the other, in a temporary folder. The value of a cell's last line is
 shown as a notebook shows it: a picture, a table, or text.
+
+Examples
+--------
+python docs/site/run_pages.py docs/tutorials/*.ipynb
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import contextlib
 import io
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,6 +41,8 @@ class Shown(NamedTuple):
     printed: str = ""
     #: The value of the last line, or None.
     value: Any = None
+    #: What a notebook stores of it, in Jupyter's format.
+    outputs: tuple[dict[str, Any], ...] = ()
 
 
 class Page(NamedTuple):
@@ -59,7 +70,45 @@ def run(path: Path, execute: bool = True) -> Iterator[Shown]:
                 exec(compile(tree, path.name, "exec"), known)
                 if isinstance(last, ast.Expr):
                     value = eval(compile(ast.Expression(last.value), path.name, "eval"), known)
-            yield Shown(kind, source, printed.getvalue(), value)
+            yield Shown(
+                kind, source, printed.getvalue(), value, _outputs(printed.getvalue(), value)
+            )
+
+
+def _outputs(printed: str, value: Any) -> tuple[dict[str, Any], ...]:
+    found: list[dict[str, Any]] = []
+    if printed.strip():
+        lines = printed.splitlines(keepends=True)
+        found.append({"name": "stdout", "output_type": "stream", "text": lines})
+    if value is not None:
+        data: dict[str, Any] = {"text/plain": repr(value).splitlines(keepends=True)}
+        if hasattr(value, "_repr_png_"):
+            data["image/png"] = base64.b64encode(value._repr_png_()).decode()
+        elif hasattr(value, "_repr_html_") and (html := value._repr_html_()):
+            data["text/html"] = html.splitlines(keepends=True)
+        result = {"data": data, "execution_count": None, "metadata": {}}
+        found.append({**result, "output_type": "execute_result"})
+    return tuple(found)
+
+
+def stored(notebook: Path) -> Iterator[Shown]:
+    """Return the cells of a notebook with their stored output."""
+    for cell in json.loads(notebook.read_text())["cells"]:
+        outputs = tuple(cell.get("outputs", ()))
+        yield Shown(cell["cell_type"], "".join(cell["source"]), outputs=outputs)
+
+
+def store(notebook: Path) -> None:
+    """Run a notebook and store its output in its file."""
+    written = json.loads(notebook.read_text())
+    for k, (cell, shown) in enumerate(zip(written["cells"], run(notebook), strict=True), 1):
+        if shown.kind == "code":
+            cell["outputs"] = list(shown.outputs)
+            cell["execution_count"] = k
+            for output in cell["outputs"]:
+                if "execution_count" in output:
+                    output["execution_count"] = k
+    notebook.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
 
 
 def _cells(path: Path) -> Iterator[tuple[str, str]]:
@@ -92,12 +141,10 @@ def _inside(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def write_tutorials(folder: Path, pages: Path, execute: bool = True) -> None:
-    """Write a page for each notebook, and ``index.md``, which lists them."""
+def write_tutorials(folder: Path, pages: Path) -> None:
+    """Write a page for each notebook with its stored output, and ``index.md``, which lists them."""
     pages.mkdir()
-    entries = [
-        _write(notebook, pages, "..", execute) for notebook in sorted(folder.glob("*.ipynb"))
-    ]
+    entries = [_write(notebook, pages, "..") for notebook in sorted(folder.glob("*.ipynb"))]
     listed = "\n".join(f"- [{page.title}]({page.name}.md). {page.about}" for page in entries)
     (pages / "index.md").write_text(
         "# Notebooks\n\nNotebooks that make their data and run in seconds. They are in `docs/tutorials`."
@@ -153,23 +200,19 @@ def _toctree(names: Any) -> str:
 
 
 def _write(path: Path, pages: Path, root: str, execute: bool = True) -> Page:
-    """Run a notebook or a script; write its page, and its last picture as its thumbnail.
+    """Write the page of a notebook, or of a script that is run, and its last picture as its thumbnail.
 
     The page ends with links to the functions that it calls. They lie in the folder `root` of the site.
     """
-    cells, texts = [], []
-    for cell in run(
-        path, execute
-    ):  # a stored volume is read for its picture, while its folder is there
-        cells.append(cell)
-        texts.append(_markdown(cell))
-    text = "\n\n".join(texts)
+    cells = list(stored(path) if path.suffix == ".ipynb" else run(path, execute))
+    text = "\n\n".join(map(_markdown, cells))
     names = sorted({*re.findall(r"\bbv\.(\w+)\(", text)} & EXPORTS.keys())
     links = (f"[`{n}`]({root}/functions/{n}.md)" for n in names if EXPORTS[n].startswith(".ops."))
     (pages / f"{path.stem}.md").write_text(f"{text}\n\n**Functions**: {', '.join(links)}.\n")
-    pictures = [cell.value for cell in cells if hasattr(cell.value, "_repr_png_")]
+    data = [output["data"] for cell in cells for output in cell.outputs if "data" in output]
+    pictures = [base64.b64decode(d["image/png"]) for d in data if "image/png" in d]
     if pictures:
-        (pages / f"{path.stem}.png").write_bytes(pictures[-1]._repr_png_())
+        (pages / f"{path.stem}.png").write_bytes(pictures[-1])
     title = text.partition("\n")[0].removeprefix("# ")
     return Page(path.stem, title, text.split("\n\n")[1])
 
@@ -179,11 +222,20 @@ def _markdown(shown: Shown) -> str:
     if shown.kind == "markdown":
         return shown.source
     parts = [f"````python\n{shown.source}\n````"]
-    if shown.printed.strip():
-        parts.append(f"````text\n{shown.printed.rstrip()}\n````")
-    html = shown.value._repr_html_() if hasattr(shown.value, "_repr_html_") else None
-    if html:
-        parts.append(f'````{{raw}} html\n<div class="shown">{html}</div>\n````')
-    elif shown.value is not None:
-        parts.append(f"````text\n{shown.value!r}\n````")
+    for output in shown.outputs:
+        data = output.get("data", {"text/plain": output.get("text")})
+        if "image/png" in data:
+            html = f'<img src="data:image/png;base64,{data["image/png"]}">'
+        else:
+            html = "".join(data.get("text/html", ()))
+        if html:
+            parts.append(f'````{{raw}} html\n<div class="shown">{html}</div>\n````')
+        else:
+            parts.append(f"````text\n{''.join(data['text/plain']).rstrip()}\n````")
     return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    for argument in sys.argv[1:]:
+        store(Path(argument))

@@ -14,9 +14,26 @@ NOTEBOOKS = sorted((DOCS / "tutorials").glob("*.ipynb"))
 by_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 
+def shown(name):
+    """The cells of a notebook that is run, after a comparison with its stored output."""
+    pages = runpy.run_path(str(DOCS / "site/run_pages.py"))
+    path = DOCS / f"tutorials/{name}.ipynb"
+    cells = list(pages["run"](path))
+    assert [texts(cell) for cell in pages["stored"](path)] == [texts(cell) for cell in cells]
+    assert sum("image/png" in o.get("data", ()) for cell in cells for o in cell.outputs) >= 2
+    assert path.stat().st_size < 1 << 20
+    return cells
+
+
+def texts(cell):
+    """The kinds and the text of each output."""
+    return [
+        (sorted(o.get("data", ())), o.get("text") or o["data"]["text/plain"]) for o in cell.outputs
+    ]
+
+
 def test_the_notebook_runs():
-    run = runpy.run_path(str(DOCS / "site/run_pages.py"))["run"]
-    results = [cell.value for cell in run(DOCS / "tutorials/cells.ipynb")]
+    results = [cell.value for cell in shown("cells")]
     html = [r._repr_html_() for r in results if hasattr(r, "_repr_html_")]
     assert sum("data:image/png;base64," in h for h in html) >= 2 and any("<svg" in h for h in html)
     rows, labels = next(r for r in reversed(results) if r is not None)
@@ -25,10 +42,9 @@ def test_the_notebook_runs():
 
 @thorough
 @pytest.mark.parametrize("name", [page.stem for page in NOTEBOOKS if page.stem != "cells"])
-def test_a_notebook_shows_pictures(name):
-    run = runpy.run_path(str(DOCS / "site/run_pages.py"))["run"]
-    shown = list(run(DOCS / f"tutorials/{name}.ipynb"))
-    assert sum(hasattr(cell.value, "_repr_png_") for cell in shown) >= 2
+def test_a_notebook_is_stored_with_its_output(name):
+    """`make docs` stores it."""
+    shown(name)
 
 
 @by_notebook
