@@ -432,7 +432,7 @@ class _Sweep:
             len(slots),
             len(slots) * (ring.array[0].size - (y[1] - y[0]) * (x[1] - x[0])),
             self.threads,
-            lambda a, b: pad_margins(ring.array, slots[a:b], *rows, *cols, *maps, cval),
+            lambda a, b: pad_margins(ring.array, slots[a:b], *rows, *cols, maps[0], maps[1], cval),
         )
 
     def _fold(self, k: int, z: Range) -> None:
