@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.peers import missing_peers
-from tests.tiers import is_common, parameters, repeated, thorough
+from tests.tiers import is_common, parameters, repeated, stands_for_others, thorough
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 _PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -20,12 +20,21 @@ os.environ["XDG_DATA_HOME"] = os.devnull
 
 
 def pytest_collection_modifyitems(config, items):
-    """What has a parameter ``dtype`` that is not common is thorough, and two of three are left out."""
+    """What has a parameter ``dtype`` that is not common is thorough, and most of it is left out.
+
+    Formats are tested with every dtype: they compile nothing for it.
+    """
     rare = [item for item in items if not is_common(parameters(item).get("dtype"))]
     for item in rare:
         item.add_marker(thorough)
     if not any("[" in argument for argument in config.args):  # of those somebody names, none
         out = set(repeated(rare))
+        out |= {
+            item
+            for item in rare
+            if item.path.parent.name != "storage"
+            and not stands_for_others(parameters(item)["dtype"])
+        }
         config.hook.pytest_deselected(items=list(out))
         items[:] = [item for item in items if item not in out]
 

@@ -16,8 +16,9 @@ thorough = pytest.mark.thorough
 
 #: Masks, bytes, and what has NaNs: to compile every kernel for more takes longer than all else.
 COMMON_DTYPES = ("?", "u1", "f4")
-#: With the common ones, a dtype of each kind and size; the others have the code of these.
-KINDS = (*COMMON_DTYPES, "i2", "u4", "i8", "f8")
+#: With the common ones, a dtype of each kind and size. The code for others is the same, and takes as long to
+#: compile: ``HYPOTHESIS_PROFILE=explore`` runs them.
+KINDS = (*COMMON_DTYPES, "u2", "i4", "i8", "f8")
 
 
 def examples(number: int) -> int:
@@ -36,6 +37,11 @@ def explores() -> bool:
 def is_common(dtype: Any) -> bool:
     """Whether a dtype is common, or None, where there may be voxels or none."""
     return dtype is None or np.dtype(dtype) in map(np.dtype, COMMON_DTYPES)
+
+
+def stands_for_others(dtype: Any) -> bool:
+    """Whether a dtype is one of `KINDS`, or all are to be tried."""
+    return explores() or dtype is None or np.dtype(dtype) in map(np.dtype, KINDS)
 
 
 def parameters(item: pytest.Item) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def _pairs(places: tuple[int, ...]) -> set[Any]:
 
 def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
     """A parameter ``dtypes`` for hypothesis to draw from: the common ones, or one of each kind and size."""
-    every = [d for d in every if explores() or np.dtype(d) in map(np.dtype, KINDS)]
+    every = [d for d in every if stands_for_others(d)]
     return pytest.mark.parametrize(
         "dtypes",
         [[d for d in every if is_common(d)], pytest.param(every, marks=thorough)],
