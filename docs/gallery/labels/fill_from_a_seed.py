@@ -24,7 +24,7 @@ bv.preview(stack)
 bv.preview(bv.open(bv.max(stack > 130, axis="z")))
 
 # %%
-# A seed in the first one, and the difference of values that is accepted.
+# `flood` needs a seed in the first tube, and the accepted difference of values.
 seed = (24, 50, 0)
 tube = bv.flood(stack, seed, tolerance=50)
 bv.preview(bv.open(bv.max(tube, axis="z")))
