@@ -95,7 +95,7 @@ FUNCTIONS = [
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
-    ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
+    ("richardson_lucy wiener", "scikit-image on float64, away from the edges", "patches", "1"),
     ("richardson_lucy_residuals", "the result of `richardson_lucy`, convolved", "number", "1"),
     ("fftn ifftn rfftn", "numpy", "lines", "3; 1 without z"),
     ("irfftn", "numpy", "lines", "2; 1 without z"),

@@ -18,7 +18,7 @@ bv.preview(stack)
 
 # %%
 # The positions have three channels: z, y and x of the voxel to read. Slice 16 reads at the height
-# of the layer. No position is more than 6 voxels away, which limits what a slab needs.
+# of the layer. No position is more than 6 voxels away, which limits the data that a slab needs.
 positions = np.stack([z + height - 16, y, x]).astype("f4")
 flat = bv.map_coordinates(stack, positions, max_displacement=7, order=1)
 bv.preview(flat)

@@ -1,4 +1,4 @@
-"""Measure how two channels go together
+"""Measure the colocalization of two channels
 
 Pearson's correlation shows whether two proteins occur in the same places. A background that is
 common to both channels increases it, so measure it inside a mask.
