@@ -31,8 +31,7 @@ straight = bv.affine_transform(stack, matrix)
 bv.preview(straight)
 
 # %%
-# `order=0` takes the nearest voxel instead of interpolating. Every second slice is half a pixel
-# off.
+# `order=0` uses the nearest voxel instead of interpolating. Every second slice is half a pixel off.
 nearest = bv.affine_transform(stack, matrix, order=0)
 bv.preview(nearest)
 

@@ -30,7 +30,7 @@ tube = bv.flood(stack, seed, tolerance=50)
 bv.preview(bv.open(bv.max(tube, axis="z")))
 
 # %%
-# `flood_fill` gives these voxels another value.
+# `flood_fill` assigns a new value to these voxels.
 bv.preview(bv.open(bv.max(bv.flood_fill(stack, seed, 255, tolerance=50), axis="z")))
 
 # %%

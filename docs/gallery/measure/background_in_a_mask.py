@@ -11,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Nuclei lie on a background with a mean of 200 and a standard deviation of 20.
+# Nuclei on a background with a mean of 200 and a standard deviation of 20.
 rng = np.random.default_rng(1)
 shape = (20, 112, 144)
 seeds = np.ones(shape, bool)
