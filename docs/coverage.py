@@ -95,7 +95,7 @@ FUNCTIONS = [
     ("generic_filter", "scipy with the same function", "neighbourhood", "1"),
     ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
     ("fftconvolve", "scipy's `convolve` on float64", "patches", "1"),
-    ("richardson_lucy wiener", "scikit-image on float64, in the inside", "patches", "1"),
+    ("richardson_lucy wiener", "scikit-image on float64, away from the edges", "patches", "1"),
     ("richardson_lucy_residuals", "the result of `richardson_lucy`, convolved", "number", "1"),
     ("fftn ifftn rfftn", "numpy", "lines", "3; 1 without z"),
     ("irfftn", "numpy", "lines", "2; 1 without z"),
@@ -175,11 +175,11 @@ FUNCTIONS = [
 KINDS = {
     "pointwise": "uses one voxel; fused with any sweep",
     "neighbourhood": "needs a halo; fused with any sweep",
-    "patches": "works on patches with a margin, such as a network; fused with any sweep",
-    "lines": "transforms whole lines; spectra of slices are stored, and read again along z",
-    "regrid": "returns another shape; fused with any sweep",
+    "patches": "processes patches with a margin, such as a network; fused with any sweep",
+    "lines": "transforms whole lines; spectra of slices are stored and read again along z",
+    "regrid": "returns a different grid or shape; fused with any sweep",
     "number": "a lazy number; operations that use it need a later sweep",
-    "across": "depends on the whole volume: one sweep collects information, which is merged, and the next sweep writes",
+    "across": "depends on the whole volume: the first sweep collects information, which is merged, and the next sweep writes the result",
     "table": "a lazy table, a list or an array, collected in one sweep and merged",
     "array": "an array that does not depend on a volume",
 }
@@ -213,67 +213,67 @@ _ASYMMETRIC = [[[1, 1, 0]]]
 
 #: Values of parameters that functions of the same name do not accept here, and calls that are refused.
 VALUES = [
-    ("affine_transform, rotate, shift, zoom", "`mode=\"wrap\"`, which repeats all voxels but one: `\"grid-wrap\"` repeats the volume",
+    ("affine_transform, rotate, shift, zoom", "`mode=\"wrap\"`, which repeats all voxels but one: use `\"grid-wrap\"` to repeat the volume",
      [lambda: bv.shift(_V, 1, mode="wrap"), lambda: bv.rotate(_V, 9, mode="wrap")]),
-    ("binary morphology", "`iterations=0` (until nothing changes): its extent is not known beforehand; "
-     "`binary_propagation` is the exact answer for dilations", [lambda: bv.binary_dilation(_V > 7, iterations=0)]),
+    ("binary morphology", "`iterations=0` (until nothing changes): its extent is not known in advance; use "
+     "`binary_propagation` for dilations", [lambda: bv.binary_dilation(_V > 7, iterations=0)]),
     ("binary_fill_holes, binary_propagation, label", "a `structure` that is not symmetric under reflection",
      [lambda: bv.binary_fill_holes(_V > 7, _ASYMMETRIC), lambda: bv.label(_V > 7, _ASYMMETRIC),
       lambda: bv.binary_propagation(_V > 9, _ASYMMETRIC, mask=_V > 7)]),
-    ("distance_transform_cdt", "a `metric` other than the two with names and their structures",
+    ("distance_transform_cdt", "a `metric` other than the two named metrics and their structures",
      [lambda: bv.distance_transform_cdt(_V > 7, _ASYMMETRIC)]),
-    ("affine_transform", "a matrix that reverses z, or a slice that needs more than 256 others, which are held in memory",
+    ("affine_transform", "a matrix that reverses z, or slices that need more than 256 input slices, which are held in memory",
      [lambda: bv.affine_transform(_V, np.diag([-1, 1, 1]))]),
-    ("distance_transform_cdt", "`return_indices=True`: `distance_transform_edt` has it",
+    ("distance_transform_cdt", "`return_indices=True`: use `distance_transform_edt`",
      [lambda: bv.distance_transform_cdt(_V > 7, return_indices=True)]),
 ]  # fmt: skip
 
 #: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
 PARAMETERS = {
     "scipy.ndimage": [
-        ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "changes how scipy iterates, not the result"),
+        ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "only changes how scipy iterates, not the result"),
         ("binary_fill_holes binary_propagation", "origin axes", "connectivity has no origin, and applies to all directions"),
         ("binary_propagation", "border_value", "the outside is background"),
         ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "distances are always returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "only `truncate=` is passed to `gaussian_filter`"),
-        ("fourier_ellipsoid fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete, and are filtered along all axes"),
+        ("fourier_ellipsoid fourier_gaussian fourier_shift fourier_uniform", "n axis", "spectra from `fftn` are complete and filtered along all axes"),
         ("generic_filter", "extra_keywords", "the function is compiled with positional arguments; use a closure"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called with keywords: `extra_keywords=`"),
         ("histogram", "min max", "as in numpy: `range=`"),
     ],
     "skimage": [
-        ("watershed", "compactness offset", "these act on a queue, and basins of a total order have none"),
-        ("area_opening area_closing diameter_opening diameter_closing", "parent tree_traverser", "there is no tree"),
-        ("flood_fill", "in_place", "results are new, and nothing is changed in place"),
+        ("watershed", "compactness offset", "these require a queue, which this algorithm does not use"),
+        ("area_opening area_closing diameter_opening diameter_closing", "parent tree_traverser", "no tree is used"),
+        ("flood_fill", "in_place", "volumes are never changed in place"),
         ("local_maxima local_minima", "indices", "`peak_local_max` returns positions"),
         ("reconstruction", "offset", "always the centre of the footprint"),
-        ("clear_border", "bgval mask", "removed voxels are 0, and the border is the border of the volume"),
+        ("clear_border", "bgval mask", "removed voxels are 0; only the border of the volume is used"),
         ("difference_of_gaussians unsharp_mask", "channel_axis", "the axis c of a volume always contains channels"),
         ("frangi", "scale_range scale_step", "scikit-image's old names for `sigmas=`"),
         ("hessian_matrix structure_tensor", "order", "elements are in the order z, y, x"),
         ("hessian_matrix", "use_gaussian_derivatives", "always True"),
-        ("join_segmentations", "return_mapping", "`contingency(joined, s1)` has the label in `s1` of each joined one"),
+        ("join_segmentations", "return_mapping", "`contingency(joined, s1)` returns the label in `s1` for each joined label"),
         ("label", "return_num", "`Volume.num_labels`"),
         ("regionprops_table", "cache separator", "columns have scikit-image's names with `-`"),
         ("remove_small_holes", "area_threshold", "scikit-image's old name for `max_size=`"),
-        ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "the histogram is computed here"),
+        ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "the histogram is always computed"),
         ("threshold_isodata", "return_all", "the lowest threshold is returned"),
         ("threshold_li", "tolerance initial_guess iter_callback", "computed from counts, until convergence"),
-        ("threshold_minimum", "max_num_iter", "scikit-image's default"),
+        ("threshold_minimum", "max_num_iter", "always scikit-image's default"),
         ("unsharp_mask", "preserve_range", "always True"),
         ("wiener", "K filter_params impulse_response predefined_filter", "`skimage.filters.wiener` is another function"),
-        ("wiener", "reg is_real", "always the Laplacian, of real images"),
-        ("richardson_lucy", "num_iter", "here `iterations=`"),
+        ("wiener", "reg is_real", "always the Laplacian; images are real"),
+        ("richardson_lucy", "num_iter", "called `iterations=` here"),
         ("richardson_lucy", "filter_epsilon", "divisors below 1e-12 become 1e-12"),
         ("richardson_lucy wiener", "clip", "voxels keep their scale"),
         ("equalize_adapthist match_histograms", "channel_axis", "the axis c of a volume always contains channels"),
         ("rolling_ball", "nansafe workers num_threads", "a result is NaN exactly where the ball contains NaN; `workers=` is an option of a run"),
         ("canny", "mask", "multiply the result by an eroded mask"),
-        ("denoise_bilateral", "bins", "weights are computed, not looked up"),
+        ("denoise_bilateral", "bins", "weights are computed exactly"),
         ("denoise_nl_means", "fast_mode preserve_range", "always True"),
-        ("denoise_tv_chambolle", "eps", "all iterations are computed; scikit-image stops by a number of the whole image"),
+        ("denoise_tv_chambolle", "eps", "all iterations are computed; the criterion of scikit-image depends on the whole image"),
         ("denoise_bilateral denoise_nl_means denoise_tv_chambolle estimate_sigma", "channel_axis", "the axis c of a volume always contains channels"),
-        ("estimate_sigma", "average_sigmas", "one number for all channels; select one with `sel`"),
+        ("estimate_sigma", "average_sigmas", "one number for all channels; select a channel with `sel`"),
         ("farid roberts scharr", "mask", "multiply the result by an eroded mask"),
     ],
 }  # fmt: skip
@@ -294,19 +294,19 @@ INTRODUCTION = """\
 # How functions are checked
 
 This page lists all functions, the reference that tests compare them with, and their number of sweeps over the volume.
-Operations share sweeps: a chain takes as many as its longest sequence of dependent operations. A sweep that only writes
-is counted for the operation that it writes.
+Operations share sweeps: a chain takes as many sweeps as its longest sequence of dependent operations. A sweep that only
+writes a result is counted for the operation that computes it.
 """
 
 NOTES = """\
-`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: it reuses the components that these
-have found. A label volume (integers) is filtered by value, and a mask by component.
+`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four, because it reuses their components.
+Label volumes (integers) are filtered by value, and masks by component.
 """
 
 
 REGIONS = """\
-`regionprops_table` has all properties of scikit-image that are numbers. Its `area_filled` reads the boxes of regions from
-stored labels, and `for_each_label` passes `image`, `coords` and other arrays of a region to a function.
+`regionprops_table` supports all numeric properties of scikit-image. Its `area_filled` reads the bounding boxes of regions
+from stored labels. `for_each_label` passes `image`, `coords` and other arrays of a region to a function.
 """
 
 
@@ -336,13 +336,13 @@ def page(without: Collection[str] = ()) -> str:
     same = sorted(set(ndimage.__all__) & shown)
     out.append(f"Functions with the same name ({len(same)}): {_names(' '.join(same))}.\n")
     out.append(_others("scipy.ndimage", _theirs([ndimage], shown)))
-    out.append("Functions with the same name do not accept these values of parameters:\n")
+    out.append("Functions with the same name do not accept these parameter values:\n")
     out.append(_table(("function", "without"), [row[:2] for row in VALUES]))
     out.append("They do not have these parameters. None of them has `output=`.\n")
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
     out.append("### scikit-image\n\nFunctions with the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
-    out.append("Other functions have another name here, or none:\n")
+    out.append("These functions have a different name here, or are not available:\n")
     out.append(_others("scikit-image", _theirs(SCIKIT, shown)))
     out.append(REGIONS)
     out.append("### dask-image\n")

@@ -11,7 +11,10 @@ import beam_volumes as bv
 ROOT = Path(__file__).parent.parent
 #: Pages for contributors, and one of tables that `docs/coverage.py` checks.
 OTHERS = {ROOT / "docs/reference/coverage.md", *(ROOT / "docs/internals").iterdir()}
-PROMISE = re.compile(r"\b(?:refused|(?:is|are) left out|not offered)\b")
+PROMISE = re.compile(
+    r"\b(?:refused|rejects|rejected|(?:is|are) left out|not (?:supported|accepted|available)"
+    r"|(?:causes?|raises?) an error)\b"
+)
 
 V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
 M = V > 7
@@ -70,89 +73,123 @@ SAID = {
             lambda _: bv.median_filter(V, 3, mode="constant", cval=-1),
             "cval=-1",
         ),
-        "NaN is refused, or is not an extremum": (
+        "NaN raises an error, or is never an extremum": (
             lambda _: bv.compute(bv.reconstruction(V * np.nan, V * np.nan), runner=None),
             "NaN",
         ),
         "`iterations=0`": (lambda _: bv.binary_dilation(M, iterations=0), "iterations=0"),
-        "There is one mode for all axes": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
-        "Memory that is too small": "tests/ops/test_geometry.py",
-        "`use_gaussian_derivatives=False` is not offered": (
+        "`wrap`, which repeats all voxels but one": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
+        "Memory limits that are too small": "tests/ops/test_geometry.py",
+        "`use_gaussian_derivatives=False` is not available": (
             lambda _: bv.hessian_matrix(V, use_gaussian_derivatives=False),
             "use_gaussian_derivatives",
         ),
-        "With `by_value=True`": "tests/ops/test_components.py",
+        "Numbers of a whole volume": (
+            lambda _: bv.compute(bv.mean(V * np.nan), runner=None),
+            "NaN",
+        ),
+        "Different voxel sizes": (
+            lambda _: V.with_space(voxel_size=1, unit="nm") + V.with_space(voxel_size=2, unit="nm"),
+            "voxel size",
+        ),
         "Masked arrays": (lambda _: bv.open(np.ma.ones((3, 4, 5))), "mask"),
-        "other steps along t": (lambda _: FILMS[::2], "axis t: step 2"),
+        "Along t, steps other than 1": (lambda _: FILMS[::2], "axis t: step 2"),
     },
     "reference/formats.md": {
+        "If a bucket's server temporarily rejects": PROSE,
+        "In NIfTI, NRRD, MetaImage, DICOM": "tests/storage/test_nifti.py::test_turned",
+        "Newer versions of OME-Zarr or zarr": "tests/storage/test_places.py",
+        'With `missing="error"`': "tests/storage/test_n5.py",
+        "Duplicate names in it": "tests/storage/test_zipped.py",
+        "This causes an error, unless": "tests/storage/test_lost.py",
+        "A missing page causes an error": "tests/storage/test_tiff.py",
+        "Missing parts cause an error": "tests/storage/test_hdf5_layouts.py::test_files_that_are_linked",
+        "The limit of 20 seconds": PROSE,
+        "Missing frames cause an error": "tests/storage/test_nd2.py",
+        "Pyramid levels, phases, views": "tests/storage/test_czi.py",
         "Axes that are rotated": "tests/storage/test_dicom.py::test_axes_that_are_turned",
         "Deflated files, videos": "tests/storage/test_dicom.py::test_what_is_told_and_what_is_refused",
         "Others (compresso": "tests/storage/test_precomputed.py",
         "Other compressed files": (brotli, "v.nii.br"),
-        "A number that is left out": "tests/storage/test_slices.py",
-        "Hamamatsu's NDPI": "tests/storage/test_tiff.py",
-        "A file that is longer": (longer, "offset="),
+        "A gap in the numbers": "tests/storage/test_slices.py",
+        "Hamamatsu NDPI files": "tests/storage/test_tiff.py",
+        "A file that is too long": (longer, "offset="),
         "Modes 3, 4 and 101": "tests/storage/test_mrc.py::test_modes_that_are_refused",
-        "Channels are refused": (
+        "Channels are not supported": (
             lambda p: bv.open(np.zeros((2, 3, 4, 5), "f4"), axes="czyx").to(p / "v.mrc"),
             "channel",
         ),
-        "Other dtypes than these five": (lambda p: (V.astype("f8")).to(p / "v.mrc"), "float64"),
+        "Other dtypes are not supported": (lambda p: (V.astype("f8")).to(p / "v.mrc"), "float64"),
         "a voxel size without a unit": (
             lambda p: bv.open(np.zeros((3, 4, 5), "f4"), voxel_size=2).to(p / "v.mrc"),
             "unit",
         ),
         "Dimensions after the fifth": "tests/storage/test_nifti.py",
         "A file with rotated or reversed axes": "tests/storage/test_nifti.py::test_turned",
-        "float16 is refused": (lambda p: V.astype("f2").to(p / "v.nrrd"), "float16"),
+        "float16 is not supported": (lambda p: V.astype("f2").to(p / "v.nrrd"), "float16"),
         "bzip2, text, hex": (reversed_axes, "bzip2"),
-        "lists of files are refused": "tests/storage/test_metaimage.py",
+        "lists of files are not supported": "tests/storage/test_metaimage.py",
         "Files from before 2007": "tests/storage/test_nd2.py",
-        "Others, and URLs, are refused": OUTSIDE,
-        "A file without its metadata is refused": "tests/storage/test_tiff.py",
+        "Other paths, and URLs, are rejected": OUTSIDE,
+        "A file without its metadata causes an error": "tests/storage/test_tiff.py",
         "Frames that differ in two such ways": "tests/storage/test_dicom.py"
         "::test_frames_of_one_place_that_differ_in_several_ways_are_refused",
         "Lists of labels": "tests/storage/test_n5.py",
     },
-    "how-to/view.md": {"A section that takes more": "tests/show/test_preview.py"},
+    "get-started/install.md": {
+        "Native Windows is not supported": "tests/test_docs.py::test_windows_is_refused_in_one_sentence"
+    },
+    "how-to/beam-pipeline.md": {
+        "connecting a step to the wrong output": "tests/transforms/test_types.py"
+        "::test_wrong_wiring_fails_when_the_pipeline_is_built"
+    },
+    "how-to/channels-and-time.md": {
+        "Functions that need a single channel": (lambda _: bv.label(bv.stack([M, M])), "channel")
+    },
+    "how-to/flink.md": {"The JobManager then rejects": PROSE},
+    "how-to/threshold.md": {
+        "NaN and infinite voxels cause an error": (
+            lambda _: bv.compute(bv.threshold_otsu(V * np.nan), runner=None),
+            "NaN",
+        )
+    },
+    "reference/command-line.md": {"Chunks that are not stored are counted": PROSE},
+    "how-to/view.md": {"Sections that require more": "tests/show/test_preview.py"},
     "how-to/networks.md": {
-        "A run is refused if its model": "tests/ops/networks/test_predict.py"
+        "A run is rejected if its model": "tests/ops/networks/test_predict.py"
         "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
         "Files that contain only weights": "tests/ops/networks/test_torch_files.py"
         "::test_what_is_no_network_is_refused",
-        "They are therefore refused": "tests/ops/networks/test_torch_files.py"
+        "They are therefore rejected": "tests/ops/networks/test_torch_files.py"
         "::test_a_pickle_in_a_file_of_torch_is_not_run_unless_the_file_is_trusted",
-        "A network that makes NaN": "tests/ops/networks/test_predict.py"
+        "`predict` rejects a network": "tests/ops/networks/test_predict.py"
         "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
         "Rotations that produce an offset": "tests/ops/networks/test_predict.py"
         "::test_pairs_that_cannot_be_turned_are_refused",
-        "A run that is resumed": "tests/ops/networks/test_predict.py"
+        "Resuming a run with a different model file": "tests/ops/networks/test_predict.py"
         "::test_recipes_and_resumed_runs_know_the_file",
     },
     "how-to/networks-in-beam.md": {"A halo that is too small": "tests/transforms/test_slabs.py"},
-    "how-to/frequencies.md": {"A line of NaN": "tests/ops/test_fourier.py"},
+    "how-to/frequencies.md": {"Lines with NaN": "tests/ops/test_fourier.py"},
     "how-to/deconvolve.md": {"NaN and infinite voxels": "tests/ops/test_fourier.py"},
-    "how-to/pyramids.md": {
-        "A volume that already has levels": "tests/storage/test_added_levels.py"
-    },
+    "how-to/pyramids.md": {"`downsample` rejects volumes": "tests/storage/test_added_levels.py"},
     "reference/recipes.md": {
-        "Tags are refused": (tags, "tag"),
-        "Files and outputs that exist are refused": "tests/cli/test_register.py::test_slices_and_frames",
-        "inputs and other outputs are always refused": "tests/cli/test_register.py"
+        "Tags are rejected": (tags, "tag"),
+        "Existing files and outputs cause an error": "tests/cli/test_register.py::test_slices_and_frames",
+        "Paths of inputs and other outputs are always rejected": "tests/cli/test_register.py"
         "::test_a_registration_replaces_no_input_and_no_other_file",
         "A limit that is too small is": "tests/cli/test_register.py"
         "::test_memory_of_a_recipe_limits_the_pairs_at_a_time",
     },
     "reference/runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "how-to/resume.md": {
-        "With neither option, an output": (existing, "overwrite=True"),
-        "If there is anything else in its folder": "tests/storage/test_overwrite.py"
+        "Without these options, existing outputs": (existing, "overwrite=True"),
+        "Anything else in its folder": "tests/storage/test_overwrite.py"
         "::test_foreign_files_in_an_output_are_not_deleted",
-        "An output that is one of the run's own inputs": (own_input, "v.zarr"),
+        "Overwriting one of a run's own inputs": (own_input, "v.zarr"),
     },
     "reference/stability.md": {
-        "A run is resumed by the version": "tests/drive/test_resume.py"
+        "Other versions are rejected": "tests/drive/test_resume.py"
         "::test_a_run_of_an_older_version_is_refused_naming_both"
     },
 }

@@ -1,7 +1,7 @@
 """Find the brightest spots of each cell
 
-`peak_local_max` searches each label by itself with `labels=`, and keeps the highest peaks of each with
-`num_peaks_per_label=`. A bright cell then does not use up the peaks of the others.
+With `labels=`, `peak_local_max` searches each label separately, and `num_peaks_per_label=` keeps
+the highest peaks of each. Peaks in dim cells are then not displaced by peaks in bright ones.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ of_cell = cells[peaks["z"], peaks["y"], peaks["x"]]
 print("peaks of each cell:", np.bincount(of_cell, minlength=7)[1:])
 
 # %%
-# Two of each cell.
+# The two highest peaks of each cell.
 peaks = bv.peak_local_max(smooth, 4, labels=cells, num_peaks_per_label=2)
 of_each = cells[peaks["z"], peaks["y"], peaks["x"]]
 print("peaks of each cell:", np.bincount(of_each, minlength=7)[1:])

@@ -1,7 +1,7 @@
 """Count nuclei by their peaks
 
-`peak_local_max` finds the brightest voxel of each nucleus. It counts nuclei without segmenting
-them, and gives positions to start a watershed or a tracker from.
+`peak_local_max` finds the brightest voxel of each nucleus. Use it to count nuclei without
+segmenting them, or to find starting points for a watershed or a tracker.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Forty nuclei lie at least 14 voxels apart. Noise makes many small peaks.
+# Forty nuclei are at least 14 voxels apart. Noise creates many small peaks.
 rng = np.random.default_rng(3)
 z, y, x = np.mgrid[:24, :128, :160].astype("f4")
 centres = []
@@ -24,13 +24,13 @@ stack = bv.open((image + rng.normal(100, 30, z.shape)).clip(0).astype("u2"))
 bv.preview(stack)
 
 # %%
-# Smooth first, so that a nucleus has one peak. `threshold_abs` keeps peaks of the background out.
+# Smooth first, so each nucleus has one peak. `threshold_abs` excludes peaks in the background.
 smooth = bv.gaussian_filter(stack, 2)
 bv.preview(smooth)
 
 # %%
-# `min_distance` decides how near two peaks may be. A distance that exceeds the one between nuclei
-# loses some of them.
+# `min_distance` determines how close two peaks may be. If it exceeds the distance between nuclei,
+# some of them are lost.
 counts = {}
 for distance in (6, 25):
     peaks = bv.peak_local_max(smooth, distance, threshold_abs=250, exclude_border=False)
@@ -45,7 +45,7 @@ print(len(noisy["rank"]))
 assert len(noisy["rank"]) > 2 * len(centres)
 
 # %%
-# The table has the positions of the peaks, the highest first.
+# The table lists the positions of the peaks, highest first.
 peaks = bv.peak_local_max(smooth, 6, threshold_abs=250, exclude_border=False)
 positions = np.stack([peaks["z"], peaks["y"], peaks["x"]], axis=1)
 distances = np.linalg.norm(positions[:, None] - np.array(centres), axis=2).min(axis=1)

@@ -1,8 +1,8 @@
 """Extract vesicles by their height
 
-Where cells differ in brightness, one threshold cannot separate vesicles from their cells.
-Reconstruction lowers every peak by the same height and leaves the rest of the stack as it is. The
-difference shows the peaks at one level.
+If cells differ in brightness, a single threshold cannot separate vesicles from their cells.
+Reconstruction lowers every peak by the same height and leaves the rest of the stack unchanged. In
+the difference, all peaks have the same level.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Vesicles are 80 brighter than the cell that they lie in. Cells have levels from 100 to 500.
+# Vesicles are brighter than their cell by 80. Cells have levels from 100 to 500.
 rng = np.random.default_rng(5)
 z, y, x = np.mgrid[:16, :112, :160].astype("f4")
 image = np.full(z.shape, 50, "f4")
@@ -25,8 +25,8 @@ stack = bv.open(image + 80 * vesicles.astype("f4"))
 bv.preview(stack, percentiles=(0, 100))
 
 # %%
-# The seed is the stack less a height of 60. It grows below the stack, until it meets it or is
-# level.
+# The seed is the stack minus a height of 60. It grows below the stack until it reaches the stack or
+# is level.
 lowered = bv.reconstruction(stack - 60, stack)
 bv.preview(lowered, percentiles=(0, 100))
 
@@ -36,7 +36,7 @@ domes = stack - lowered
 bv.preview(domes)
 
 # %%
-# A height above the vesicles' own cuts into the cells as well.
+# A height above the height of the vesicles cuts into the cells as well.
 too_high = stack - bv.reconstruction(stack - 150, stack)
 bv.preview(too_high)
 

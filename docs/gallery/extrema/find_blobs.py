@@ -25,21 +25,21 @@ stack = bv.open(image.clip(0, 255).astype("u1"))
 bv.preview(stack)
 
 # %%
-# A ball with radius r has the strongest response for a sigma of r divided by the root of 3. The
-# threshold is in units of intensity.
+# A ball with radius r has the strongest response for a sigma of r divided by the square root of 3.
+# The threshold is in units of intensity.
 blobs = bv.blob_log(stack, min_sigma=1.5, max_sigma=4, num_sigma=6, threshold=40).compute()
 print(f"{len(blobs)} blobs")
 assert len(blobs) == len(balls)
 
 # %%
 # `blob_dog` subtracts two Gaussian filters instead, which is faster and has fewer scales.
-# `blob_doh` is for planes: it uses the determinant of the second derivatives.
+# `blob_doh` is for two-dimensional images and uses the determinant of the second derivatives.
 faster = bv.blob_dog(stack, min_sigma=1.5, max_sigma=4, threshold=20).compute()
 plane = bv.blob_doh(stack[12], min_sigma=2, max_sigma=8, threshold=0.005).compute()
 print(f"{len(faster)} by differences, {len(plane)} in one slice")
 
 # %%
-# The radii that were found, compared with the balls'.
+# The measured radii, compared with the true radii.
 found = np.stack([blobs[axis].to_numpy() for axis in "zyx"], axis=1)
 nearest = [np.linalg.norm(found - c, axis=1).argmin() for c, _ in balls]
 radii = blobs["sigma"].to_numpy()[nearest] * np.sqrt(3)

@@ -1,8 +1,8 @@
 """Find maxima that rise above the noise
 
-Every bump of the noise is a local maximum. `h_maxima` keeps those that rise by `h`: each way from
-there to a higher voxel descends by `h` or more. Use it for markers of a watershed when objects vary
-in size, so that no distance between peaks fits all.
+Every bump in the noise is a local maximum. `h_maxima` keeps those that rise by `h`: each path from
+there to a higher voxel descends by `h` or more. Use it for watershed markers if objects vary in
+size, so that no single distance between peaks fits all of them.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ smooth = bv.gaussian_filter(noisy, 1)
 bv.preview(smooth)
 
 # %%
-# The local maxima are many. They are widened here to be seen.
+# There are many local maxima. They are enlarged here to make them visible.
 every = bv.local_maxima(smooth)
 bv.preview(bv.binary_dilation(every > 0, bv.ball(2)))
 
@@ -34,7 +34,7 @@ high = bv.h_maxima(smooth, 100)
 bv.preview(bv.binary_dilation(high > 0, bv.ball(2)))
 
 # %%
-# A height that exceeds the dip between two cells leaves the higher one of the two.
+# If `h` exceeds the dip between two cells, only the higher maximum is kept.
 counts = {"local": int(bv.label(every, 3).num_labels)}
 for h in (20, 100, 300):
     counts[h] = int(bv.label(bv.h_maxima(smooth, h), 3).num_labels)

@@ -1,7 +1,7 @@
 """Find copies of a pattern
 
-`match_template` correlates a small template with every place of a volume, independent of the brightness
-and contrast there. Peaks of the result are the copies.
+`match_template` correlates a small template with every place of a volume, independent of the
+brightness and contrast there. Peaks in the result mark the copies.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Twenty rings in noise, each with its own contrast, on a background with a slope.
+# Twenty noisy rings with different contrast, on a sloping background.
 rng = np.random.default_rng(5)
 z, y, x = np.indices((5, 13, 13))
 distance = np.hypot(y - 6, x - 6)
@@ -23,7 +23,7 @@ stack = bv.open(image.clip(0, 255).astype("u1"))
 bv.preview(stack, at=(8, 82, 93))
 
 # %%
-# The similarity of each place, between -1 and 1. Beyond its edges the volume is mirrored.
+# The similarity at each place, between -1 and 1. The volume is mirrored beyond its edges.
 similarity = bv.match_template(stack, ring, pad_input=True, mode="reflect")
 bv.preview(similarity, at=(8, 82, 93))
 

@@ -1,8 +1,8 @@
 """Classify pixels from scribbles
 
-`features` describes the surroundings of each voxel at several scales. `pixel_classifier` learns from a
-few painted voxels which features belong to which class, and `classify` finds the class of all others.
-Use it where no threshold separates textures.
+`features` describes the surroundings of each voxel at several scales. `pixel_classifier` learns
+from a few painted voxels which features belong to which class, and `classify` predicts the class of
+all others. Use it if no threshold separates the textures.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ stack = bv.open(image.clip(0, 255).astype("u1"))
 bv.preview(stack)
 
 # %%
-# Four strokes on one slice: 2 is blobs, 1 is grains, and 0 is unknown. A viewer such as napari saves such
-# labels.
+# Four strokes on one slice: 2 is blobs, 1 is grains, and 0 is unknown. You can paint such labels in
+# napari.
 scribbles = np.zeros(shape, "u1")
 stroke = np.zeros(shape, bool)
 stroke[8, 10:118, ::40] = True

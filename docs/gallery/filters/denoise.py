@@ -1,7 +1,7 @@
 """Denoise and keep edges
 
 A Gaussian removes noise and edges alike. `denoise_bilateral` averages similar voxels only, and
-`denoise_nl_means` voxels with similar surroundings. `denoise_tv_chambolle` makes areas flat, and
+`denoise_nl_means` voxels with similar surroundings. `denoise_tv_chambolle` flattens areas, and
 `denoise_wiener` smooths where the variance is as small as the noise.
 """
 
@@ -11,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Grains with two grey levels, and noise of half of their difference.
+# Grains with two grey levels, and noise of half their difference.
 rng = np.random.default_rng(5)
 shape = (10, 96, 128)
 grains = ndimage.gaussian_filter(rng.normal(size=shape), (2, 4, 4)) > 0
@@ -20,7 +20,7 @@ noisy = bv.open((clean + rng.normal(0, 20, shape)).clip(0, 255).astype("u1"))
 bv.preview(noisy)
 
 # %%
-# Estimate the noise first. The number is lazy, and other functions take it as it is.
+# Estimate the noise first. The number is lazy, and you can pass it to other functions.
 noise = bv.estimate_sigma(noisy)
 print(f"noise {float(noise):.1f}")
 assert abs(float(noise) - 20) < 2
@@ -30,8 +30,8 @@ smooth = bv.gaussian_filter(noisy, 1.5)
 bv.preview(smooth)
 
 # %%
-# `sigma_color` is the difference of intensities that counts as similar: somewhat more than the
-# noise.
+# `sigma_color` is the difference up to which intensities are considered similar, here slightly more
+# than the noise.
 bilateral = bv.denoise_bilateral(noisy, sigma_color=1.5 * noise, sigma_spatial=1.5, mode="mirror")
 bv.preview(bilateral)
 
@@ -41,14 +41,14 @@ means = bv.denoise_nl_means(noisy, patch_size=5, patch_distance=4, h=0.5 * noise
 bv.preview(means)
 
 # %%
-# Total variation leaves flat areas. All iterations are computed in one sweep, and each adds a voxel
-# to the halo.
+# Total variation denoising gives flat areas. All iterations are computed in one sweep, and each
+# adds a voxel to the halo.
 flat = bv.denoise_tv_chambolle(noisy, weight=noise, max_num_iter=30)
 bv.preview(flat)
 
 # %%
-# The Wiener filter is scipy's `signal.wiener`: cheap, but it leaves noise near edges, also at the
-# borders of the volume, which is 0 beyond. `noise` is a variance.
+# The Wiener filter matches scipy's `signal.wiener`. It is fast, but leaves noise near edges,
+# including the borders of the volume, where it assumes zeros. `noise` is a variance.
 wiener = bv.denoise_wiener(noisy, (3, 5, 5), noise=float(noise) ** 2)
 bv.preview(wiener)
 

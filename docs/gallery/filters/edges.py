@@ -1,7 +1,7 @@
 """Trace edges
 
-`canny` reduces edges to thin lines: voxels where the gradient is greatest across the edge. Weak lines
-are kept if they are connected to strong ones anywhere in the volume.
+`canny` reduces edges to thin lines where the gradient is largest. Weak lines are kept if they are
+connected to strong ones anywhere in the volume.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# A bright ellipsoid with a boundary that fades from left to right, and noise.
+# A noisy bright ellipsoid with a boundary that fades from left to right.
 rng = np.random.default_rng(6)
 z, y, x = np.indices((16, 96, 160))
 inside = ((z - 8) / 6) ** 2 + ((y - 48) / 34) ** 2 + ((x - 80) / 60) ** 2 < 1
@@ -18,7 +18,7 @@ stack = bv.open(image.astype("u1"))
 bv.preview(stack)
 
 # %%
-# The gradient alone has wide edges, and noise.
+# The gradient alone has wide edges and is noisy.
 smooth = bv.gaussian_filter(stack, 2)
 bv.preview(bv.gaussian_gradient_magnitude(stack.astype("f4"), 2))
 
@@ -37,7 +37,7 @@ strong = bv.canny(stack, 2, 300, 300)
 bv.preview(strong)
 
 # %%
-# The low threshold continues it.
+# The low threshold closes the gaps.
 edges = bv.canny(stack, 2, 150, 300)
 bv.preview(edges)
 

@@ -1,8 +1,8 @@
 """Smooth noise with a sigma in micrometers
 
-A Gaussian removes noise before a threshold or a watershed. In a stack with thick slices, one sigma
-in voxels for all axes smooths too much along z. A sigma with a unit smooths by the same length
-along each axis.
+A Gaussian removes noise before a threshold or a watershed. In a stack with thick slices, using the
+same sigma in voxels for all axes smooths too much along z. A sigma with a unit smooths by the same
+length along each axis.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# The stack shows nuclei of a radius of 4 µm. Its slices are 2 µm apart and its pixels are 0.5 µm
+# The stack shows nuclei with a radius of 4 µm. Its slices are 2 µm apart and its pixels are 0.5 µm
 # wide.
 rng = np.random.default_rng(0)
 shape, size = (24, 128, 160), (2, 0.5, 0.5)
@@ -39,7 +39,7 @@ bv.preview(wide)
 
 
 # %%
-# Compare the error against the nuclei without noise.
+# Compare the error relative to the nuclei without noise.
 def error(volume):
     """The root of the mean squared difference."""
     return float(np.sqrt(((np.asarray(volume, "f8") - nuclei) ** 2).mean()))

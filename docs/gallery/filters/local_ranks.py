@@ -1,7 +1,7 @@
 """Compare voxels with their surroundings
 
-Ranks depend on the order of the voxels in a footprint. `entropy` finds textures, `autolevel` stretches
-the contrast everywhere, and `enhance_contrast` makes edges steep. They take integers.
+Ranks depend on the order of the voxels in a footprint. `entropy` finds textures, `autolevel`
+stretches the local contrast, and `enhance_contrast` makes edges steeper. They accept integers.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Two materials with the same mean, one smooth and one grainy, and light that fades to the right.
+# Two materials with the same mean, one smooth and one grainy. The light fades to the right.
 rng = np.random.default_rng(8)
 shape = (6, 120, 180)
 grainy = ndimage.gaussian_filter(rng.normal(size=shape), (2, 12, 12)) > 0
@@ -26,7 +26,7 @@ texture = bv.entropy(stack, (1, 15, 15))
 bv.preview(texture)
 
 # %%
-# A threshold of it separates the materials, which none of the intensities does.
+# A threshold on the entropy separates the materials; no threshold on the intensity can.
 found = texture > bv.threshold_otsu(texture)
 agreement = (np.asarray(found) == grainy).mean()
 by_intensity = (np.asarray(stack > bv.threshold_otsu(stack)) == grainy).mean()
@@ -34,9 +34,10 @@ print(f"by entropy {agreement:.0%}, by intensity {by_intensity:.0%}")
 assert agreement > 0.85 > by_intensity
 
 # %%
-# Each voxel between the minimum and the maximum around it: the light is gone.
+# `autolevel` scales each voxel between the minimum and the maximum around it, which removes the
+# uneven light.
 bv.preview(bv.autolevel(stack, (1, 31, 31)))
 
 # %%
-# Each voxel is replaced by the nearer one of both.
+# `enhance_contrast` replaces each voxel with the nearer of these two values.
 bv.preview(bv.enhance_contrast(stack, (1, 5, 5)))

@@ -1,7 +1,7 @@
 """Remove hot and dead pixels with a median
 
 Defective pixels of a camera are far too bright or far too dark. A Gaussian spreads them out. A
-median replaces them by a typical value of their neighbourhood and keeps edges sharp.
+median replaces them with a typical value of their neighbourhood and keeps edges sharp.
 """
 
 import numpy as np
@@ -9,7 +9,8 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# The specimen consists of cells with thin dark membranes. Five of a hundred voxels are defective.
+# The specimen consists of cells with thin dark membranes. Five per cent of the voxels are
+# defective.
 rng = np.random.default_rng(1)
 z, y, x = np.mgrid[:16, :120, :160].astype("f4")
 centres = rng.uniform((-8, -8, -8), (24, 128, 168), (60, 3)).astype("f4")
@@ -26,8 +27,8 @@ gaussian = bv.gaussian_filter(camera, 1)
 bv.preview(gaussian)
 
 # %%
-# `size` is the extent of the median's neighbourhood in voxels. With a size of 7, the defects are
-# removed and most membranes, too: they fill less than half of a neighbourhood.
+# `size` is the extent of the median's neighbourhood in voxels. A size of 7 removes the defects, but
+# also most membranes, because they fill less than half of a neighbourhood.
 bv.preview(bv.median_filter(camera, 7))
 
 # %%
@@ -37,7 +38,7 @@ bv.preview(median)
 
 
 # %%
-# Compare the mean error against the specimen without defects.
+# Compare the mean error relative to the specimen without defects.
 def error(volume):
     """The mean absolute difference."""
     return float(np.abs(np.asarray(volume, "f8") - clean).mean())

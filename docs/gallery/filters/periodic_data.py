@@ -1,7 +1,7 @@
 """Filter periodic data
 
-In a periodic simulation, the first voxel of an axis follows the last. `mode="wrap"` of filters reads
-across these ends, so a structure that is cut by the border of the box is filtered as a whole.
+In a periodic simulation, the first voxel of an axis follows the last. With `mode="wrap"`, filters
+read across these ends, so a structure that is cut by the border of the box is filtered as a whole.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ box = bv.open((density + rng.normal(0, 25, shape)).clip(0, 255).astype("u1"))
 bv.preview(box, at=(2, 2, 2))
 
 # %%
-# A filter with a mode that invents voxels beyond the border sees another object there.
+# Modes that extrapolate beyond the border create a different object there.
 reflected = bv.gaussian_filter(box, 6, mode="reflect")
 bv.preview(reflected, at=(2, 2, 2))
 
@@ -46,6 +46,6 @@ assert np.array_equal(again, np.asarray(wrapped))
 assert not np.array_equal(np.asarray(reflected), np.asarray(wrapped))
 
 # %%
-# Chains of wrapped filters read the sum of their halos once. Gradients are an example.
+# Chains of wrapped filters, such as gradients, read the sum of their halos only once.
 slope = bv.sobel(bv.median_filter(box, 5, mode="wrap").astype("f4"), mode="wrap")
 bv.preview(slope, at=(2, 2, 2))

@@ -10,7 +10,8 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Spots on a background that varies slowly, with voxels that are three times as high as wide.
+# Spots on a background that varies slowly, with voxels that are three times as long along z as
+# along y and x.
 rng = np.random.default_rng(1)
 shape = (12, 120, 160)
 seeds = np.ones(shape, bool)
@@ -33,7 +34,7 @@ even = stack - level
 bv.preview(even)
 
 # %%
-# Count the spots' voxels that a threshold of 30 finds, and the voxels that it finds by mistake.
+# Count the voxels of spots that a threshold of 30 finds, and the false positives.
 found = np.asarray(even > 30)
 print(f"{(found & spots).sum() / spots.sum():.0%} found, {(found & ~spots).sum()} by mistake")
 assert (found & spots).sum() > 0.95 * spots.sum()

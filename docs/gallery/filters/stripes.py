@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Stripes with a period of 8 voxels, in another direction on each side, and noise.
+# Noisy stripes with a period of 8 voxels, and a different direction on each side.
 rng = np.random.default_rng(9)
 z, y, x = np.indices((4, 120, 160))
 steep = x < 80
@@ -31,12 +31,12 @@ vertical = strength(0)
 bv.preview(vertical)
 
 # %%
-# The same for the other direction.
+# The same for the second direction.
 oblique = strength(np.arctan2(0.8, 0.6))
 bv.preview(oblique)
 
 # %%
-# The stronger of both is the direction.
+# The stronger response determines the direction.
 found = bv.gaussian_filter(vertical - oblique, (0, 3, 3)) > 0
 right = (np.asarray(found) == steep).mean()
 print(f"the direction of {right:.0%} of the voxels is right")

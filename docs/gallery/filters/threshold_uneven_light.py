@@ -1,7 +1,7 @@
 """Threshold under uneven light
 
-One threshold for the whole volume fails where the background is brighter in one corner than the
-objects are in another. `threshold_local` compares each voxel with the mean of its surroundings.
+A single threshold fails if the background in one corner is brighter than the objects in another.
+`threshold_local` compares each voxel with the mean of its surroundings.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# The granules are 100 brighter than their background, which rises from 40 to 240 from left to
-# right.
+# The granules are brighter than their background by 100. The background rises from 40 on the left
+# to 240 on the right.
 rng = np.random.default_rng(2)
 shape = (12, 128, 192)
 seeds = np.ones(shape, bool)
@@ -23,20 +23,20 @@ stack = bv.open(image.clip(0, 65535).astype("u2"))
 bv.preview(stack)
 
 # %%
-# Otsu's threshold is one number. It misses granules on the left and takes the background on the
+# Otsu's threshold is one number. It misses granules on the left and includes the background on the
 # right.
 everywhere = stack > bv.threshold_otsu(stack)
 bv.preview(everywhere)
 
 # %%
-# `block_size` is the extent of the surroundings, an odd number of voxels. In a block as small as a
-# granule, the mean is the granule's own. Only rims are left. A negative `offset` keeps
-# noise out: voxels have to be brighter than the mean by that much.
+# `block_size` is the extent of the surroundings, an odd number of voxels. If a block is as small as
+# a granule, its mean is the brightness of the granule, and only rims are left. A negative `offset`
+# excludes noise: voxels have to be brighter than the mean by that much.
 narrow = stack > bv.threshold_local(stack, 5, "mean", offset=-30)
 bv.preview(narrow)
 
 # %%
-# A block of 41 pixels is several times as wide as a granule. Its mean is near the background.
+# A block of 41 pixels is several times as wide as a granule. Its mean is close to the background.
 local = stack > bv.threshold_local(stack, (11, 41, 41), "mean", offset=-30)
 bv.preview(local)
 

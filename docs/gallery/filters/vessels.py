@@ -1,7 +1,7 @@
 """Enhance blood vessels
 
-`sato` measures how much the surroundings of a voxel look like a tube. Use it before a threshold, so
-that vessels stand out against noise and blobs. Its scales decide which diameters are found.
+`sato` measures how tubular the surroundings of a voxel are. Use it before a threshold to make
+vessels stand out from noise and blobs. Its scales determine which diameters are detected.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Two vessels cross the volume, with radii of 2 and 6 voxels. Bright cells lie between them.
+# Two vessels with radii of 2 and 6 voxels cross the volume. There are bright cells between them.
 rng = np.random.default_rng(3)
 z, y, x = np.mgrid[:32, :112, :160].astype("f4")
 thin = np.hypot(y - 30 - 12 * np.sin(x / 20), z - 16) < 2
@@ -29,7 +29,7 @@ small = bv.sato(scan, [2], black_ridges=False)
 bv.preview(small)
 
 # %%
-# A larger scale finds the thick vessel, and the thin one only faintly.
+# A larger scale detects the thick vessel, but the thin one only faintly.
 large_vessels = bv.sato(scan, [6], black_ridges=False)
 bv.preview(large_vessels)
 

@@ -1,7 +1,7 @@
 """Find a pattern by convolution
 
-A matched filter is a convolution with the reversed pattern. For patterns of more than about a hundred
-voxels, `fftconvolve` is faster than sums of products.
+A matched filter is a convolution with the reversed pattern. For patterns of more than about a
+hundred voxels, `fftconvolve` is faster than direct convolution.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ noisy = bv.open(image.astype("f4"))
 bv.preview(noisy)
 
 # %%
-# The mean of the pattern is subtracted, so that bright areas alone do not count.
+# The mean of the pattern is subtracted, so bright areas alone give no response.
 score = bv.fftconvolve(noisy, np.flip(ring - ring.mean()), mode="constant")
 bv.preview(score)
 

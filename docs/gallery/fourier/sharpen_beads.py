@@ -1,7 +1,7 @@
 """Remove the blur of an instrument
 
-`richardson_lucy` undoes the blur of a known point spread function, and keeps intensities positive.
-`wiener` does it in one step.
+`richardson_lucy` iteratively reverses the blur of a known point spread function, and keeps
+intensities positive. `wiener` needs only one step.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Beads, blurred more along z than in the plane, with the noise of photons.
+# Beads, blurred more along z than in the plane, with photon noise.
 rng = np.random.default_rng(3)
 beads = np.zeros((12, 64, 96))
 beads[tuple(rng.integers(2, n - 2, 40) for n in beads.shape)] = 3000
@@ -28,7 +28,7 @@ bv.preview(sharp)
 bv.preview(bv.wiener(stack, psf, balance=0.05))
 
 # %%
-# The result is closer to the beads: correlation before and after.
+# The result is closer to the beads. Compare the correlations before and after.
 found = [float(np.corrcoef(np.asarray(v).ravel(), beads.ravel())[0, 1]) for v in (stack, sharp)]
 print("correlation with the beads:", *(f"{c:.2f}" for c in found))
 assert found[1] > 1.5 * found[0]

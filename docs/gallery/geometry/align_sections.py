@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Sections of a tissue, each placed a bit differently. One is missing.
+# Sections of a tissue, each in a slightly different position. One is missing.
 rng = np.random.default_rng(3)
 depth, side = 16, 128
 tissue = ndimage.gaussian_filter(rng.normal(size=(depth, 190, 190)), (5, 2.5, 2.5))
@@ -41,7 +41,7 @@ bv.preview(aligned)
 
 
 # %%
-# Successive sections are alike now.
+# Successive sections are similar now.
 def likeness(volume):
     """The mean correlation of the centres of successive sections."""
     planes = np.asarray(volume)[[0, 1, 2, 3, 4, 6, 7, 8, 9, 10]]

@@ -1,7 +1,7 @@
 """Correct the drift of a stage
 
-While a stack is acquired, the stage may drift, so that a column of tissue looks slanted.
-`affine_transform` shears the volume back; `shift` moves one volume onto another.
+If the stage drifts while a stack is acquired, columns of tissue look slanted. `affine_transform`
+shears the volume back; `shift` moves one volume onto another.
 """
 
 import numpy as np
@@ -31,14 +31,13 @@ straight = bv.affine_transform(stack, matrix)
 bv.preview(straight)
 
 # %%
-# `order=0` takes the nearest voxel instead of interpolating. Every second slice is half a pixel
-# off.
+# `order=0` uses the nearest voxel instead of interpolating. Every second slice is half a pixel off.
 nearest = bv.affine_transform(stack, matrix, order=0)
 bv.preview(nearest)
 
 
 # %%
-# In a straight stack, the slices are equal where all of them have voxels. Compare their mean
+# In a straight stack, the slices are equal wherever all of them have voxels. Compare their mean
 # deviation along z.
 def deviation(volume):
     """The mean over x and y of the standard deviation along z."""
@@ -51,6 +50,6 @@ print({name: round(value, 1) for name, value in deviations.items()})
 assert deviations["linear"] < deviations["nearest"] < deviations["slanted"] / 2
 
 # %%
-# A whole stack is moved by a length with its unit.
+# To move a whole stack, pass a length with its unit.
 moved = bv.shift(bv.open(np.asarray(stack), voxel_size=(50, 10, 10), unit="nm"), (0, 0, "200 nm"))
 assert np.array_equal(np.asarray(moved)[:, :, 20:], np.asarray(stack)[:, :, :-20])

@@ -1,7 +1,7 @@
 """Downsample images and labels
 
-A coarse copy is fast to look at and to process. Intensities are averaged. Labels must not be: the
-mean of the labels 2 and 8 is another cell, 5.
+A coarse copy is fast to view and to process. Intensities are averaged, but labels must not be: the
+mean of the labels 2 and 8 is 5, a different cell.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ mean = bv.downsample(stack, (1, 4, 4))
 bv.preview(mean)
 
 # %%
-# `"stride"` takes the first voxel of each window. It is faster and keeps the noise.
+# `"stride"` selects the first voxel of each window. It is faster but keeps the noise.
 stride = bv.downsample(stack, (1, 4, 4), method="stride")
 bv.preview(stride)
 
@@ -35,12 +35,12 @@ bv.preview(stride)
 bv.preview(labels)
 
 # %%
-# `"mode"` takes the label that most voxels of a window have.
+# `"mode"` selects the most frequent label in a window.
 mode = bv.downsample(labels, (1, 4, 4), method="mode")
 bv.preview(mode)
 
 # %%
-# Compare with the label in the middle of each window: the mean has labels that are wrong.
+# Compare with the label in the middle of each window: the mean gives wrong labels.
 middle = truth[:, 2::4, 2::4]
 wrong = {
     "mean": int((np.asarray(bv.downsample(labels, (1, 4, 4))) != middle).sum()),

@@ -18,15 +18,14 @@ stack = bv.open(image.astype("u1"), voxel_size=size, unit="um")
 bv.preview(stack)
 
 # %%
-# `order=1` interpolates linearly. With `grid_mode=True`, the volume keeps its extent, so that 4
-# slices of 0.5 µm replace one of 2 µm.
+# `order=1` interpolates linearly. With `grid_mode=True`, the volume keeps its extent: 4 slices of
+# 0.5 µm replace one of 2 µm.
 linear = bv.zoom(stack, (4, 1, 1), mode="nearest", grid_mode=True)
 print(linear.shape, linear.voxel_size)
 bv.preview(linear, at=(30, 32, 32))
 
 # %%
-# `order=0` repeats the nearest slice. It makes no new values, so that it is the choice for labels
-# and masks.
+# `order=0` repeats the nearest slice. It creates no new values, so use it for labels and masks.
 nearest = bv.zoom(stack, (4, 1, 1), order=0, mode="nearest", grid_mode=True)
 bv.preview(nearest, at=(30, 32, 32))
 
@@ -35,7 +34,8 @@ assert linear.voxel_size == (0.5, 0.5, 0.5)
 assert len(np.unique(np.asarray(nearest))) == 3 < len(np.unique(np.asarray(linear)))
 
 # %%
-# The other way is `downsample` along y and x. It takes all voxels of a window and saves memory.
+# Alternatively, use `downsample` along y and x. It averages all voxels of a window and saves
+# memory.
 coarse = bv.downsample(stack, (1, 4, 4))
 print(coarse.shape, coarse.voxel_size)
 assert coarse.voxel_size == (2, 2, 2)

@@ -1,7 +1,7 @@
 """Even out the brightness of slices
 
 In electron microscopy, brightness and contrast vary from slice to slice. `normalize_slices` gives
-all slices the same mean and standard deviation, so that one threshold fits all of them.
+all slices the same mean and standard deviation, so a single threshold fits all of them.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ even = bv.normalize_slices(stack)
 bv.preview(even)
 
 # %%
-# `percentiles` maps two percentiles of each slice to the range of the dtype instead. Use it to
+# `percentiles` maps two percentiles of each slice to the range of the dtype instead. Use this to
 # store bytes.
 stretched = bv.normalize_slices(stack, percentiles=(1, 99))
 bv.preview(stretched)

@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Stripes of one width everywhere. Their contrast falls from left to right, where the background is
+# Stripes of equal width. Their contrast decreases from left to right, and the background becomes
 # brighter.
 rng = np.random.default_rng(4)
 shape = (12, 120, 200)
@@ -21,20 +21,20 @@ stack = bv.open(image.astype("u1"))
 bv.preview(stack)
 
 # %%
-# One curve for the whole volume does not help: a grey level is a stripe on the left and background
-# on the right.
+# A single curve for the whole volume does not help: the same grey level is a stripe on the left and
+# background on the right.
 everywhere = bv.equalize_hist(stack)
 bv.preview(everywhere)
 
 # %%
 # `kernel_size` is the extent of a tile, larger than the structures. `clip_limit` is the largest
-# fraction of a tile's voxels with one level; larger numbers give more contrast, and more noise.
+# fraction of a tile's voxels with one level; larger numbers give more contrast but also more noise.
 local = bv.equalize_adapthist(stack, (12, 30, 25), clip_limit=0.3)
 bv.preview(local)
 
 
 # %%
-# The contrast of the stripes in the right quarter, as a fraction of the contrast in the left one.
+# The contrast of the stripes in the right quarter, relative to the left quarter.
 def evenness(result):
     """Ratio of differences of means."""
     quarters = []

@@ -1,7 +1,7 @@
 """Separate the stains of a slide
 
-In a brightfield slide, haematoxylin and eosin overlap in all three colours. `rgb2hed` computes how
-much of each stain a pixel holds. A threshold of the haematoxylin finds nuclei.
+In a brightfield slide, haematoxylin and eosin overlap in all three colours. `rgb2hed` computes the
+amount of each stain in each pixel. A threshold on haematoxylin finds nuclei.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Tissue is pink with eosin, and nuclei are blue with haematoxylin. `hed2rgb` makes the colours from
-# amounts of stain.
+# Tissue is pink with eosin, and nuclei are blue with haematoxylin. `hed2rgb` computes the colours
+# from amounts of stain.
 rng = np.random.default_rng(2)
 shape = (160, 224)
 seeds = np.ones(shape, bool)
@@ -24,7 +24,7 @@ slide = bv.rescale_intensity(bv.open(colours, axes="cyx"), in_range=(0, 1), out_
 bv.preview(slide)
 
 # %%
-# The result has a channel for each stain. Channels are chosen by name.
+# The result has a channel for each stain. Select channels by name.
 stains = bv.rgb2hed(slide)
 bv.preview(stains.sel(c="haematoxylin"))
 
@@ -32,7 +32,7 @@ bv.preview(stains.sel(c="haematoxylin"))
 bv.preview(stains.sel(c="eosin"))
 
 # %%
-# The red channel is the best of the three colours for nuclei. It varies with the eosin, too.
+# Red is the best of the three colours for nuclei, but it also varies with the eosin.
 haematoxylin = stains.sel(c="haematoxylin")
 red = -1.0 * slide[0].astype("f4")
 contrast = {}

@@ -1,7 +1,7 @@
 """Stretch contrast without losing it to outliers
 
-Data of 16 bits often fill a small part of their range. `rescale_intensity` stretches them to 8
-bits. A few hot pixels decide the range by default; percentiles leave them out.
+16-bit data often use a small part of their range. `rescale_intensity` stretches it to 8 bits. By
+default, a few hot pixels can determine the range; percentiles exclude them.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ stack = bv.open(image.astype("u2"))
 bv.preview(stack, percentiles=(0, 100))
 
 # %%
-# The range from the smallest to the largest voxel becomes 0 to 255. All tissue ends up in two or
+# The range from the smallest to the largest voxel becomes 0 to 255. The tissue ends up in two or
 # three of 256 levels.
 whole = bv.rescale_intensity(stack, out_range="uint8")
 bv.preview(whole, percentiles=(0, 100))
@@ -31,7 +31,7 @@ stretched = bv.rescale_intensity(stack, in_range=(low, high), out_range="uint8")
 bv.preview(stretched, percentiles=(0, 100))
 
 # %%
-# A gamma above 1 then darkens the middle of the range. It keeps black and white.
+# A gamma above 1 darkens the middle of the range, without changing black and white.
 dark = bv.adjust_gamma(stretched, 2)
 bv.preview(dark, percentiles=(0, 100))
 

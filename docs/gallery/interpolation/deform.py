@@ -1,7 +1,7 @@
 """Deform a volume by a field
 
-`warp` moves each voxel by its own distance, which is stored in a field: the result of a registration
-that is not linear, or the distortion of a camera.
+`warp` moves each voxel by a distance stored in a field, such as the result of a nonlinear
+registration or the distortion of a camera.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ stack = bv.open(grid)
 bv.preview(stack)
 
 # %%
-# A lens that enlarges the middle: voxels are taken from positions that are nearer to it.
+# A lens that magnifies the centre: voxels are read from positions closer to the centre.
 distance = np.hypot(y - 79.5, x - 79.5)
 pull = -0.4 * np.exp(-((distance / 40) ** 2))
 field = np.stack([0 * pull, pull * (y - 79.5), pull * (x - 79.5)]).astype("f4")
@@ -31,7 +31,7 @@ bent = bv.warp(stack, bv.open("field.zarr"), max_displacement=12)
 bv.preview(bent)
 
 # %%
-# The opposite displacements, at the new positions, undo most of it.
+# The opposite displacements, at the new positions, reverse most of the deformation.
 back = bv.warp(0 - bv.open("field.zarr"), -field, max_displacement=12, mode="nearest")
 flat = bv.warp(bent, back, max_displacement=12)
 before = np.abs(np.asarray(bent).astype(int) - grid).mean()

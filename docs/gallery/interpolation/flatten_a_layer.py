@@ -1,7 +1,7 @@
 """Flatten a layer
 
-`map_coordinates` reads a volume at any positions, here in parallel to a layer that undulates through
-it. `spline_filter` computes the coefficients of a spline once, for several such calls.
+`map_coordinates` reads a volume at arbitrary positions, here parallel to an undulating layer.
+`spline_filter` computes the coefficients of a spline once, for several such calls.
 """
 
 import numpy as np
@@ -17,8 +17,8 @@ stack = bv.open(np.where(abs(z - height) < 3.5, pattern, 30).astype("u1"))
 bv.preview(stack)
 
 # %%
-# The positions are three channels: z, y and x of the voxel to read. Slice 16 reads at the height of
-# the layer. No position is more than 6 voxels away, which limits what a slab needs.
+# The positions have three channels: z, y and x of the voxel to read. Slice 16 reads at the height
+# of the layer. No position is more than 6 voxels away, which limits the data that a slab needs.
 positions = np.stack([z + height - 16, y, x]).astype("f4")
 flat = bv.map_coordinates(stack, positions, max_displacement=7, order=1)
 bv.preview(flat)

@@ -1,7 +1,7 @@
 """Turn and zoom in one step
 
-Each interpolation loses a little. Maps that follow each other are one matrix, and
-`affine_transform` interpolates once.
+Each interpolation loses some detail. Combine successive maps into one matrix, so `affine_transform`
+interpolates only once.
 """
 
 import numpy as np

@@ -22,7 +22,8 @@ cubic = bv.rotate(volume, 20, reshape=False, order=3)
 bv.preview(cubic)
 
 # %%
-# There and back again, in the middle of the volume: the cubic result is closer to the original.
+# After a rotation there and back, the cubic result is closer to the original in the middle of the
+# volume.
 middle = (slice(None), slice(25, 55), slice(25, 55))
 error = {}
 for name, order in {"linear": 1, "cubic": 3}.items():
@@ -33,7 +34,7 @@ print({name: round(float(e), 2) for name, e in error.items()})
 assert float(error["cubic"]) < float(error["linear"]) / 5
 
 # %%
-# `axes=` selects the plane: a tilt of the slices by 5 degrees. Each slice of the result needs
+# `axes=` selects the plane, here to tilt the slices by 5 degrees. Each slice of the result needs
 # several slices of the volume, and the plan counts their memory.
 tilted = bv.rotate(volume, 5, axes=(0, 1), order=3)
 print(tilted.shape)

@@ -1,7 +1,7 @@
 """Grow cells from nuclei
 
-Nuclei are easy to segment, and cells are not. A common estimate of a cell is its nucleus with a
-margin, which ends half way to the next nucleus.
+Nuclei are easy to segment, and cells are not. A cell is often approximated by its nucleus with a
+margin that ends halfway to the next nucleus.
 """
 
 import numpy as np
@@ -23,26 +23,26 @@ nuclei = bv.open(labels, voxel_size=size, unit="nm")
 bv.preview(nuclei)
 
 # %%
-# The margin is a length, and the same along all axes. It needs one pass, which reads as many more
-# slices as the margin has.
+# The margin is a length, and the same along all axes. It needs one pass, with a halo as wide as the
+# margin.
 cells = bv.expand_labels(nuclei, "100 nm", spacing="voxel_size")
 bv.preview(cells)
 
 # %%
-# Nuclei keep their voxels, and no cell takes a voxel of another one.
+# Nuclei keep their voxels, and cells do not overlap.
 grown = np.asarray(cells)
 assert (grown[labels > 0] == labels[labels > 0]).all() and (grown > 0).sum() > 3 * (
     labels > 0
 ).sum()
 
 # %%
-# The mean of the marker in each cell, in any order, as in `scipy.ndimage`.
+# The mean of the marker in each cell, for any list of labels, as in `scipy.ndimage`.
 means = bv.mean(bv.open(marker), labels=cells, index=[3, 2, 1])
 print(np.asarray(means).round(1))
 assert np.argmax(np.asarray(means)) == 2
 
 # %%
-# Boundaries of the cells, drawn on the marker.
+# The boundaries of the cells, drawn on the marker.
 picture = bv.mark_boundaries(bv.open(marker / 60), cells, color="yellow")
 assert picture.shape == (3, 12, 80, 80)
 bv.preview(picture)

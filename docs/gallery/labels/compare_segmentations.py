@@ -1,7 +1,7 @@
 """Compare a segmentation with the truth
 
 A segmentation can split a cell in two, or merge two cells. The variation of information has one
-number for each error, so that you know what to improve.
+number for each type of error, which shows where to improve.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# The truth are cells in a volume without gaps.
+# The true cells fill the volume without gaps.
 rng = np.random.default_rng(3)
 z, y, x = np.mgrid[:24, :104, :144].astype("f4")
 centres = rng.uniform((0, 0, 0), z.shape, (40, 3))
@@ -28,7 +28,7 @@ bv.preview(merged)
 
 # %%
 # `split` grows with false splits and `merge` with false merges; both are in bits and 0 at best. The
-# adapted Rand error is one number from 0 to 1 for both.
+# adapted Rand error combines both in a number from 0 to 1.
 rows = {}
 for name, test in (("truth", truth), ("split", split), ("merged", merged)):
     false_splits, false_merges = bv.variation_of_information(truth, test)
@@ -50,7 +50,7 @@ assert int(bv.max(numbered)) < int(bv.max(split))
 bv.preview(joined)
 
 # %%
-# `segment_iou` names the cells: for each true one, the best match and its overlap.
+# `segment_iou` identifies the cells: for each true cell, it returns the best match and its overlap.
 table = bv.segment_iou(truth, split)
 print(f"{(table['iou'] == 1).sum()} of {len(table['iou'])} cells are whole")
 assert 0 < (table["iou"] == 1).sum() < 40

@@ -24,13 +24,13 @@ bv.preview(stack)
 bv.preview(bv.open(bv.max(stack > 130, axis="z")))
 
 # %%
-# A seed in the first one, and the difference of values that is accepted.
+# `flood` needs a seed in the first tube, and the accepted difference of values.
 seed = (24, 50, 0)
 tube = bv.flood(stack, seed, tolerance=50)
 bv.preview(bv.open(bv.max(tube, axis="z")))
 
 # %%
-# `flood_fill` gives these voxels another value.
+# `flood_fill` assigns a new value to these voxels.
 bv.preview(bv.open(bv.max(bv.flood_fill(stack, seed, 255, tolerance=50), axis="z")))
 
 # %%

@@ -1,8 +1,8 @@
 """Measure cells and keep the large ones
 
 `regionprops_table` measures every label: size, position, shape and intensity. The table is lazy and
-comes from the same run as the labels. `relabel` brings a column of it, or a choice of rows, back
-into a volume.
+can be computed in the same run as the labels. `relabel` converts a column, or a selection of rows,
+back into a volume.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ cells = bv.label(bv.gaussian_filter(stack, "0.5 um") > 200)
 bv.preview(cells)
 
 # %%
-# With `spacing="voxel_size"`, lengths are in µm and areas are volumes in µm³. Without it, they
-# count voxels.
+# With `spacing="voxel_size"`, lengths are in µm and areas are volumes in µm³. Otherwise, they are
+# in voxels.
 table = bv.regionprops_table(
     cells, stack, ["area", "equivalent_diameter_area", "intensity_mean"], spacing="voxel_size"
 )
@@ -40,13 +40,13 @@ print(f"{len(diameters)} cells; diameters from {diameters.min():.1f} to {diamete
 np.testing.assert_allclose(table["area"], in_voxels["area"] * 0.25)
 
 # %%
-# A mapping from labels to numbers makes a volume of these numbers, here of the mean intensities.
+# A mapping from labels to numbers gives a volume of these numbers, here of the mean intensities.
 means = table["intensity_mean"].astype("f4")
 bv.preview(bv.relabel(cells, (table["label"], means), dtype="f4"))
 
 # %%
-# Labels that a mapping lacks become 0 with `missing=0`. This keeps the cells that are wider than 7
-# µm.
+# With `missing=0`, labels that are not in the mapping become 0. This keeps the cells that are wider
+# than 7 µm.
 large_cells = table["label"][diameters > 7]
 kept = bv.relabel(cells, (large_cells, large_cells), missing=0)
 bv.preview(kept)

@@ -1,8 +1,8 @@
 """Find compact, ragged and ring-shaped objects
 
 `regionprops_table` describes the shape of each label: `solidity` compares it with its convex hull,
-`euler_number` counts holes, and `feret_diameter_max` is its longest extent. For an image of two axes
-there are also the perimeter and the eccentricity.
+`euler_number` counts holes, and `feret_diameter_max` is its longest extent. For two-dimensional
+images, the perimeter and the eccentricity are also available.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Rods, rings and stars lie in rows. A pixel is 2 nm wide.
+# Rods, rings and stars are arranged in rows. A pixel is 2 nm wide.
 size = 2.0
 y, x = np.indices((200, 300)) * size
 image = np.zeros((200, 300), bool)
@@ -28,8 +28,8 @@ grains = bv.label(bv.open(image, voxel_size=(size, size), unit="nm"))
 bv.preview(grains)
 
 # %%
-# All properties come from one sweep, with exact sums across slabs. With `spacing="voxel_size"` they
-# are in nanometers.
+# All properties are computed in one sweep, with exact sums across slabs. With
+# `spacing="voxel_size"`, they are in nanometers.
 names = ["centroid", "solidity", "euler_number", "feret_diameter_max", "eccentricity", "perimeter"]
 table = bv.compute(bv.regionprops_table(grains, properties=names, spacing="voxel_size"))
 for name in names[1:]:

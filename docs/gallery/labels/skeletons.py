@@ -1,7 +1,7 @@
 """Skeletons, outlines and hulls of whole objects
 
-Some operations need an object as a whole, such as thinning, which slabs cannot do separately. A
-function of one object is applied to each label, and the results are put together in a volume.
+Some operations, such as thinning, need whole objects and cannot be computed slab by slab.
+`map_labels` applies a function to each object and assembles the results in a volume.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ fibres = bv.open(labels, voxel_size=(2, 1, 1), unit="um")
 bv.preview(fibres)
 
 # %%
-# The skeleton of each object keeps its label. Objects are read with their boxes, one by one.
+# The skeleton of each object keeps its label. The bounding boxes of objects are read one by one.
 skeletons = bv.map_labels(fibres, lambda region: skeletonize(region.mask))
 bv.preview(bv.max(skeletons, axis="z"))
 
@@ -39,8 +39,8 @@ assert np.asarray(hulls)[6, 80, 64] == 4
 bv.preview(hulls)
 
 # %%
-# With a dtype, the function returns numbers for the object's own voxels: here the distance from its
-# first column, along the fibre's direction.
+# With a dtype, the function returns a number for each voxel of the object, here the distance from
+# its first column, along the fibre's direction.
 along = bv.map_labels(
     fibres, lambda region: np.indices(region.mask.shape)[2] * region.voxel_size[2], dtype="f4"
 )

@@ -1,7 +1,7 @@
 """Split nuclei that touch
 
-Nuclei that touch are one connected component. A watershed of the distance to the background splits
-them at their necks. How smooth the distance is decides how many pieces there are.
+Touching nuclei form a single connected component. A watershed of the distance to the background
+splits them at their necks. The smoothness of the distance determines the number of pieces.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ components = bv.label(nuclei)
 bv.preview(components)
 
 # %%
-# Heights of the watershed are minus the distance, so that each nucleus is a basin. Without
-# smoothing, every bump of the surface makes a basin of its own.
+# The watershed uses the negative distance, so each nucleus is a basin. Without smoothing, every
+# bump on the surface becomes a separate basin.
 depth = bv.distance_transform_edt(nuclei)
 pieces = bv.watershed(-depth, mask=nuclei)
 bv.preview(pieces)
@@ -40,8 +40,8 @@ split = bv.watershed(-bv.gaussian_filter(depth, 3), mask=nuclei)
 bv.preview(split)
 
 # %%
-# `watershed_line=True` leaves a line of background between touching pieces, so that a mask of them
-# has one component for each.
+# `watershed_line=True` leaves a line of background between touching pieces, so each piece is a
+# separate component of their mask.
 lines = bv.watershed(-bv.gaussian_filter(depth, 3), mask=nuclei, watershed_line=True)
 assert int(bv.label(lines > 0).num_labels) == 12
 bv.preview(lines)

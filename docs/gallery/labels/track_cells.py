@@ -1,7 +1,7 @@
 """Track cells over time
 
-Each frame of a movie is segmented separately, so a cell has another label in each frame. Tracking
-finds the labels that are one cell, also if it was missed in a frame, and marks divisions.
+Each frame of a movie is segmented separately, so labels are not consistent between frames. Tracking
+links the labels of each cell, even if it was missed in a frame, and marks divisions.
 """
 
 import numpy as np
@@ -24,8 +24,9 @@ movie = bv.open(np.stack(frames), axes="tzyx", voxel_size=(2, 0.5, 0.5), unit="u
 bv.preview(movie[3])
 
 # %%
-# Labels are found in each frame, in the order of their first voxels. Frame 3 is on the left, and frame 5
-# on the right: by chance, one daughter has the label, and therefore the colour, of its mother.
+# In each frame, labels are in the order of their first voxels. Frame 3 is on the left, and frame 5
+# on the right. By chance, one daughter has the same label, and therefore the same colour, as its
+# mother.
 labels = bv.label(movie > 80)
 frames_3_and_5 = bv.open(np.concatenate([labels[3], labels[5]], axis=2))
 bv.preview(bv.label2rgb(frames_3_and_5))
@@ -36,20 +37,21 @@ tracks = bv.track(labels, max_distance="5 um", spacing="voxel_size", max_gap=1, 
 print(tracks.to_pandas()[["t", "label", "track", "parent"]].tail(4))
 
 # %%
-# Two tracks have a parent, which ended when they began.
+# Two tracks have a parent, which ended when they started.
 rows = tracks.to_pandas()
 daughters = rows[rows["parent"] > 0]
 assert daughters["track"].nunique() == 2 and daughters["parent"].nunique() == 1
 assert daughters["t"].min() == 4 and rows["track"].nunique() == 5
 
 # %%
-# Labels that last through time: a cell keeps its label, and therefore its colour. Daughters have new ones.
+# With consistent labels, a cell keeps its label and therefore its colour. Daughters have new
+# labels.
 lasting = bv.relabel(labels, tracks, columns=("t", "label", "track"))
 frames_3_and_5 = bv.open(np.concatenate([lasting[3], lasting[5]], axis=2))
 bv.preview(bv.label2rgb(frames_3_and_5))
 
 # %%
-# Measurements of the new labels are measurements of tracks, such as the volume over time.
+# Measurements of the new labels describe the tracks, such as their volume over time.
 sizes = bv.regionprops_table(lasting, properties=["num_pixels"]).to_pandas()
 print(sizes.pivot(index="t", columns="label", values="num_pixels"))
 assert (sizes["label"].isin(rows["track"])).all()

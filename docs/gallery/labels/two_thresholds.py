@@ -1,8 +1,8 @@
 """Follow faint processes with two thresholds
 
-A high threshold finds the bright parts of a process and breaks it where it is faint. A low one
-takes noise, too. A hysteresis threshold keeps voxels above the low threshold that are connected to
-something above the high one.
+A high threshold finds the bright parts of a process but breaks it where it is faint. A low
+threshold includes noise. A hysteresis threshold keeps voxels above the low threshold that are
+connected to voxels above the high one.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Four processes vary in brightness along their way.
+# The brightness of four processes varies along their length.
 rng = np.random.default_rng(2)
 z, y, x = np.mgrid[:16, :112, :160].astype("f4")
 image = np.zeros(z.shape, "f4")
@@ -23,7 +23,7 @@ stack = bv.gaussian_filter(bv.open(image + rng.normal(0, 60, z.shape).astype("f4
 bv.preview(stack)
 
 # %%
-# Each process is broken by the high threshold. The low threshold alone takes noise.
+# The high threshold breaks each process. The low threshold alone includes noise.
 high, low = stack > 90, stack > 30
 bv.preview(bv.label(high))
 

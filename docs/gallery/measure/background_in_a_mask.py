@@ -1,8 +1,8 @@
 """Measure the background inside a mask
 
-The mean of a whole volume depends on how many objects are in it. With `mask`, reductions count only
-some voxels, for example the background. Signals can then be given in multiples of its standard
-deviation.
+The mean of a whole volume depends on how many objects are in it. With `mask`, reductions only use
+some of the voxels, for example the background. Signals can then be given in multiples of its
+standard deviation.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Nuclei lie on a background with a mean of 200 and a standard deviation of 20.
+# Nuclei on a background with a mean of 200 and a standard deviation of 20.
 rng = np.random.default_rng(1)
 shape = (20, 112, 144)
 seeds = np.ones(shape, bool)
@@ -21,7 +21,7 @@ stack = bv.open((200 + 400 * nuclei + rng.normal(0, 20, shape)).clip(0).astype("
 bv.preview(stack)
 
 # %%
-# The mask leaves out nuclei and a margin of two voxels around them.
+# The mask excludes nuclei and a margin of two voxels around them.
 found = bv.gaussian_filter(stack, 1) > bv.threshold_otsu(stack)
 outside = ~bv.binary_dilation(found, bv.ball(2))
 bv.preview(outside)
@@ -35,8 +35,8 @@ print(f"mean of all voxels {everywhere:.0f}; background {mean:.1f} with deviatio
 assert everywhere > 240 and abs(mean - 200) < 1 and abs(std - 20) < 1
 
 # %%
-# The result is the signal in standard deviations of the background. A threshold of 5 is nearly free
-# of noise.
+# The result is the signal in standard deviations of the background. At a threshold of 5, almost no
+# noise remains.
 signal = (stack - mean) / std
 bv.preview(signal > 5)
 

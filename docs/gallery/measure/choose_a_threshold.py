@@ -1,7 +1,7 @@
 """Choose a method for a threshold
 
-Methods for a threshold make different assumptions about the histogram. Otsu's expects two classes
-of about the same size. Where objects fill only a small part of the volume, others do better.
+Threshold methods make different assumptions about the histogram. Otsu's method expects two classes
+of about the same size. If objects fill only a small part of the volume, other methods work better.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Axons fill about one part in a hundred. The background has a wide distribution.
+# Axons fill about one per cent of the volume. The background has a wide distribution.
 rng = np.random.default_rng(0)
 z, y, x = np.mgrid[:24, :112, :144].astype("f4")
 axons = np.zeros(z.shape, bool)
@@ -22,12 +22,12 @@ stack = bv.open((100 + 220 * blurred + rng.normal(0, 22, z.shape)).clip(0).astyp
 bv.preview(stack)
 
 # %%
-# A threshold is a lazy number. It is computed together with what uses it, in one run.
+# A threshold is a lazy number. It is computed in the same run as the results that use it.
 otsu = stack > bv.threshold_otsu(stack)
 bv.preview(otsu)
 
 # %%
-# Yen's method suits objects that are rare.
+# Yen's method is suitable for rare objects.
 yen = stack > bv.threshold_yen(stack)
 bv.preview(yen)
 

@@ -1,7 +1,7 @@
-"""Measure how two channels go together
+"""Measure the colocalization of two channels
 
-Pearson's correlation shows whether two proteins are in the same places. A background that both
-channels share raises it. Measure it inside a mask.
+Pearson's correlation shows whether two proteins occur in the same places. A background that is
+common to both channels increases it, so measure it inside a mask.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Both proteins are in cells and not outside. The first two share their vesicles, the third has
-# others.
+# The proteins only occur in cells. The first two are in the same vesicles, the third is in
+# different ones.
 rng = np.random.default_rng(3)
 shape = (16, 112, 144)
 z, y, x = np.mgrid[: shape[0], : shape[1], : shape[2]]
@@ -35,16 +35,17 @@ stack = bv.stack([protein(shared), protein(shared), protein(vesicles())], names=
 bv.preview(stack)
 
 # %%
-# Channels are chosen by name. These two go together.
+# Select channels by name. These two are colocalized.
 a, b, c = (stack.sel(c=name) for name in names)
 bv.preview(bv.stack([a, b], names=["A", "B"]))
 
 # %%
-# These two do not, except that both are in cells.
+# These two are not, except that both are in cells.
 bv.preview(bv.stack([a, c], names=["A", "C"]))
 
 # %%
-# Over all voxels, even the second pair has a high correlation. Inside cells it has none.
+# Over all voxels, even the second pair has a high correlation. Inside cells, there is no
+# correlation.
 results = bv.compute(
     bv.correlation(a, b),
     bv.correlation(a, c),

@@ -1,7 +1,7 @@
 """Measure intensities of labels
 
-The reductions have `labels=` and `index=`, as in `scipy.ndimage`. `regionprops_table` has a row for
-each label, with medians, quantiles and moments, exact for any division into slabs.
+The reductions accept `labels=` and `index=`, as in `scipy.ndimage`. `regionprops_table` returns a
+row for each label, with medians, quantiles and moments that are exact for any division into slabs.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Cells with a bright side. Some have a few very bright voxels, which pull their means up.
+# Cells with a bright side. Some have a few very bright voxels, which increase their means.
 rng = np.random.default_rng(11)
 z, y, x = np.indices((16, 100, 160))
 cells = np.zeros(z.shape, "u2")
@@ -27,7 +27,7 @@ stack = bv.open(image.astype("u2"))
 bv.preview(stack, labels=cells, percentiles=(0.5, 98))
 
 # %%
-# Numbers of some labels, and of all labels together.
+# Means and medians of some labels, and means of all labels together.
 chosen = [1, 8, 15]
 print("means  ", np.round(bv.mean(stack, cells, chosen), 1))
 print("medians", np.asarray(bv.median(stack, cells, chosen)))
@@ -42,7 +42,7 @@ print(np.asarray(high), np.asarray(where)[0])
 print(np.asarray(counts))
 
 # %%
-# The table has a row for each label. Quantiles are not changed by a few bright voxels.
+# The table has a row for each label. Quantiles are not affected by a few bright voxels.
 names = ["intensity_mean", "intensity_median", "intensity_std"]
 quantiles = {"intensity_quantiles": (0.1, 0.9)}
 table = bv.compute(bv.regionprops_table(cells, stack, names, **quantiles))
@@ -53,7 +53,7 @@ assert np.ptp(table["intensity_median"].to_numpy()) < 0.1 * np.ptp(
 )
 
 # %%
-# As a volume: the first five cells have other means, and the same medians.
+# As volumes: the first five cells have different means but the same medians.
 for name in ("intensity_mean", "intensity_median"):
     numbers = table["label"].to_numpy(), table[name].to_numpy()
     shown = bv.relabel(cells, numbers, dtype="f4")

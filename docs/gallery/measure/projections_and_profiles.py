@@ -30,13 +30,14 @@ values = np.asarray(bv.profile_line(stack[10], (0, 72), (111, 72), linewidth=3))
 print(f"{len(values)} values, up to {values.max():.0f}")
 
 # %%
-# `cumsum` adds up the signal along an axis: what a beam has passed through at each depth.
+# `cumsum` adds up the signal along an axis, such as the material that a beam has passed through at
+# each depth.
 passed = bv.cumsum(stack, axis=0)
 assert np.allclose(np.asarray(passed)[-1], np.asarray(bv.sum(stack, axis=0)), rtol=1e-4)
 bv.preview(passed)
 
 # %%
-# The mean has less noise and less contrast: each fibre is in a few slices only.
+# The mean has less noise but also less contrast, because each fibre is only in a few slices.
 bv.preview(bv.open(bv.mean(stack, axis="z")))
 
 # %%

@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# The mask shows nuclei. Of a hundred voxels, two are wrong.
+# The mask shows nuclei. Two per cent of the voxels are wrong.
 rng = np.random.default_rng(0)
 shape = (24, 112, 160)
 seeds = np.ones(shape, bool)
@@ -20,25 +20,25 @@ mask = bv.open(nuclei ^ (rng.random(shape) < 0.02))
 bv.preview(mask)
 
 # %%
-# A closing fills the pores. It comes first, or the opening would widen them.
-# `border_value="ignore"` lets only voxels of the volume count at its edges.
+# A closing fills the pores. It comes first, because an opening would widen them. With
+# `border_value="ignore"`, only voxels inside the volume are used at its edges.
 closed = bv.binary_closing(mask, bv.ball(1), border_value="ignore")
 bv.preview(closed)
 
 # %%
-# The opening then removes the specks. A ball of a radius of 2 voxels is smaller than a nucleus and
-# larger than a speck.
+# The opening then removes the specks. A ball with a radius of 2 voxels is smaller than a nucleus
+# and larger than a speck.
 cleaned = bv.binary_opening(closed, bv.ball(2), border_value="ignore")
 bv.preview(cleaned)
 
 # %%
-# A ball of a radius of 7 removes parts of nuclei as well.
+# A ball with a radius of 7 removes parts of nuclei as well.
 too_large = bv.binary_opening(closed, bv.ball(7), border_value="ignore")
 bv.preview(too_large)
 
 # %%
-# `area_opening` and `area_closing` remove by size instead: components with fewer voxels disappear,
-# and others keep their outline.
+# `area_opening` and `area_closing` select by size instead: components with fewer voxels are
+# removed, and others keep their outline.
 sized = bv.area_closing(bv.area_opening(mask, 200), 200)
 bv.preview(sized)
 

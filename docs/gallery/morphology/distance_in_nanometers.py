@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# A round cell of a radius of 600 nm is imaged with slices of 40 nm and pixels of 10 nm.
+# A round cell with a radius of 600 nm is imaged with slices of 40 nm and pixels of 10 nm.
 size = (40, 10, 10)
 z, y, x = (np.arange(n) * s for n, s in zip((40, 150, 150), size, strict=True))
 radius = np.sqrt((z[:, None, None] - 800) ** 2 + (y[:, None] - 750) ** 2 + (x - 750) ** 2)
@@ -22,7 +22,7 @@ depth = bv.distance_transform_edt(cell, sampling="voxel_size")
 bv.preview(depth)
 
 # %%
-# Without it, all axes count alike. The largest distance is then the number of slices from the
+# Without it, all axes are treated alike. The largest distance is then the number of slices from the
 # centre to the membrane.
 in_voxels = bv.distance_transform_edt(cell)
 bv.preview(in_voxels)

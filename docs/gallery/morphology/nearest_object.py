@@ -1,7 +1,7 @@
 """Find the nearest object of each voxel
 
 `distance_transform_edt(return_indices=True)` also returns the position of the nearest voxel of the
-background. `expand_labels` uses it to let labels grow by a length, without merging them.
+background. `expand_labels` uses it to grow labels by a given length without merging them.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Six vessels of different size. Slices are 2 µm apart, and pixels are 1 µm wide.
+# Six vessels of different sizes. Slices are 2 µm apart, and pixels are 1 µm wide.
 size = (2, 1, 1)
 z, y, x = np.indices((16, 110, 160))
 vessels = np.zeros(z.shape, "u1")
@@ -21,15 +21,16 @@ labels = bv.open(vessels, voxel_size=size, unit="um")
 bv.preview(labels, labels=True, at=(8, 28, 80))
 
 # %%
-# The distance to the nearest vessel, and the position of its nearest voxel. In ties, the position with
-# the smallest index counts.
+# The distance to the nearest vessel, and the position of its nearest voxel. If several are equally
+# near, the position with the smallest index is used.
 distance, nearest = bv.distance_transform_edt(
     labels == 0, sampling="voxel_size", return_indices=True
 )
 bv.preview(distance, at=(8, 28, 80))
 
 # %%
-# Channels of `nearest` are z, y and x of the nearest voxel. Its row shows which vessel supplies a voxel.
+# The channels of `nearest` are z, y and x of the nearest voxel. The row y shows which vessel
+# supplies each voxel.
 bv.preview(nearest.sel(c=1), labels=False, at=(8, 28, 80))
 
 # %%

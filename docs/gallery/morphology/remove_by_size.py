@@ -1,7 +1,8 @@
 """Outline objects, and remove small ones
 
-`morphological_gradient` is bright at edges. `area_opening` removes bright objects with few voxels, and
-`diameter_opening` objects with a small box, without a threshold: all other voxels keep their value.
+`morphological_gradient` is bright at edges. `area_opening` removes bright objects with few voxels,
+and `diameter_opening` removes objects with a small bounding box. No threshold is needed: all other
+voxels keep their value.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Disks, small dots and thin fibres, of several brightnesses.
+# Disks, small dots and thin fibres with different brightness.
 rng = np.random.default_rng(3)
 z, y, x = np.indices((9, 110, 160))
 image = np.full(z.shape, 40)
@@ -24,12 +25,12 @@ stack = bv.open(image.astype("u1"))
 bv.preview(stack)
 
 # %%
-# The difference between the maximum and the minimum of a neighbourhood: outlines.
+# The difference between the maximum and the minimum of a neighbourhood shows the outlines.
 outlines = bv.morphological_gradient(stack, footprint=bv.cross(1))
 bv.preview(outlines)
 
 # %%
-# `morphological_laplace` has both signs: positive on the dark side of an edge, negative on the other.
+# `morphological_laplace` is positive on the dark side of an edge and negative on the bright side.
 bv.preview(bv.morphological_laplace(stack, footprint=bv.cross(1)))
 
 # %%
@@ -38,7 +39,7 @@ without_dots = bv.area_opening(stack, 20)
 bv.preview(without_dots)
 
 # %%
-# Disks are 15 voxels wide. Only fibres have a longer box.
+# Disks are 15 voxels wide. Only fibres have a longer bounding box.
 fibres = bv.diameter_opening(stack, 30)
 bv.preview(fibres)
 

@@ -10,7 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# Spots of a radius of 2 voxels lie on a background that varies by four times their brightness.
+# The background varies by four times the brightness of the spots, which have a radius of 2 voxels.
 rng = np.random.default_rng(1)
 shape = (16, 128, 160)
 seeds = np.ones(shape, bool)
@@ -23,13 +23,13 @@ stack = bv.open(image.astype("u2"))
 bv.preview(stack)
 
 # %%
-# `size` is the extent of the neighbourhood in voxels. A neighbourhood that is smaller than a spot
-# treats the spot as background. Noise is left.
+# `size` is the extent of the neighbourhood in voxels. If it is smaller than a spot, the spot is
+# treated as background, and only noise is left.
 too_small = bv.white_tophat(stack, size=(3, 3, 3))
 bv.preview(too_small)
 
 # %%
-# The size has to exceed the width of a spot, 5 voxels.
+# The size has to exceed the width of a spot, which is 5 voxels.
 extracted = bv.white_tophat(stack, size=(7, 7, 7))
 bv.preview(extracted)
 

@@ -1,7 +1,7 @@
 """Blend overlapping patches
 
-A network that normalises each patch by its own mean leaves seams, even with a wide context. Patches
-that overlap and are averaged by weights make the seams soft.
+A network that normalises each patch by its own mean leaves seams, even with a wide context.
+Weighted averages of overlapping patches soften the seams.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ import beam_volumes as bv
 
 
 # %%
-# This function stands for a network with instance normalisation. Pass the path of an ONNX file
-# instead.
+# This function replaces a network with instance normalisation. For a real network, pass the path of
+# an ONNX file.
 def network(batch):
     """Intensities relative to the mean and the deviation of their patch."""
     mean = batch.mean(axis=(1, 2, 3, 4), keepdims=True)
@@ -34,12 +34,12 @@ tiled = bv.predict(stack, network, overlap=0, **options)
 bv.preview(tiled)
 
 # %%
-# `overlap` is the number of voxels that two patches share. A half of a patch is the default.
+# `overlap` is the number of voxels that two patches share. The default is half a patch.
 blended = bv.predict(stack, network, overlap=(0, 20, 20), **options)
 bv.preview(blended)
 
 # %%
-# `blend` chooses the weights. Even ones leave steps where a patch begins or ends.
+# `blend` selects the weights. Uniform weights leave steps where a patch begins or ends.
 even = bv.predict(stack, network, overlap=(0, 20, 20), blend="none", **options)
 bv.preview(even)
 

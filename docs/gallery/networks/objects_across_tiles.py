@@ -1,8 +1,8 @@
 """Segment in tiles with a function that returns labels
 
-Cellpose, StarDist and similar programs return labels, and start again at 1 in each tile.
-`map_instances` runs such a function on overlapping tiles and gives an object that is in two tiles
-one label.
+Cellpose, StarDist and similar programs return labels that start again at 1 in each tile.
+`map_instances` runs such a function on overlapping tiles and assigns a single label to an object
+that is in two tiles.
 """
 
 import numpy as np
@@ -24,21 +24,21 @@ bv.preview(stack)
 
 
 # %%
-# This function stands for a network that finds objects.
+# This function replaces a network that detects objects.
 def segment(tile):
     """Label bright components."""
     return ndimage.label(ndimage.gaussian_filter(tile.astype("f4"), 1) > 200)[0]
 
 
 # %%
-# Without an overlap, no voxel is in two tiles, so that nuclei are cut at the edges of tiles.
+# Without an overlap, nuclei are cut at the edges of tiles.
 options = {"name": "bright", "version": 1}
 cut = bv.map_instances(stack, segment, tile=(20, 48, 48), overlap=0, **options)
 bv.preview(cut)
 
 # %%
-# An overlap as wide as a nucleus lets both tiles see it as a whole. `stitch="iou"` makes labels one
-# object if they have enough voxels in common.
+# If the overlap is as wide as a nucleus, each nucleus is complete in at least one tile.
+# `stitch="iou"` merges labels that have enough voxels in common.
 whole = bv.map_instances(stack, segment, tile=(20, 48, 48), overlap=(0, 18, 18), **options)
 bv.preview(whole)
 

@@ -1,7 +1,7 @@
 """Run a network over a large volume
 
-A network takes patches of a size that fits its memory. `predict` cuts the volume into patches and
-puts the results together. With the right `context`, there is no seam between patches.
+A network processes patches that fit in its memory. `predict` divides the volume into patches and
+assembles the results. With the right `context`, there is no seam between patches.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ import beam_volumes as bv
 
 
 # %%
-# This function stands for a network: it takes float32 arrays with the axes batch, c, z, y, x. Pass
-# the path of an ONNX file or of TorchScript instead. It finds where the tissue is darker than its
-# surroundings of 9 x 9 x 9 voxels.
+# This function replaces a network: it accepts float32 arrays with the axes batch, c, z, y, x. For a
+# real network, pass the path of an ONNX or TorchScript file. The function detects tissue that is
+# darker than its surroundings of 9 x 9 x 9 voxels.
 def network(batch):
     """Membranes: darker than the mean of their surroundings."""
     around = ndimage.uniform_filter(batch, (1, 1, 9, 9, 9), mode="constant")
@@ -29,20 +29,20 @@ stack = bv.open(tissue.clip(0, 255).astype("u1"))
 bv.preview(stack)
 
 # %%
-# `normalize` maps intensities to those that the network was trained with. Without a context, the
-# results of patches are wrong near their edges: there is a grid of seams.
+# `normalize` maps intensities to the range that the network was trained with. Without a context,
+# results are wrong near the edges of patches, which gives a grid of seams.
 options = {"patch": (24, 48, 48), "normalize": (0, 255), "name": "membranes", "version": 1}
 seams = bv.predict(stack, network, context=0, **options)
 bv.preview(seams)
 
 # %%
-# `context` is how far the network looks: 4 voxels. Patches are enlarged by as much on all sides,
-# and their results are cropped.
+# `context` is the distance up to which voxels affect the result, here 4 voxels. Patches are
+# enlarged by this much on all sides, and their results are cropped.
 membranes = bv.predict(stack, network, context=4, **options)
 bv.preview(membranes)
 
 # %%
-# `probe_model` finds the context of a network that is not documented.
+# `probe_model` measures the context of an undocumented network.
 found = bv.probe_model(network, 24)
 print("context", found.context)
 assert found.context == ((4, 4),) * 3

@@ -1,7 +1,8 @@
 """Correct uneven illumination with a flat field
 
-Lamps are brighter in the middle of the field than in the corners. An image without a specimen, the
-flat field, shows by how much. Divide by it to correct for the lamp. Arithmetic works as in numpy.
+Illumination is usually brighter in the middle of the field than in the corners. An image without a
+specimen, the flat field, shows by how much. Divide by it to correct for the lamp. Arithmetic works
+as in numpy.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import ndimage
 import beam_volumes as bv
 
 # %%
-# The corners have a third of the light in the middle. The camera adds 100 to all pixels.
+# The corners receive a third of the light in the middle. The camera adds 100 to all pixels.
 rng = np.random.default_rng(0)
 shape = (16, 112, 144)
 y, x = np.mgrid[-1:1:112j, -1:1:144j]
@@ -35,7 +36,7 @@ bv.preview(corrected)
 
 
 # %%
-# Compare the background in the corner with that in the middle.
+# Compare the background in the corner and in the middle.
 def unevenness(volume):
     """The ratio of the backgrounds in the middle and in a corner."""
     middle, corner = volume[:, 48:64, 64:80], volume[:, :16, :16]

@@ -1,7 +1,7 @@
 """Compute a ratio of two channels
 
-Sensors of calcium or pH report by the ratio of two channels. Where both are dark, the ratio is
-noise. Use `where` and a mask to replace it.
+The signal of calcium and pH sensors is the ratio of two channels. Where both are dark, the ratio is
+only noise. Use `where` and a mask to replace it.
 """
 
 import numpy as np
@@ -28,20 +28,20 @@ plain = bound / free
 bv.preview(plain, percentiles=(5, 95))
 
 # %%
-# `where` takes the ratio in a mask and 0 elsewhere. The mask needs a threshold, here of half the
-# dimmest cell.
+# `where` uses the ratio inside a mask and 0 elsewhere. The mask needs a threshold, here half the
+# intensity of the dimmest cell.
 inside = bound + free > 150
 masked = bv.where(inside, plain, 0)
 bv.preview(masked)
 
 # %%
-# `clip` limits the ratio to a range that is possible. A logarithm makes ratios of 0.5 and 2 equally
-# far from 1.
+# `clip` limits the ratio to its possible range. A logarithm makes ratios of 0.5 and 2 equally far
+# from 1.
 logarithm = bv.where(inside, bv.log2(bv.clip(plain, 0.1, 10)), 0)
 bv.preview(logarithm)
 
 # %%
-# The mean of the logarithm is the known one in each cell.
+# The mean of the logarithm matches the known value in each cell.
 means = bv.compute(*(bv.mean(logarithm, mask=cells == k) for k in (1, 2, 3)))
 print(np.round(means, 2))
 np.testing.assert_allclose(means, [-1, 0, 1], atol=0.03)

@@ -1,7 +1,7 @@
 """Make the noise of photon counts even
 
 The noise of a photon count grows with the count. A threshold on a difference then fits either dim
-or bright places. After Anscombe's transform, a square root, the noise has a standard deviation of
+or bright regions. After Anscombe's transform, a square root, the noise has a standard deviation of
 about 1 everywhere.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 import beam_volumes as bv
 
 # %%
-# Stripes have 5 to 500 photons for each voxel.
+# Stripes have 5 to 500 photons per voxel.
 rng = np.random.default_rng(1)
 levels = np.array([5, 20, 80, 200, 500])
 expected = np.repeat(levels, 32)[None, None, :] * np.ones((16, 112, 1))
@@ -18,8 +18,8 @@ counts = bv.open(rng.poisson(expected).astype("u2"))
 bv.preview(counts)
 
 # %%
-# Elementary functions are computed voxel by voxel, and add no pass over the data. A logarithm goes
-# too far: noise is then largest in the dim stripes.
+# Elementary functions are computed voxel by voxel, and add no pass over the data. A logarithm
+# overcorrects: noise is then largest in the dim stripes.
 logarithm = bv.log1p(counts)
 bv.preview(logarithm)
 
