@@ -16,6 +16,7 @@ import beam_volumes as bv
 from beam_volumes import transforms, yaml
 from beam_volumes.base.text import filled
 from beam_volumes.graph.core import VolumeCore
+from tests.tiers import thorough
 
 NAMES = {**{n: getattr(bv, n) for n in bv.__all__}, "SlabKey": transforms.SlabKey}
 FUNCTIONS = {n: o for n, o in NAMES.items() if inspect.isfunction(o)}
@@ -263,6 +264,7 @@ def test_texts_are_filled_in_and_the_function_stays():
         filled({})(type("T", (), {"__doc__": "%(axis)s"}))
 
 
+@thorough
 def test_nothing_needs_docstrings():
     """Except Beam's: with ``python -OO`` it cannot be imported, and we can."""
     program = "import beam_volumes as bv; print(bv.white_tophat.__doc__, bv.compute.__doc__)"

@@ -15,6 +15,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.base.exports import EXPORTS
+from tests.tiers import thorough
 
 PACKAGE = Path(bv.__file__).parent
 
@@ -73,6 +74,7 @@ def test_an_import_loads_neither_numba_nor_beam():
     assert fresh(program).strip() == "False"
 
 
+@thorough
 def test_volumes_are_computed_without_packages_for_beam_and_for_other_formats(tmp_path):
     program = f"""
 import sys
@@ -119,6 +121,7 @@ def test_the_package_plan_does_not_hide_the_function():
     assert fresh(program).strip() == "beam_volumes.drive.compute"
 
 
+@thorough
 def test_star_takes_every_name():
     program = "from beam_volumes import *; print(open.__module__, max.__module__, Compute.__name__)"
     assert fresh(program).split() == [bv.open.__module__, bv.max.__module__, "Compute"]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import thorough
+
 DOCS = Path(__file__).parents[1] / "docs"
 SCRIPTS = sorted((DOCS / "gallery").glob("*/*.py"))
 by_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda s: f"{s.parent.name}-{s.stem}")
@@ -17,6 +19,7 @@ def run_pages():
     return runpy.run_path(str(DOCS / "site/run_pages.py"))
 
 
+@thorough
 @by_script
 def test_a_script_runs(run_pages, script):
     shown = list(run_pages["run"](script))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import peers
+from tests.tiers import thorough
 
 TESTS = Path(__file__).parent
 
@@ -29,6 +30,7 @@ def test_no_test_is_skipped_without_them_by_itself():
     assert [p.name for p in TESTS.rglob("*.py") if skips.search(p.read_text())] == []
 
 
+@thorough
 def test_modules_without_tests_are_imported_without_them():
     """pytest imports all of them for their examples. One that fails would end ``make test``."""
     root = TESTS.parent

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from beam_volumes.across import adjacency as adj
 from tests.across.test_tables import assert_same_bits, boxes_of, windows_of
-from tests.tiers import dtypes_drawn, examples, label_dtypes
+from tests.tiers import dtypes_drawn, examples, label_dtypes, thorough
 
 drawn = dtypes_drawn(["f4", "f8", "i2"])
 EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -44,6 +44,7 @@ def cases(draw, dtypes):
     return random, labels.astype(dtype), boundary, cuts, draw(st.integers(1, 4)), value
 
 
+@thorough
 @drawn
 @settings(max_examples=examples(200))
 @given(data=st.data())

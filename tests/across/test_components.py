@@ -15,7 +15,7 @@ from beam_volumes.across.rounds import components as component_rounds
 from beam_volumes.across.rounds.components import component_flow
 from beam_volumes.base.geometry import Box, Grid
 from tests.across.driver import label_by_slabs, solve, summarise
-from tests.tiers import examples, few, pairwise
+from tests.tiers import examples, few, pairwise, thorough
 
 BOX = ("size", "box", "touches_border")
 
@@ -70,6 +70,7 @@ def test_equal_to_scipy(partition, structure):
     np.testing.assert_array_equal(got, want)
 
 
+@thorough
 @pairwise(
     tiles=[(1, 1), (2, 2), (3, 2), (1, 4)],
     cut=[(1, 1), (4, 1), (4, 3), (20, 7)],
@@ -107,6 +108,7 @@ def in_raster_order(labels):
     return rank[labels]
 
 
+@thorough
 @settings(max_examples=examples(200))
 @given(partitions(), structures, st.sampled_from(["u1", "u4", "f4"]), st.booleans())
 def test_by_value(partition, structure, dtype, has_background):
@@ -280,6 +282,7 @@ def test_payload(partition, connectivity):
 KINDS = ["size", "k largest", "k largest of some", "touches border", "marked"]
 
 
+@thorough
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(100))
 @given(partitions(), structures, st.integers(1, 4), st.booleans())

@@ -11,6 +11,7 @@ from scipy import ndimage as ndi
 from beam_volumes.across import scans
 from beam_volumes.kernels.morphology import distance as edt
 from tests.across.scanned import carries, distance_summary
+from tests.tiers import thorough
 
 SAMPLINGS = [(1, 1, 1), (2.5, 2.5, 2.5), (4, 1, 1), (1.3, 0.7, 2), (40, 4, 4.5)]
 
@@ -102,6 +103,7 @@ def cases(draw):
     )
 
 
+@thorough
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(cases())
 def test_any_partition(case):
@@ -139,6 +141,7 @@ def test_squared():
     assert np.array_equal(squared, np.rint(exact).astype(np.float32))
 
 
+@thorough
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_coordinates_whose_squares_overflow_int32(axis):
     shape = [1, 1, 2]

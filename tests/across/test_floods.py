@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from beam_volumes.across.rounds import floods
 from tests.across.groups import shuffling
+from tests.tiers import thorough
 
 
 def step_of(**how):
@@ -51,6 +52,7 @@ def result(step, labels, level, a, b, height, rng, limit_bytes=None):
     return {name: np.concatenate([c[name] for c in rows]) for name in ("label", "level")}
 
 
+@thorough
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 120), st.booleans())
 def test_floods_do_not_depend_on_ranges(seed, count, passes, ties):

@@ -10,6 +10,7 @@ from beam_volumes.across.rounds.agglomeration import LEAF, Agglomeration
 from beam_volumes.across.rounds.cutting import Cutting
 from beam_volumes.across.rounds.floods import Floods
 from beam_volumes.session.spill import Spill
+from tests.tiers import thorough
 
 SHARD = 1 << 16
 
@@ -46,6 +47,7 @@ def levels(k):
     return {"label": labels, "low": np.random.default_rng(k).random(SHARD).astype("f4")}
 
 
+@thorough
 @pytest.mark.parametrize(
     ("step", "tables", "mebibytes"),
     [
@@ -94,6 +96,7 @@ def couples(count):
     return np.arange(0, 2 * count, 2), np.arange(1, 2 * count, 2)
 
 
+@thorough
 @pytest.mark.parametrize("linkage", ["mean", "min", "quantile"])
 @pytest.mark.parametrize("graph", [grid, star, couples])
 @pytest.mark.parametrize("threshold", [0.0, 180.0])

@@ -14,7 +14,7 @@ from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.base.geometry import Grid
 from tests.across.groups import shuffling
 from tests.across.scanned import carries, cumsum_slices, cumsum_summary, distance_summary
-from tests.tiers import examples
+from tests.tiers import examples, thorough
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.uint64, np.float32])
@@ -45,6 +45,7 @@ def test_tiles_cover_and_fit(shape):
     assert (seen == 1).all()
 
 
+@thorough
 @settings(max_examples=examples(100))
 @given(
     counts=st.tuples(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2)),

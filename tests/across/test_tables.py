@@ -11,7 +11,7 @@ from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
 from beam_volumes.across.exact import Wide
-from tests.tiers import dtypes_drawn, examples, label_dtypes
+from tests.tiers import dtypes_drawn, examples, label_dtypes, thorough
 
 REFERENCE = (
     "label",
@@ -161,6 +161,7 @@ def cases(draw, dtypes):
     return random, labels, intensity, cuts, draw(st.integers(1, 4)), spacing
 
 
+@thorough
 @drawn
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(data=st.data())

@@ -16,6 +16,7 @@ from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.sweep.activity import Activity
+from tests.tiers import thorough
 
 CELLS = {
     "input": "slices",
@@ -85,6 +86,7 @@ def test_the_crop_and_the_recipe_are_those_asked_for(recipe, command):
     assert code == 0 and "a crop of 8 x 20 x 25 of 12 x 20 x 30 voxels" in out
 
 
+@thorough
 def test_all_channels_of_a_crop_are_timed(work, command):
     channels = np.random.default_rng(0).integers(0, 255, (3, 8, 20, 30), np.uint8)
     bv.compute(bv.open(channels, axes="czyx").to("affinities.zarr"), runner=None)
@@ -154,6 +156,7 @@ def planned(tmp_path, volume, name="out.zarr", **how):
     return bv.plan(volume.to(tmp_path / name, chunks=(8, 16, 16)), threads=1, **how)
 
 
+@thorough
 def test_a_run_that_is_measured_computes_the_same_and_scales_by_what_slabs_compute(tmp_path):
     volume = bv.open(np.random.default_rng(0).integers(0, 255, (32, 16, 16), "u1"))
     wanted = bv.uniform_filter(bv.median_filter(volume, 5), (9, 3, 3))

@@ -17,6 +17,7 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile import calibrate
 from beam_volumes.sweep.activity import Meter
+from tests.tiers import thorough
 
 FIXED = Fixed(run=1.0, a_pass=0.5, survey=0.25, slab=0.125, kernel=0.0)
 
@@ -36,6 +37,7 @@ def target():
     return (bv.gaussian_filter(v, 1) > 100).to("mask.zarr")
 
 
+@thorough
 def test_the_command_measures_this_machine_once(work, command, path, target, monkeypatch):
     def operations(volume):
         if volume.dtype == "u1":

@@ -16,6 +16,7 @@ from beam_volumes.cli.messages import message
 from beam_volumes.cli.options import parse_index
 from beam_volumes.cli.verbs import demo
 from beam_volumes.plan import planner
+from tests.tiers import thorough
 from tests.waiting import PATIENCE
 
 RECIPE = """\
@@ -255,6 +256,7 @@ def test_the_demos_recipe_is_among_the_templates():
         assert file.read() == demo.RECIPE.replace("@", "demo")
 
 
+@thorough
 def test_the_program_with_its_default_runner(recipe, work, command):
     arguments = [sys.executable, "-m", "beam_volumes.cli.main", "run", recipe]
     done = subprocess.run(

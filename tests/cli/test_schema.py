@@ -12,6 +12,7 @@ import pytest
 
 from beam_volumes.cli import completing
 from beam_volumes.recipes.document import load
+from tests.tiers import thorough
 
 PAGES = [
     Path(__file__).parents[2] / "docs/reference" / name
@@ -53,6 +54,7 @@ def test_shells_are_told_how_to_complete(shell, command):
     assert code == 0 and "beam-volumes" in out and "_ARGCOMPLETE" in out
 
 
+@thorough
 def test_what_is_offered(work):
     (work / "r.yaml").write_text("variables: {width: 2}\ninput: em\nsteps: {blur: {sigma: 1}}\n")
     for line, some in {

@@ -13,6 +13,7 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from tests.limits.slow_run import HOLD, mask
+from tests.tiers import thorough
 from tests.waiting import PATIENCE
 
 PROGRAM = """
@@ -62,6 +63,7 @@ class Terminal:
         )
 
 
+@thorough
 def test_the_bar_and_who_stops_a_run_is_told_how_it_goes_on(tmp_path):
     noise = np.random.default_rng(0).integers(0, 255, (20, 64, 64), np.uint8)
     bv.compute(bv.open(noise).to(tmp_path / "in.zarr"), runner=None, progress=False)

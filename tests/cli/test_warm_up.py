@@ -15,6 +15,7 @@ from beam_volumes.recipes.catalogue import operations
 from tests.tiers import thorough
 
 
+@thorough
 def test_a_recipe_compiles_nothing_that_was_warmed_up(tmp_path):
     voxels = np.random.default_rng(0).normal(size=(30, 70, 90)).astype("f4")
     bv.compute(bv.open(voxels).to(tmp_path / "in.zarr", chunks=(8, 32, 32)), runner=None)

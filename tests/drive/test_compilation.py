@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from tests.tiers import few
+from tests.tiers import few, thorough
 
 #: The first action of each process that sweeps: afterwards it compiles nothing without a report.
 HOLDING = """
@@ -60,6 +60,7 @@ if __name__ == "__main__":
 RUNNERS = [["none"], ["FnApiRunner", "--direct_running_mode=multi_processing"]]
 
 
+@thorough
 @pytest.mark.parametrize("runner", few(RUNNERS, [["none"]]))
 def test_kernels_are_named_while_they_are_compiled_and_not_when_they_are_kept(tmp_path, runner):
     voxels = np.random.default_rng(0).normal(size=(16, 32, 32)).astype("f4")

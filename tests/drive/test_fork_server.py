@@ -14,6 +14,7 @@ import pytest
 from beam_volumes.drive import fork_server
 from beam_volumes.drive.supervise import call_supervised
 from beam_volumes.runs.failure import WorkerDied
+from tests.tiers import thorough
 
 pytestmark = pytest.mark.skipif(not fork_server.SUPPORTED, reason="forks on Linux only")
 
@@ -87,6 +88,7 @@ def test_what_a_process_would_inherit_makes_another_server(monkeypatch):
     assert fork_server._retired == servers[:-1]
 
 
+@thorough
 def test_a_killed_server_ends_its_run_and_the_next_has_another():
     def function():
         os.kill(os.getppid(), signal.SIGKILL)

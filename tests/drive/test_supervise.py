@@ -179,6 +179,7 @@ def test_the_caller_may_be_anything(tmp_path, how):
     assert (done.stdout, done.returncode) == ("fine\n", 0), done.stderr
 
 
+@thorough
 def test_modules_beside_a_script_are_found(tmp_path):
     (tmp_path / "beside.py").write_text("def f():\n    return 42\n")
     (tmp_path / "script.py").write_text(

@@ -8,6 +8,7 @@ from ome_zarr.io import parse_url
 from ome_zarr.reader import Reader
 
 import beam_volumes as bv
+from tests.tiers import thorough
 
 try:  # Its libraries conflict with Beam's, so tests do not install it.
     import cloudvolume
@@ -22,6 +23,7 @@ def halved(a, method):
     return ts.downsample(ts.array(a), [2, 2, 2], method).read().result()
 
 
+@thorough
 def test_pyramids_of_the_stack(stack, tmp_path):
     ngff_zarr = pytest.importorskip("ngff_zarr", reason="ngff-zarr needs Python 3.11")
     em = bv.open(stack.slices, voxel_size=10, unit="nm")[:96, :200]

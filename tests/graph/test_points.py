@@ -15,6 +15,7 @@ from beam_volumes.cli.verbs import warm_up
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.session import slabs
 from tests.graph.test_channels import array_of
+from tests.tiers import thorough
 
 RNG = np.random.default_rng(11)
 
@@ -384,6 +385,7 @@ def _rows(result):
     return np.asarray(result).tolist()
 
 
+@thorough
 def test_everything_that_reaches_across_slabs_may_rest_on_a_number_of_all_points():
     series = voxels((3, 4, 9, 8), "u1").astype("f4")
     mean = float(series.mean(dtype="f8"))
@@ -402,6 +404,7 @@ def test_everything_that_reaches_across_slabs_may_rest_on_a_number_of_all_points
         assert _rows(computed(BARRIERS[name](above))) == rows, name
 
 
+@thorough
 @pytest.mark.parametrize("points", [3, 1])
 def test_a_table_may_rest_on_any_number_of_all_points(points):
     series = voxels((points, 4, 6, 8), "u1")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from beam_volumes.kernels import cache
+from tests.tiers import thorough
 
 #: A package with a kernel, and a callee and a constant of other modules.
 SOURCES = {
@@ -65,6 +66,7 @@ def run(folder, kernels, program=PROGRAM, **environment):
     return done.stdout.split()
 
 
+@thorough
 def test_copies_of_a_package_share_kernels_and_a_changed_callee_is_compiled_again(tmp_path):
     kernels = tmp_path / "kernels"
     assert run(place(tmp_path / "a"), kernels) == ["10", "total"]
@@ -105,6 +107,7 @@ def test_kernels_for_the_level_are_used_by_processors_that_have_it(tmp_path, mon
         assert len(cache._processors.__wrapped__()) == 1
 
 
+@thorough
 def test_processes_racing_for_a_kernel_both_get_it(tmp_path):
     place(tmp_path)
     with ThreadPoolExecutor(2) as pool:
@@ -114,6 +117,7 @@ def test_processes_racing_for_a_kernel_both_get_it(tmp_path):
     assert not list((tmp_path / "kernels").rglob("*.partial"))
 
 
+@thorough
 def test_a_folder_that_cannot_be_written_is_replaced_by_one_of_the_users_own(tmp_path):
     place(tmp_path)
     (tmp_path / "file").touch()

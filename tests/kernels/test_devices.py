@@ -29,6 +29,7 @@ def test_every_twin_has_cases():
     assert tested >= TWINS
 
 
+@thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twins_have_the_bits_of_their_kernels(family):
     run("simulate", family, COMMON, "mirror", "1", NUMBA_ENABLE_CUDASIM="1")
@@ -42,6 +43,7 @@ def test_twins_have_the_bits_for_other_dtypes(family):
     run("simulate", family, OTHERS, modes, "1", NUMBA_ENABLE_CUDASIM="1")
 
 
+@thorough
 def test_twins_compile_without_contracted_products():
     peer("numba_cuda")
     run("compile_for_devices", "linear,ordered,tensors,folded", "f4")

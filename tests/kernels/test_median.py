@@ -8,6 +8,7 @@ from beam_volumes.kernels.filters._median_network import median_of_sorted
 from beam_volumes.kernels.filters.median import median3
 from tests.kernels import generate_median_network as generator
 from tests.kernels.rings import apply, random_volume, with_nans
+from tests.tiers import thorough
 
 RNG = np.random.default_rng(3)
 
@@ -20,6 +21,7 @@ def test_against_scipy(dtype):
         assert np.array_equal(ours, ndi.median_filter(volume, 3))
 
 
+@thorough
 def test_every_sorted_block_of_zeros_and_ones():
     """By the 0-1 principle this proves the network."""
     blocks = generator.sorted_blocks()

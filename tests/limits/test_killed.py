@@ -84,6 +84,7 @@ def check_resumed(source, out, runner, mode, expected, *what) -> None:
         assert len(redone) <= WORKERS
 
 
+@thorough
 @pytest.mark.parametrize("moment", few([1, 3], [1]))
 def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
     source, expected = volume

@@ -271,6 +271,7 @@ def test_the_largest_step_of_a_merge_stays_under_its_bound(tmp_path, measures):
     assert found["peak"] <= bound <= 2 * found["peak"]
 
 
+@thorough
 def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path):
     board = np.indices((16, 512, 512)).sum(0) % 2 == 0
     bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(4, 128, 128)), runner=None)
@@ -335,6 +336,7 @@ def control_group():
         group.rmdir()
 
 
+@thorough
 def test_a_container_limited_to_the_memory_of_a_run_does_not_kill_it(tmp_path, control_group):
     """Mapped files count, and are dropped; all other memory of the run is in the prediction."""
     noise = np.random.default_rng(0).integers(0, 255, (128, 384, 384), "u1")
@@ -353,6 +355,7 @@ def test_a_container_limited_to_the_memory_of_a_run_does_not_kill_it(tmp_path, c
     np.testing.assert_array_equal(np.asarray(bv.open(target)), expected)
 
 
+@thorough
 def test_plans_bound_the_memory_of_registrations(tmp_path):
     """A recipe's plan has an upper limit of what its registration allocates, and not a useless one."""
     tissue = ndi.gaussian_filter(np.random.default_rng(0).normal(size=(840, 840)), 2)

@@ -21,7 +21,7 @@ from beam_volumes.runs.journal import find_run
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
-from tests.tiers import few
+from tests.tiers import few, thorough
 from tests.waiting import wait_until
 
 ARRAY = np.random.default_rng(0).integers(1, 200, (8, 16, 16), np.uint8)
@@ -127,6 +127,7 @@ def sweep_slab(session: bytes, index: int) -> None:
     slabs.sweep_slab(pickle.loads(session), 0, index, {})
 
 
+@thorough
 @pytest.mark.parametrize(
     "form", few([{}, {"shards": (4, 16, 16)}, {"codec": "zstd", "zarr_version": 2}], [{}])
 )
@@ -171,6 +172,7 @@ def test_a_slab_swept_twice_at_a_time(tmp_path, pool, form):
 # A full disk: to a process it looks as a limit of the size of its files does.
 
 
+@thorough
 @pytest.mark.parametrize("runner", few(["none", "FnApiRunner"], ["none"]))
 def test_a_full_disk_by_the_command(tmp_path, runner):
     noise = np.random.default_rng(0).integers(0, 200, (64, 256, 256), np.uint8)

@@ -435,6 +435,7 @@ def test_boundaries_that_no_merge_needs_are_left_out(linkage):
     assert len(closed) < len(some) < len(every) == len(part)
 
 
+@thorough
 @pytest.mark.parametrize("linkage", ["mean", "max", "min", "quantile"])
 @settings(max_examples=4, deadline=None, derandomize=True)
 @given(

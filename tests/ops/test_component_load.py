@@ -18,7 +18,7 @@ from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey
 from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate
 from beam_volumes.plan.fit.partitioning import Partitioning
 from tests.across.driver import grid_index, summarise
-from tests.tiers import examples
+from tests.tiers import examples, thorough
 
 labelling = cc.Labelling(cc.connectivity_structure(1))
 
@@ -146,6 +146,7 @@ def test_surveys_of_one_sweep_share_its_memory_by_their_needs(tmp_path, monkeypa
     bv.compute(*targets, runner=None, progress=False, **how)
 
 
+@thorough
 @pytest.mark.parametrize("way", FEW)
 def test_the_smallest_memory_does_for_few_components(way, tmp_path):
     made, image, chunks = FEW[way]

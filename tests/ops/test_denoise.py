@@ -11,6 +11,7 @@ from skimage import restoration
 
 import beam_volumes as bv
 from tests.catalogue import assert_same, shapes, voxels
+from tests.tiers import thorough
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "i4", "f4", "f8"])
@@ -134,6 +135,7 @@ def test_non_local_means(dtype, data):
     np.testing.assert_allclose(ours, total / weight, atol=(2e-5 if dtype != "f8" else 1e-6) + edge)
 
 
+@thorough
 def test_non_local_means_denoise_as_well_as_scikit_image():
     rng = np.random.default_rng(1)
     clean = ndi.gaussian_filter(rng.random((12, 40, 40)), 2) * 20 // 0.7

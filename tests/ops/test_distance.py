@@ -288,6 +288,7 @@ def test_a_crop_of_running_sums(axis):
     np.testing.assert_array_equal(got, a.cumsum(axis)[part])
 
 
+@thorough
 @pytest.mark.parametrize("axis", few([0, 1, 2], [0]))
 def test_coordinates_whose_squares_overflow_int32(axis):
     shape = [2, 1, 1] if axis == 2 else [1, 1, 2]

@@ -14,6 +14,7 @@ import beam_volumes as bv
 from beam_volumes.storage.inputs.opening import open_source
 from beam_volumes.storage.places.errors import VolumeError
 from tests.storage.nd2_files import write_nd2
+from tests.tiers import thorough
 
 nd2 = pytest.importorskip("nd2")
 
@@ -108,6 +109,7 @@ def test_compressed_frames_with_another_checksum_are_refused(tmp_path):
         np.asarray(volume)
 
 
+@thorough
 def test_opened_by_other_processes(tmp_path):
     path, array = tmp_path / "a.nd2", frames(6)
     write_nd2(path, array, [("Z", 6)], ["DAPI"])

@@ -18,6 +18,7 @@ from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.storage.places.place import Place
 from beam_volumes.storage.places.single_file import write_file
+from tests.tiers import thorough
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)
 QUIET = {"runner": None, "progress": False}
@@ -90,6 +91,7 @@ def test_outputs_of_another_shape_are_overwritten_whole(tmp_path, out):
     assert set(contents(folder)) == set(contents(folder_of(anew, out)))
 
 
+@thorough
 @pytest.mark.parametrize("out", FOLDERS)
 def test_outputs_of_another_dtype_and_back_are_read(tmp_path, out):
     """An old handle of this process does not read the new file."""
@@ -193,6 +195,7 @@ def test_a_file_that_is_written_anew_keeps_its_owner_and_group(tmp_path, monkeyp
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@thorough
 def test_no_file_of_a_user_is_written_in_place():
     # Unlike these, write_file and Place.write leave the old file if they are interrupted.
     allowed = {

@@ -24,6 +24,7 @@ def levels_of(array, factors, mode):
     return found
 
 
+@thorough
 @pytest.mark.parametrize(
     "slab",
     [

@@ -13,6 +13,7 @@ import tifffile
 import zarr
 
 import beam_volumes as bv
+from tests.tiers import thorough
 
 SIZES = (3, 2, 5, 7, 6)
 
@@ -27,6 +28,7 @@ def in_order(array: np.ndarray, letters: str) -> np.ndarray:
     return array.transpose([letters.index(a) for a in "tczyx" if a in letters])
 
 
+@thorough
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_an_array_has_the_axes_that_it_is_said_to_have(n: int) -> None:
     for letters in map("".join, itertools.permutations("tczyx", n)):
@@ -132,6 +134,7 @@ def test_an_array_keeps_its_axes_of_extent_1(tmp_path: Path, letters: str, shape
         assert np.array_equal(np.asarray(found), array)
 
 
+@thorough
 @pytest.mark.parametrize(("letters", "shape"), SINGLE)
 def test_outputs_and_files_keep_the_axes_of_extent_1_that_are_named(
     tmp_path: Path, letters: str, shape: tuple
@@ -151,6 +154,7 @@ def test_outputs_and_files_keep_the_axes_of_extent_1_that_are_named(
             assert np.array_equal(np.asarray(found), array), name
 
 
+@thorough
 def test_a_time_lapse_job_accepts_a_file_with_a_single_frame(tmp_path: Path) -> None:
     tables = []
     for frames in (1, 3):

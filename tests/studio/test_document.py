@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from beam_volumes.recipes.document import load
 from beam_volumes.studio import document
 from beam_volumes.studio.document import Document
+from tests.tiers import thorough
 
 TEXT = """\
 # cells of a stack
@@ -167,6 +168,7 @@ def test_other_forms_of_a_recipe_are_edited_too():
     assert empty.outputs() == [{"path": "o.zarr"}]
 
 
+@thorough
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_edits_leave_a_recipe_and_are_undone(data):

@@ -14,6 +14,7 @@ from beam_volumes.recipes.document import printed
 from beam_volumes.recipes.recipe import parse_recipe
 from beam_volumes.recipes.registration import register_inputs
 from beam_volumes.studio.export import as_python
+from tests.tiers import thorough
 
 EM = np.random.default_rng(0).integers(0, 255, (9, 20, 22)).astype("u1")
 RECIPE = """\
@@ -51,6 +52,7 @@ memory: 1GiB
 """
 
 
+@thorough
 def test_the_program_computes_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("em.npy", EM)

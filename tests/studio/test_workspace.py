@@ -284,6 +284,7 @@ def test_a_step_added_after_a_disabled_one_gets_the_step_above(workspace):
             w.document.undo()
 
 
+@thorough
 @pytest.mark.parametrize("op", ["median_filter", "threshold_otsu", "regionprops_table", "label"])
 def test_a_step_that_is_inserted_changes_no_other(tmp_path, monkeypatch, op):
     monkeypatch.chdir(tmp_path)
@@ -314,6 +315,7 @@ def test_a_step_that_is_inserted_changes_no_other(tmp_path, monkeypatch, op):
             w.document.undo()
 
 
+@thorough
 def test_a_step_that_is_moved_changes_no_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("em.npy", EM[:6, :20, :20])

@@ -77,6 +77,7 @@ def chains(draw):
     return steps
 
 
+@thorough
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_chains_have_the_same_bits_on_a_device_and_keep_its_memory(data):
@@ -125,6 +126,7 @@ WAITS = [
 ]
 
 
+@thorough
 @pytest.mark.parametrize("missing", [None, *WAITS])
 def test_bits_are_the_same_for_any_order_of_streams_and_depend_on_each_wait(missing):
     v = byte_volume((40, 12, 14))
@@ -418,6 +420,7 @@ def simulated(*command):
     return done.stdout
 
 
+@thorough
 def test_the_code_for_cuda_runs_in_the_simulator_with_the_same_bits():
     simulated("-m", "tests.sweep.simulated_device")
 

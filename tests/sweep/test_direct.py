@@ -20,7 +20,7 @@ from beam_volumes.sweep.device import DRIVER_BYTES
 from beam_volumes.sweep.direct import reason_against
 from tests import catalogue as cat
 from tests.sweep.fake_device import FakeCuda, FakeKvikio, pretended
-from tests.tiers import examples
+from tests.tiers import examples, thorough
 
 HOW = {"device": "cuda", "device_memory": "1GiB", "runner": None, "progress": False}
 
@@ -48,6 +48,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("raw")
 
 
+@thorough
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_raw_chunks_are_read_straight_to_the_device_with_the_same_bits(folder, data):
@@ -253,6 +254,7 @@ def test_errors_of_direct_reads_name_the_file(folder):
         bv.compute(v, **HOW)
 
 
+@thorough
 def test_a_worker_without_kvikio_is_an_error_or_computes_on_the_host(folder, monkeypatch, caplog):
     filtered(folder)
     ranked = bv.median_filter(bv.open(folder / "v.zarr"), 9)

@@ -29,6 +29,7 @@ def reduced(a, by, mode=False):
     return out
 
 
+@thorough
 @pytest.mark.parametrize(
     "slab, window, chunks",
     [
@@ -105,6 +106,7 @@ def is_cut(slab, shape, outputs):
     )
 
 
+@thorough
 @given(data=st.data())
 @settings(max_examples=examples(60))
 @pytest.mark.parametrize("name", OPERATIONS)

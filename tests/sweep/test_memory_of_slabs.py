@@ -8,8 +8,10 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
+from tests.tiers import thorough
 
 
+@thorough
 def test_slabs_leave_nothing_behind_in_memory(tmp_path):
     source = bv.open(np.ones((1, 20, 20), "u1")).to(tmp_path / "in.zarr", chunks=(1, 1, 1))
     volume = bv.compute(source, runner=None, progress=False, keep_journal=False)

@@ -20,7 +20,7 @@ from tests import catalogue as cat
 from tests.catalogue_generic import generics
 from tests.catalogue_geometry import regrids
 from tests.sweep.fake_device import pretended
-from tests.tiers import COMMON_DTYPES, few
+from tests.tiers import COMMON_DTYPES, few, thorough
 
 DTYPES = ["?", "u1", "u2", "i4", "f4", "f8"]
 PAIRS = {
@@ -180,6 +180,7 @@ class Graph:
         self.text.append(f"{said} of {k}")
 
 
+@thorough
 @pytest.mark.parametrize("batch", few(range(3), [0]))
 @settings(max_examples=12)
 @given(data=st.data())
@@ -234,6 +235,7 @@ def test_random_graphs(batch, data):
         shutil.rmtree(folder)
 
 
+@thorough
 def test_every_partition_of_a_small_volume(tmp_path):
     """All slab depths and tiles of a chain with halos larger than the volume."""
     x = cat.voxels((6, 5, 7), "f4", 3)

@@ -12,6 +12,7 @@ import beam_volumes as bv
 from beam_volumes.sweep import executor
 from beam_volumes.sweep.resources import Arena
 from tests.catalogue import assert_same, voxels
+from tests.tiers import thorough
 
 
 class Recorder:
@@ -83,6 +84,7 @@ def test_each_layer_of_chunks_is_read_once_in_a_slab(tmp_path, monkeypatch, wind
     assert slices == Counter(range(29))
 
 
+@thorough
 def test_the_store_is_read_chunk_by_chunk_once(tmp_path):
     """TensorStore's own counters: the bytes of the chunks are read once."""
     x = voxels((32, 128, 128), "u2", 1)

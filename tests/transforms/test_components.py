@@ -17,6 +17,7 @@ from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.steps.slabs import read_slab
 from tests.across.scanned import cumsum_summary
+from tests.tiers import thorough
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
@@ -61,6 +62,7 @@ def test_labels(tmp_path, tile, how, filters):
     np.testing.assert_array_equal(got, ids > 0 if "as_mask" in filters else ids)
 
 
+@thorough
 @pytest.mark.parametrize("dtype, missing", [("u4", "keep"), ("f4", -1), ("u2", 0), ("u4", "error")])
 def test_labels_by_a_mapping(tmp_path, dtype, missing):
     array = (membranes((20, 24, 28)) > 140).astype("u1")
@@ -182,6 +184,7 @@ def test_refusals():
         bv.RelabelSlabs(mask, label, missing="lost")
 
 
+@thorough
 def test_a_summary_that_is_too_large():
     """Random voxels at a low density: 3.3 million components that hardly compress."""
     rng = np.random.default_rng(0)

@@ -21,6 +21,7 @@ from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.local import run_local
 from beam_volumes.transforms.passes import MergeStates, slab_ranges
+from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import wait_until
 
@@ -55,6 +56,7 @@ def shuffled_run(session, rng):
     return known
 
 
+@thorough
 @settings(max_examples=6)
 @given(
     seed=st.integers(0, 99),

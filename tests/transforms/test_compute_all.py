@@ -15,7 +15,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
 from beam_volumes.session import slabs
 from beam_volumes.transforms import compute_all
-from tests.tiers import few
+from tests.tiers import few, thorough
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE
 
@@ -275,6 +275,7 @@ def test_results_have_the_names_that_their_targets_have_now(volumes, monkeypatch
         assert list(again[path]) == [f"my {name}" for name in ORDER]
 
 
+@thorough
 @pytest.mark.parametrize("memory", few(["8GiB", "528MiB", "least"], ["least"]))
 def test_an_element_goes_on_where_there_is_other_memory(tmp_path, monkeypatch, memory):
     stored(tmp_path, membranes((64, 128, 128)), chunks=(4, 64, 64))

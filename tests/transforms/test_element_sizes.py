@@ -25,6 +25,7 @@ from beam_volumes.session.numbers import InJournal, by_name
 from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
+from tests.tiers import thorough
 from tests.transforms.trees import stored
 
 MAXIMUM = 8 << 20
@@ -59,6 +60,7 @@ def note(rows, path):
         file.write(f"{len(rows)}\n")
 
 
+@thorough
 def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
     labels = many_labels()
     em = np.random.default_rng(0).integers(0, 255, labels.shape, np.uint8)
@@ -76,6 +78,7 @@ def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
     assert max(sizes) < MAXIMUM and len(sizes) > 20
 
 
+@thorough
 def test_the_steps_of_ones_own_pipeline_send_no_large_rows(tmp_path, sizes):
     labels = many_labels()
     read = bv.ReadSlabs(stored(tmp_path, labels, "labels.zarr"), depth=8, halo=[(0, 1)] * 3)
@@ -86,6 +89,7 @@ def test_the_steps_of_ones_own_pipeline_send_no_large_rows(tmp_path, sizes):
     assert max(sizes) < MAXIMUM
 
 
+@thorough
 def test_large_numbers_stay_in_the_journal(tmp_path, sizes):
     em = np.random.default_rng(1).integers(0, 255, (2, 1100, 1200), np.uint8)
     v = stored(tmp_path, em, "em.zarr")

@@ -24,6 +24,7 @@ from beam_volumes.expansion.catalogue import CATALOGUE, urn_of
 from beam_volumes.expansion.rows import SlabRow, row_of, slab_of_row
 from beam_volumes.expansion.service import configured, serving
 from beam_volumes.transforms.slab import Slab
+from tests.tiers import thorough
 from tests.transforms.trees import membranes, stored
 
 YAML = Path(__file__).parents[2] / "templates" / "yaml"
@@ -78,6 +79,7 @@ def test_the_template_by_a_service(service, tmp_path):
     )
 
 
+@thorough
 def test_many_volumes_by_a_service(service, tmp_path):
     given = {"service": service, "output": str(tmp_path)}
     arrays = {"first": membranes((8, 24, 28)), "second": membranes((6, 24, 20))}

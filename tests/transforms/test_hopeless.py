@@ -19,6 +19,7 @@ from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.transforms import compute_all
 from beam_volumes.yaml import ComputeRecipe
+from tests.tiers import thorough
 from tests.transforms.trees import stored
 
 SHAPE = (6, 8, 8)
@@ -105,6 +106,7 @@ ERRORS = {
 }
 
 
+@thorough
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
     v, array = volume_of(tmp_path)
@@ -126,6 +128,7 @@ def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
     assert {slab for slab in range(3) if calls(tmp_path, slab)} == {0, 1, 2} - done
 
 
+@thorough
 @pytest.mark.parametrize("retries", [0, 2])
 def test_it_may_be_tried_more_or_less_often(tmp_path, retries):
     """By a number in Python, an option of the command, or a field of Beam YAML's."""

@@ -11,6 +11,7 @@ from beam_volumes.drive import flink, launch
 from beam_volumes.drive.launch import run_pipeline
 from beam_volumes.session.begin import begin
 from tests.ops.test_segmentation import chain, likely
+from tests.tiers import thorough
 from tests.transforms.trees import stored
 
 
@@ -55,6 +56,7 @@ def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
         next(flink.jobs(5, lambda some: some))
 
 
+@thorough
 def test_a_run_from_affinities_to_segments_can_be_divided(tmp_path, monkeypatch):
     """Each of its passes has few enough paths."""
     of = bv.compute(bv.open(likely((8, 24, 28))).to(tmp_path / "in.zarr"), runner=None)

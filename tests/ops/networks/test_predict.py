@@ -16,6 +16,7 @@ import beam_volumes as bv
 from beam_volumes.ops.networks import models
 from beam_volumes.ops.networks.onnx_files import weights_of
 from tests.ops.networks.conftest import unet
+from tests.tiers import thorough
 
 PROJECT = Path(__file__).parents[3]
 RNG = np.random.default_rng(5)
@@ -59,6 +60,7 @@ def everywhere(volume, folder, whole):
         np.testing.assert_array_equal(stored(volume, folder, f"cut{k}", **cut), whole)
 
 
+@thorough
 @pytest.mark.parametrize("edges", ["reflect", "mirror", "nearest", "constant"])
 def test_valid_is_one_pass_over_the_padded_volume(unet_file, tmp_path, edges):
     found = bv.predict(EM, unet_file, patch=(20, 22, 24), context=6, stride=2, edges=edges,
@@ -298,6 +300,7 @@ def all_turns(name):
     ]
 
 
+@thorough
 @pytest.mark.parametrize(
     ("augment", "offsets", "mode"),
     [
