@@ -23,9 +23,9 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     Parameters
     ----------
     volumes : sequence of Volume or numpy.ndarray
-        One or more volumes with the same axes, and of one shape except along ``axis``.
+        One or more volumes with the same axes, and with the same shape except along ``axis``.
     axis : int, default: 0
-        The axis, counted from 0, or from -1 backwards; it cannot be time.
+        The axis, counted from 0, or backwards from -1; it cannot be the time axis.
 
     Returns
     -------
@@ -46,8 +46,8 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
 
     Notes
     -----
-    Each volume is padded to the whole extent, and then selected, in the same sweep. For files along
-    z, ``bv.open([first, second])`` is faster.
+    In one sweep, each volume is padded to the whole extent, and then selected where it has voxels.
+    To join files along z, ``bv.open([first, second])`` is faster.
 
     References
     ----------

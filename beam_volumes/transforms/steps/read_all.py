@@ -48,19 +48,19 @@ class ReadAll(Excepting, beam.PTransform):
     """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)``.
 
     Use it if the volumes are only known while the pipeline runs. They are opened and divided in the
-    workers. ``volume`` of a key is the name of the slab's volume.
+    workers. The ``volume`` of a key is the name of the slab's volume.
 
     Parameters
     ----------
     function : callable, optional
-        From an element to a `Volume`: opened, or an expression of pointwise and neighbourhood
-        functions. `beam_volumes.open` by default.
+        A function that maps an element to a `Volume`, either opened or an expression of pointwise
+        and neighbourhood functions. `beam_volumes.open` by default.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
         Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core that each slab also has, as in `ReadSlabs`.
+        Number of additional voxels around the core of each slab, as in `ReadSlabs`.
 
     Raises
     ------
