@@ -152,9 +152,9 @@ def plan(*targets: Wanted, **options: Any) -> Plan:
     Raises
     ------
     ValueError
-        If the request cannot work: memory is too small (the message names the stage and the
-        smallest memory that works), ``slab`` does not consist of whole write units, or an output is
-        also an input.
+        If the request is impossible, because memory is too small (the message contains the stage
+        and the minimum), ``slab`` does not consist of whole write units, or an output is also an
+        input.
     TypeError
         If a target has an unsupported type.
 

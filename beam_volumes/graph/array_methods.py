@@ -121,8 +121,8 @@ class ArrayMethods(VolumeCore):
     var = _reduction("var", "Lazy variance", _with_ddof)
     all = _reduction("all", "Whether all voxels are true", _of_truth)
     any = _reduction("any", "Whether any voxel is true", _of_truth)
-    argmax = _reduction("argmax", "Place of the largest voxel", _of_places)
-    argmin = _reduction("argmin", "Place of the smallest voxel", _of_places)
+    argmax = _reduction("argmax", "Index of the largest voxel", _of_places)
+    argmin = _reduction("argmin", "Index of the smallest voxel", _of_places)
 
     def copy(self: V) -> V:
         """Return the volume itself, because volumes are immutable."""

@@ -231,5 +231,5 @@ def cast(volume: V, dtype: np.dtype, function: str) -> V:
 
 
 def rounded(volume: V, dtype: np.dtype) -> V:
-    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
+    """Convert a volume to a dtype; integers are rounded half to even and saturate."""
     return cast(volume, dtype, "round")

@@ -142,7 +142,7 @@ def abs(volume: Volume | Scalar) -> Any:
     Raises
     ------
     TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
+        If the input is not a volume, lazy number, array or number.
 
     Notes
     -----

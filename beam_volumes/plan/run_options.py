@@ -203,7 +203,7 @@ accelerator : str, optional
         """\
 device : {"cpu", "cuda", "auto"}, optional
     Where stages run, by default on the CPU. "cuda" runs each stage with device code on the GPU of
-    its worker. "auto" does so only if there is a GPU and the stage is worth the copies; slabs that
+    its worker. "auto" does so only if there is a GPU and the stage is worth the copies. Slabs that
     fail on the GPU are then computed on the CPU. The results have the same bits.""",
     )
     device_memory: int | float | str | None = _option(
@@ -340,9 +340,9 @@ memory : int or str, optional
     machine's RAM by default.""",
     "run_errors": """\
 ValueError
-    If the request cannot work: memory is too small (the message names the smallest that
-    works), ``slab`` does not consist of whole write units, or an output is also an input.
-    Nothing is started in this case.
+    If the request is impossible, because memory is too small (the message contains the minimum),
+    ``slab`` does not consist of whole write units, or an output is also an input. In this case,
+    nothing is started.
 FileExistsError
     If an output exists and neither ``resume`` nor ``overwrite`` is set.""",
 }

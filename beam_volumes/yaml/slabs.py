@@ -179,7 +179,7 @@ class ApplyStages(beam.PTransform):
     Raises
     ------
     ValueError
-        If a step is invalid; in a worker, if the halo of a slab is smaller than the functions need.
+        If a step is invalid. In a worker, if the halo of a slab is smaller than the functions need.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class LabelSlabs(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of range; in a worker, if slabs have no halo of 1.
+        If a parameter is out of range. In a worker, if slabs have no halo of 1.
 
     See Also
     --------
@@ -402,7 +402,7 @@ class MeasureSlabs(beam.PTransform):
     ------
     ValueError
         If a step is invalid, or a number needs more than one sweep over the voxels, or a larger
-        halo than slabs have; in a worker, if slabs are missing or duplicated.
+        halo than slabs have. In a worker, if slabs are missing or duplicated.
 
     See Also
     --------

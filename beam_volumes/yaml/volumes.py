@@ -73,7 +73,7 @@ class ReadAll(beam.PTransform):
     Raises
     ------
     ValueError
-        If a step is invalid, or rows have several fields and ``field`` is not given; in a worker,
+        If a step is invalid, or rows have several fields and ``field`` is not given. In a worker,
         if a volume cannot be opened or its slabs would be larger than 8 MiB.
 
     Examples
@@ -156,7 +156,7 @@ class ComputeAll(beam.PTransform):
     Raises
     ------
     ValueError
-        If the recipe or an option is invalid; in a worker, if two volumes have the same name, or an
+        If the recipe or an option is invalid. In a worker, if two volumes have the same name, or an
         output is a table without a path.
 
     Examples

@@ -89,7 +89,7 @@ def blob_log(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than is
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.

@@ -59,7 +59,7 @@ def peak_local_max(
         are compared like others.
     min_distance : int or sequence of int, default: 1
         The smallest distance between two peaks, in steps along each axis. A peak is the maximum of
-        all voxels within this distance. One number for all axes, or one for each.
+        all voxels within this distance. One number for all axes or one for each.
     threshold_abs : float, optional
         Peaks must be higher than this; by default, higher than the smallest voxel.
     threshold_rel : float, optional
@@ -90,7 +90,7 @@ def peak_local_max(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the peaks need more memory than is
+        If a parameter is out of range. On computation, if the peaks need more memory than is
         available.
     TypeError
         If ``image`` is neither a volume nor an array, or a parameter has a wrong type.

@@ -55,7 +55,7 @@ def reconstruction(
     Raises
     ------
     ValueError
-        If shapes differ, or ``method`` or ``footprint`` is invalid; on computation, if the seed
+        If shapes differ, or ``method`` or ``footprint`` is invalid. On computation, if the seed
         exceeds the mask, a voxel is NaN, or the basins need more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has integers of 64 bits.
@@ -115,7 +115,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Raises
     ------
     ValueError
-        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid; on
+        If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is invalid. On
         computation, if a voxel is NaN or infinite, or the basins need more memory than is
         available.
     TypeError

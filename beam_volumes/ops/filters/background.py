@@ -79,7 +79,7 @@ def rolling_ball(
 
     Notes
     -----
-    The result is identical to scikit-image with ``nansafe=True``. Integers are rounded towards 0.
+    The result is identical to scikit-image's with ``nansafe=True``. Integers are rounded towards 0.
     Bright noise is ignored; smooth the volume first if there is dark noise.
 
     One sweep. The halo is the radius. The time grows with the number of voxels of the ball: for

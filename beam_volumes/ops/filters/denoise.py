@@ -146,7 +146,7 @@ def denoise_bilateral(
         deviation of the volume, which needs an additional sweep. Larger numbers smooth edges more.
     sigma_spatial : float, str or sequence of them, default: 1
         Standard deviation of the Gaussian of distances, in voxels or as a length such as
-        ``"15 nm"``. One for all axes, or one for each; 0 along z filters slice by slice.
+        ``"15 nm"``. One for all axes or one for each; 0 along z filters slice by slice.
     %(mode_constant)s
     %(cval)s
 
@@ -170,8 +170,8 @@ def denoise_bilateral(
     One sweep, or two without ``sigma_color``. The halo is half of the window. The time grows with
     the number of voxels in the window.
 
-    Weights are computed with an error of 1e-7, for up to three axes. scikit-image uses a table of
-    ``bins`` instead, and its spatial weights are shifted in odd windows. Each channel is filtered
+    Weights are computed with an error of 1e-7, for up to three axes. Instead, scikit-image uses a
+    table of ``bins``, and its spatial weights are shifted in odd windows. Each channel is filtered
     separately.
 
     References
@@ -233,7 +233,7 @@ def denoise_nl_means(
     %(intensities)s
     patch_size : int or sequence of int, default: 7
         Extent of the patches to compare, in voxels. Even numbers are increased by 1. One for all
-        axes, or one for each; 1 along z compares slices.
+        axes or one for each; 1 along z compares slices.
     patch_distance : int or sequence of int, default: 11
         The maximum distance of voxels to include, along each axis. 0 along z filters slice by
         slice.

@@ -45,8 +45,8 @@ def scharr(
     %(intensities)s
     axis : int or sequence of int, optional
         The axis of the derivative, counted from 0, or backwards from -1. For several axes, or all
-        by default, the result is the square root of the sum of the squared derivatives, divided by
-        the square root of the volume's number of axes.
+        by default, the squared derivatives are summed, and divided by the volume's number of axes.
+        The result is the square root.
     %(mode)s
     %(cval)s
     %(dtype)s

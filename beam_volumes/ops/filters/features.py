@@ -43,7 +43,7 @@ def features(
         Standard deviations of the Gaussians that smooth the volume, one for each scale: a number of
         voxels, a length such as ``"15 nm"``, or a sequence of them, one for each axis.
     intensity : bool, default: True
-        Whether to include the smoothed intensities.
+        Whether to include the smoothed volume.
     edges : bool, default: True
         Whether to include the magnitude of the Sobel gradient.
     texture : bool, default: True

@@ -119,8 +119,8 @@ def threshold_niblack(
     Returns
     -------
     Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others, computed in float64. ``volume > threshold`` is foreground.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64 volume
+        for other dtypes. Computation is in float64. ``volume > threshold`` is foreground.
 
     Raises
     ------

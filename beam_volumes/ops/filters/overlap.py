@@ -78,7 +78,7 @@ def map_overlap(
     Raises
     ------
     ValueError
-        If no volume is given, shapes differ, or a parameter is out of range; on computation, if the
+        If no volume is given, shapes differ, or a parameter is out of range. On computation, if the
         function returns a different kind of number from ``dtype``, or integers that it cannot hold.
     TypeError
         If ``func`` is not callable, or a volume is neither a volume nor an array.

@@ -103,7 +103,7 @@ def spline_filter(
     Notes
     -----
     scipy filters recursively from one end of the volume to the other. Here, each coefficient is a
-    sum over as many voxels as its precision needs, always in the same order: for cubic splines, 16
+    sum over as many voxels as its precision needs, always in the same order. Cubic splines need 16
     on each side for float32, and 29 for float64. The result equals scipy's in float64 within 8
     units in the last place of the result's dtype, relative to the largest coefficient. scipy
     returns float64 by default. A NaN affects the coefficients within this distance; in scipy, it

@@ -49,8 +49,8 @@ def fftconvolve(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range, or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 

@@ -258,8 +258,8 @@ def richardson_lucy(
     Raises
     ------
     ValueError
-        If a parameter is out of range or does not have one entry for each axis; on computation, if a
-        voxel is NaN or infinite.
+        If a parameter is out of range or does not have one entry for each axis. On computation, if
+        a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``dtype`` is not supported.
 
@@ -271,7 +271,7 @@ def richardson_lucy(
     Notes
     -----
     Blocks start at the first voxel of the volume, so the result does not depend on slabs. It
-    depends on ``patch`` and ``context``: in tests with Gaussians and the default context, two grids
+    depends on ``patch`` and ``context``. In tests with Gaussians and the default context, two grids
     of blocks differed by less than 1e-4 of the largest voxel after 30 iterations. The volume is
     extended by ``mode`` beyond its edges, and the extended voxels are deconvolved as if they were
     data. scikit-image uses zeros there, which makes the estimate brighter at the edges; in the
@@ -313,8 +313,8 @@ def richardson_lucy_residuals(
 ) -> Scalar:
     """Compute how far the blurred result of `richardson_lucy` is from the volume after each iteration.
 
-    Use it on a part of the volume to choose the number of iterations: once residuals are below the
-    noise of the volume, more iterations amplify noise.
+    Use it on a part of the volume to choose the number of iterations. Once residuals are below the
+    noise, more iterations only amplify it.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def richardson_lucy_residuals(
     %(mode_unwrapped)s
     %(cval)s
     context : int or sequence of int, optional
-        Voxels that each block discards at each face, as in `richardson_lucy`.
+        Number of voxels that each block discards at each face, as in `richardson_lucy`.
     %(patch_of_block)s
 
     Returns
@@ -341,7 +341,7 @@ def richardson_lucy_residuals(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, or the volume has
-        several channels or no voxels; on computation, if a voxel is NaN or infinite.
+        several channels or no voxels. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 

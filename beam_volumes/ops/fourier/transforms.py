@@ -242,7 +242,7 @@ def fftn(volume: Volume, axes: int | Sequence[int] | None = None, norm: str = "b
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has other channels, or ``norm`` is not supported; on
+        If there is no such axis, the volume has other channels, or ``norm`` is not supported. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
@@ -380,7 +380,7 @@ def irfftn(
     ------
     ValueError
         If there is no such axis, the volume does not have the channels ``real`` and ``imag``, or
-        ``shape`` does not fit; on computation, if a voxel is NaN or infinite.
+        ``shape`` does not fit. On computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array.
 
@@ -777,7 +777,7 @@ def fourier_filter(
     Raises
     ------
     ValueError
-        If there is no such axis; on computation, if a voxel is NaN or infinite, or the shape of the
+        If there is no such axis. On computation, if a voxel is NaN or infinite, or the shape of the
         factors is wrong.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``func`` is not callable.

@@ -168,8 +168,8 @@ def apply_transforms(
     transforms : array_like, table or path
         For each slice, the position of its first voxel in the aligned volume, (y, x), or a matrix
         that maps indices to positions, in voxels. A matrix is 2 x 2, or homogeneous with the
-        position in its last column. A table, such as the result of `register_slices`, a DataFrame
-        or the path of a CSV file, has columns ``y`` and ``x``, and optionally the matrix in
+        position in its last column. A table can be the result of `register_slices`, a DataFrame or
+        the path of a CSV file. It has columns ``y`` and ``x``, and optionally the matrix in
         ``m_yy``, ``m_yx``, ``m_xy`` and ``m_xx``. If the volume has a time axis, there is instead
         one transform for each frame, for all spatial axes.
     bounding_box : bool, default: False

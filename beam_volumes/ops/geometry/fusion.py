@@ -56,8 +56,8 @@ def fuse(
         For each tile, the position of its first voxel, or a matrix that maps its indices to
         positions: square, or homogeneous with the position in its last column. Positions have an
         entry for each spatial axis. A table, such as a DataFrame or the path of a CSV file, has
-        columns named z, y and x for the axes, and a row for each tile, in order. With None, tiles
-        are placed by their own origins.
+        columns named z, y and x, and a row for each tile, in order. With None, tiles are placed by
+        their own origins.
     physical : bool, default: False
         Whether ``transforms`` uses the unit of the tiles instead of voxels. Matrices then map
         indices times the voxel size.
@@ -68,10 +68,10 @@ def fuse(
         Voxel size of the result, in the unit of the tiles; the first tile's by default.
         Larger voxels are sampled, not averaged.
     blending : {"linear", "cosine", "max", "mean", "first"}, default: "linear"
-        How to combine overlapping tiles. ``"linear"`` is a mean with weights that are proportional
-        to the distance from the tile's border, multiplied over the axes, so they change linearly
-        from one tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile
-        in the given order.
+        How to combine overlapping tiles. ``"linear"`` is a weighted mean. Weights are proportional
+        to the distance from the tile's border along each axis, so they change linearly from one
+        tile to the next. ``"cosine"`` changes more smoothly. ``"first"`` is the first tile in the
+        given order.
     order : {0, 1}, default: 1
         0 is the nearest voxel of a tile, 1 is linear. Positions within 1e-6 of an integer are
         rounded; voxels are then copied, not interpolated.
@@ -107,11 +107,10 @@ def fuse(
     Notes
     -----
     One sweep. The result is computed in blocks of about 16 MiB, which read only the parts of tiles
-    that they need. Chunks of tiles that span several blocks are read several times: `Plan.explain`
-    with ``verbose=True`` shows how often on average, for a sweep over the whole volume. The bytes
-    that a plan reads are counted in blocks of the result. If several runs need the result, write it
-    once. Values are computed as float64, from positions in the whole volume, and summed in the
-    order of the tiles.
+    that they need. Chunks of tiles that span several blocks are read several times; `Plan.explain`
+    with ``verbose=True`` shows how often on average. The bytes that a plan reads are counted in
+    blocks of the result. If several runs need the result, write it once. Values are computed as
+    float64, from positions in the whole volume, and summed in the order of the tiles.
 
     References
     ----------

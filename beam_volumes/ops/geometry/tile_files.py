@@ -41,12 +41,12 @@ def open_tiles(
         An XML file of BigStitcher (SpimData with images in HDF5, N5, OME-Zarr or TIFF) or of
         TeraStitcher. Alternatively a pattern such as ``"tiles/*.ome.tif"``, a list of paths, an
         OME-TIFF with several images, or an OME-Zarr plate, well or series. Positions are then stage
-        positions in OME-TIFF, transforms in multiview-stitcher's own zarr files, and otherwise the
-        origins of the images, such as the translations of OME-Zarr. Alternatively a CSV file or a
-        table with a column ``path`` and a column for each axis, in voxels.
+        positions in OME-TIFF, and transforms in multiview-stitcher's own zarr files. For other
+        images, they are the origins, such as the translations of OME-Zarr. Alternatively a CSV file
+        or a table with a column ``path`` and a column for each axis, in voxels.
     index : dict, optional
         The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``; needed if there are
-        several. For BigStitcher, its numbers or names.
+        several. For BigStitcher, use its numbers or names.
     transform_key : str, optional
         The name of a multiview-stitcher transform; needed if its files contain several.
 
@@ -77,7 +77,7 @@ def open_tiles(
 
     Notes
     -----
-    Only metadata is read. BigStitcher's registrations do not specify their unit of length, so it is
+    Only metadata is read. BigStitcher's registrations do not specify their unit of length. It is
     determined from the transform called calibration, or from the voxel sizes and their extents
     after registration. Tiles with different voxel sizes are aligned at the corners of their first
     voxels. A TeraStitcher stack with gaps in its ``Z_RANGES`` becomes one tile for each range, and

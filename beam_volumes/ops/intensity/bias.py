@@ -127,7 +127,7 @@ def fit_bias(volume: Volume, order: int = 2, *, mask: Volume | None = None) -> V
     ------
     ValueError
         If ``order`` is out of range, the shape of ``mask`` differs, or the volume has no voxels or no
-        axes y and x; on computation, if an included voxel is NaN or infinite.
+        axes y and x. On computation, if an included voxel is NaN or infinite.
     TypeError
         If an input is neither a volume nor an array.
 

@@ -193,8 +193,8 @@ def equalize_hist(
 
     Notes
     -----
-    Two sweeps for bool and integers of up to 16 bits, with exact counts of values; three for other
-    dtypes: for the range, for the histogram, and for the result.
+    Two sweeps for bool and integers of up to 16 bits, with exact counts of values. Other dtypes
+    need three, for the range, the histogram and the result.
 
     References
     ----------
@@ -275,9 +275,8 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. For the largest of them, it
-    differs from scikit-image's by at most the distance between two occupied bins of the reference
-    plus half the width of a bin.
+    float64. With more, all voxels in a bin get the same intensity. It differs from scikit-image's
+    by at most the distance between two occupied bins of the reference plus half a bin.
 
     References
     ----------

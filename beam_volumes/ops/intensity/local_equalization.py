@@ -185,7 +185,7 @@ def equalize_adapthist(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB; on
+        If a parameter is out of range, or the histograms of all tiles need more than 256 MiB. On
         computation, if a voxel is NaN or infinite.
     TypeError
         If ``volume`` is neither a volume nor an array, or is bool.

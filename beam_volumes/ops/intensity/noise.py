@@ -60,10 +60,10 @@ def random_noise(
         A volume or an array with up to three axes. Integers are scaled to the range from 0 or -1 to
         1, as in scikit-image.
     mode : str, default: "gaussian"
-        ``"gaussian"`` adds normal noise; ``"localvar"`` adds normal noise with a variance for each
-        voxel; ``"speckle"`` adds the voxel times normal noise; ``"uniform"`` adds numbers from
-        ``low`` to ``high``; ``"poisson"`` counts photons; ``"salt"`` and ``"pepper"`` set voxels to
-        1 or to the lowest value, ``"s&p"`` to either.
+        ``"gaussian"`` adds normal noise, and ``"localvar"`` normal noise with a variance for each
+        voxel. ``"speckle"`` adds the voxel times normal noise. ``"uniform"`` adds numbers from
+        ``low`` to ``high``. ``"poisson"`` counts photons. ``"salt"`` and ``"pepper"`` set voxels to
+        1 or to the lowest value, and ``"s&p"`` to either.
     seed : int, default: 0
         The seed of the noise, from 0 to 2**64 - 1.
     clip : bool, default: True

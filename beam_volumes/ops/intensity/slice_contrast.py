@@ -142,7 +142,7 @@ def normalize_slices(
     Raises
     ------
     ValueError
-        If there is no such axis, the volume has only one, or a parameter is out of range; on
+        If there is no such axis, the volume has only one, or a parameter is out of range. On
         computation, if an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is
         included.
     TypeError

@@ -129,7 +129,7 @@ def map_coordinates(
     ------
     ValueError
         If a parameter is out of range or does not have one entry for each axis, the field does not
-        match the volume, or the volume has no voxels; on computation, if a position is NaN or too
+        match the volume, or the volume has no voxels. On computation, if a position is NaN or too
         far away.
     TypeError
         If an input is neither a volume nor an array, or the volume is bool with an order above 0.

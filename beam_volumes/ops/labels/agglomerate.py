@@ -67,7 +67,7 @@ def agglomerate(
     Raises
     ------
     ValueError
-        If a parameter is out of range or the table lacks a column; on computation, if a region has
+        If a parameter is out of range or the table lacks a column. On computation, if a region has
         no size, or a step of the merge needs more memory than is available.
     TypeError
         If ``edges`` or ``sizes`` is not a table, or a column does not contain numbers.
@@ -168,7 +168,7 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     Raises
     ------
     ValueError
-        If a column is missing; on computation, if ``merges`` is not a table of merges or needs more
+        If a column is missing. On computation, if ``merges`` is not a table of merges or needs more
         memory than is available.
     TypeError
         If ``merges`` is not a table.

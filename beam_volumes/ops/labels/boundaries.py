@@ -144,9 +144,9 @@ def mark_boundaries(
     color : sequence of float or str, default: (1, 1, 0)
         Red, green and blue from 0 to 1, or a name.
     outline_color : sequence of float or str, optional
-        The colour of neighbours of boundaries; none by default.
+        The colour of voxels next to boundaries; by default, these are not coloured.
     mode : {"outer", "inner", "thick"}, default: "outer"
-        Which boundaries, as in `find_boundaries`.
+        Which boundaries to draw, as in `find_boundaries`.
     background_label : int, default: 0
         The label of the background.
 

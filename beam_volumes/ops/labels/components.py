@@ -70,7 +70,7 @@ def label(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, before anything is written, if ``dtype``
+        If a parameter is out of range. On computation, before anything is written, if ``dtype``
         cannot hold the number of components, or they need more memory than is available. The
         message suggests slabs that would work.
     TypeError
@@ -282,7 +282,7 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     The result is identical to scikit-image's. Masks need two sweeps, for any threshold. Grey values
     need one sweep, with a halo of the threshold minus 1, because smaller components extend over
     fewer voxels along each axis. Memory and time grow with the cube of the threshold beyond the
-    slab; for a large one, threshold the volume to a mask, or use `h_maxima`.
+    slab. For large thresholds, use a mask, or `h_maxima`.
 
     References
     ----------
@@ -366,7 +366,7 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes: these are set to their lowest level, in scikit-image to 0. One sweep,
+    threshold along all axes. These are set to their lowest level, in scikit-image to 0. One sweep,
     with a halo of ``diameter_threshold - 1`` voxels.
 
     References
@@ -402,7 +402,7 @@ def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: i
     Notes
     -----
     The result is identical to scikit-image's, except for volumes that are smaller than the
-    threshold along all axes: these are set to their highest level. One sweep, with a halo of
+    threshold along all axes. These are set to their highest level. One sweep, with a halo of
     ``diameter_threshold - 1`` voxels.
 
     References

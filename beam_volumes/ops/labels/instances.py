@@ -76,7 +76,7 @@ def map_instances(
     Raises
     ------
     ValueError
-        If a parameter is out of range; on computation, if the function does not return labels, or
+        If a parameter is out of range. On computation, if the function does not return labels, or
         the objects need more memory than is available.
     TypeError
         If ``volume`` is neither a volume nor an array, or ``function`` is not callable.

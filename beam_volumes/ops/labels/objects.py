@@ -98,7 +98,7 @@ def for_each_label(
     ------
     ValueError
         If labels or volumes are computed instead of stored, shapes differ, or a column does not have
-        a numeric dtype; on computation, if the function returns different columns, or an object's
+        a numeric dtype. On computation, if the function returns different columns, or an object's
         box needs more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.

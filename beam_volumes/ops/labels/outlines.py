@@ -52,7 +52,7 @@ def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
     Raises
     ------
     ValueError
-        If the labels have different axes, or ``like`` lacks one of them; on computation, if a label
+        If the labels have different axes, or ``like`` lacks one of them. On computation, if a label
         is negative, or the corners need more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.

@@ -81,7 +81,7 @@ def map_labels(
     Raises
     ------
     ValueError
-        If labels or volumes are computed instead of stored, or shapes differ; on computation, if
+        If labels or volumes are computed instead of stored, or shapes differ. On computation, if
         the function returns a different shape or dtype, or a box has more voxels than a slab.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or ``function``

@@ -83,7 +83,7 @@ def relabel(
     Raises
     ------
     ValueError
-        If ``dtype`` cannot hold the values, or the table lacks the columns; on computation, if a
+        If ``dtype`` cannot hold the values, or the table lacks the columns. On computation, if a
         label is missing. The message contains it.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype, or the mapping
@@ -98,9 +98,9 @@ def relabel(
     Notes
     -----
     One sweep. Every worker keeps mappings of time points in memory. All other lazy tables, and
-    files with more than a million rows, are looked up by key in one additional sweep, so no worker
-    holds the whole mapping. If a lazy table depends on volumes, they must have the labels' shape,
-    and are processed in the first of the two sweeps.
+    files with more than a million rows, are looked up by key in one additional sweep. No worker
+    then holds the whole mapping. If a lazy table depends on volumes, they must have the labels'
+    shape, and are processed in the first of the two sweeps.
 
     References
     ----------

@@ -50,7 +50,7 @@ def contingency(a: Volume, b: Volume, *, ignore_labels: Iterable[int] = ()) -> T
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs need more memory than
+        If shapes differ. On computation, if a label is negative, or the pairs need more memory than
         is available.
     TypeError
         If ``a`` or ``b`` is neither a volume nor an array, or has an unsupported dtype.
@@ -140,7 +140,7 @@ def variation_of_information(
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
         memory than is available.
     TypeError
         If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
@@ -193,7 +193,7 @@ def adapted_rand_error(
     Raises
     ------
     ValueError
-        If shapes differ or ``alpha`` is out of range; on computation, if a label is negative, or
+        If shapes differ or ``alpha`` is out of range. On computation, if a label is negative, or
         the pairs of labels need more memory than is available.
     TypeError
         If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.
@@ -329,7 +329,7 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, or the pairs of labels need more
+        If shapes differ. On computation, if a label is negative, or the pairs of labels need more
         memory than is available.
     TypeError
         If ``truth`` or ``test`` is neither a volume nor an array, or has an unsupported dtype.

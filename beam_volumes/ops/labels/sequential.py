@@ -52,7 +52,7 @@ def relabel_sequential(
     Raises
     ------
     ValueError
-        If ``offset`` is below 1; on computation, if a label is negative, a new label does not fit
+        If ``offset`` is below 1. On computation, if a label is negative, a new label does not fit
         ``dtype``, or the labels need more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.
@@ -126,8 +126,8 @@ def join_segmentations(s1: Volume, s2: Volume, *, dtype: DTypeLike | None = None
     Raises
     ------
     ValueError
-        If shapes differ; on computation, if a label is negative, a new label does not fit ``dtype``,
-        or the labels need more memory than is available.
+        If shapes differ. On computation, if a label is negative, a new label does not fit
+        ``dtype``, or the labels need more memory than is available.
     TypeError
         If ``s1`` or ``s2`` is neither a volume nor an array, or has an unsupported dtype.
 

@@ -81,7 +81,7 @@ def regionprops_table(
     Raises
     ------
     ValueError
-        If a property is unknown or needs ``intensity``, or shapes differ; on computation, if an
+        If a property is unknown or needs ``intensity``, or shapes differ. On computation, if an
         intensity is NaN or infinite and ``nan="raise"``, or the regions need more memory than is
         available.
     TypeError
@@ -231,7 +231,7 @@ def region_adjacency(
     Raises
     ------
     ValueError
-        If shapes differ or a parameter is out of range; on computation, if an intensity is NaN or
+        If shapes differ or a parameter is out of range. On computation, if an intensity is NaN or
         infinite and ``nan="raise"``, or the pairs need more memory than is available.
     TypeError
         If ``labels`` is neither a volume nor an array, or has an unsupported dtype.

@@ -65,8 +65,8 @@ def watershed(
     connectivity : {1}, default: 1
         Must be 1: voxels that share a face are neighbours.
     watershed_line : bool, default: False
-        Whether to separate basins by voxels of 0. A voxel becomes 0 if it shares a face with a
-        basin with a smaller label.
+        Whether to separate basins with voxels of value 0. A voxel becomes 0 if it shares a face
+        with a basin with a smaller label.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def watershed(
     Raises
     ------
     ValueError
-        If shapes differ or ``connectivity`` is not 1; on computation, if a height is NaN, or the
+        If shapes differ or ``connectivity`` is not 1. On computation, if a height is NaN, or the
         basins need more memory than is available.
     TypeError
         If an input is neither a volume nor an array, or has an unsupported dtype; with markers, if
@@ -221,8 +221,8 @@ def watershed_affinities(
     Raises
     ------
     ValueError
-        If a parameter is out of range, or there are not three channels; on computation, if the basins
-        need more memory than available.
+        If a parameter is out of range, or there are not three channels. On computation, if the
+        basins need more memory than available.
     TypeError
         If ``affinities`` is neither a volume nor an array, or has an unsupported dtype.
 

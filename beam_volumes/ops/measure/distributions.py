@@ -159,8 +159,8 @@ def percentile(
     next digits of the order statistics from a histogram of order-preserving keys.
 
     Along axes, one sweep collects lines of at most 4096 bytes for each percentile, if all voxels
-    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype, and the result
-    has at most 65536 elements for one percentile and 32768 for two.
+    need at most 256 MiB. Otherwise, there is one sweep for each 8 bits of the dtype. The result
+    then has at most 65536 elements for one percentile and 32768 for two.
 
     References
     ----------

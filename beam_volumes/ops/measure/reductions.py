@@ -232,7 +232,7 @@ def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> Callable[
 
 _EXTREME = """\
 The lazy number in the volume's dtype. With ``axis``, a lazy array with the remaining axes; lines
-without included voxels are NaN, or an error for integers."""
+    without included voxels are NaN, or an error for integers."""
 min = _reduction(
     "min",
     folds.Min.of,
@@ -270,7 +270,7 @@ sum = _reduction(
     lines="each line along some axes, exactly",
     returns="""\
 The lazy sum, rounded once, with the dtype of `numpy.sum`. With ``axis``, a lazy array with the
-remaining axes; lines without included voxels are 0.""",
+    remaining axes; lines without included voxels are 0.""",
     see_also="cumsum : computes running sums.",
     numpy="sum",
     examples="""\
@@ -284,7 +284,7 @@ mean = _reduction(
     lines="of each line along some axes, exactly",
     returns="""\
 The lazy mean, rounded once, with the dtype of `numpy.mean`. With ``axis``, a lazy array with the
-remaining axes; lines without included voxels are NaN.""",
+    remaining axes; lines without included voxels are NaN.""",
     see_also="uniform_filter : computes the mean around each voxel.",
     numpy="mean",
     examples="""\
@@ -298,7 +298,7 @@ variance = _spread(
     lines="of each line along some axes, exactly",
     returns="""\
 The lazy variance, rounded once, with the dtype of `numpy.var`. With ``axis``, a lazy array with the
-remaining axes; lines without included voxels are NaN.""",
+    remaining axes; lines without included voxels are NaN.""",
     see_also="""\
 std : computes its square root.
 covariance : computes it for two volumes.""",
@@ -314,7 +314,7 @@ std = _spread(
     lines="of each line along some axes, exactly",
     returns="""\
 The lazy standard deviation, rounded once, with the dtype of `numpy.std`. With ``axis``, a lazy
-array with the remaining axes; lines without included voxels are NaN.""",
+    array with the remaining axes; lines without included voxels are NaN.""",
     see_also="variance : computes its square.",
     numpy="std",
     examples="""\

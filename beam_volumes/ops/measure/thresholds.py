@@ -229,7 +229,7 @@ iterative selection method", IEEE Trans. SMC 8 (1978).""",
     + """\
 >>> int(bv.threshold_isodata(v))
 5""",
-    raises="no value is half way",
+    raises="no value is half way between the means",
     notes="If there are several such values, the smallest is selected.",
 )
 threshold_minimum = _two_classes(

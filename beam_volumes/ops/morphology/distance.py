@@ -442,8 +442,8 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     Notes
     -----
     One sweep along y and x. Along z, integers need two sweeps: one for the sums of slabs, and one
-    for the voxels. Floats along z need one sweep, but slabs as deep as the volume, because they are
-    added in order from the first voxel, like float64 in numpy.
+    for the voxels. Floats along z need one sweep, but slabs as deep as the volume. They are added
+    in order from the first voxel, like float64 in numpy.
 
     References
     ----------

@@ -73,8 +73,8 @@ def predict(
     mode : {"auto", "valid", "blend"}, default: "auto"
         ``"valid"``: equal to one pass over the whole volume; patches overlap by ``context``, which
         is discarded. ``"blend"``: patches overlap and are averaged with weights. ``"auto"`` is
-        ``"valid"`` if the context is known from ``context=``, from the file's metadata, or because
-        the network's output is smaller than its input; otherwise it is ``"blend"``.
+        ``"valid"`` if the context is known from ``context=``, the file's metadata or the smaller
+        output of the network; otherwise it is ``"blend"``.
     patch : int or sequence of int, optional
         Input extent of the network along z, y, x (y, x for a network of slices). Larger patches
         discard less and need more memory. By default, up to two million voxels; if the size does

@@ -53,7 +53,7 @@ volume : Volume or Scalar
     A volume or a lazy number.""",
         "number_errors": """\
 TypeError
-    If an input is neither a volume, a lazy number, an array nor a number.""",
+    If an input is not a volume, lazy number, array or number.""",
         "own_bits": """\
 Results are the same on every processor; numpy's depend on the processor. The error is below 2 units
 in the last place of float64, or of the narrower dtype to which results are rounded.""",
@@ -248,13 +248,13 @@ ddof : int, default: 0
     Subtracted from the number of voxels in the divisor, as in `numpy.var`.""",
         "reduction_errors": """\
 ValueError
-    If a parameter is out of range; on computation, if an included voxel is NaN or infinite and
+    If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
     ``nan="raise"``, or no voxel is included.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
         "sum_errors": """\
 ValueError
-    If a parameter is out of range; on computation, if an included voxel is NaN or infinite and
+    If a parameter is out of range. On computation, if an included voxel is NaN or infinite and
     ``nan="raise"``, or a sum of integers exceeds 64 bits.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
@@ -279,7 +279,7 @@ nan : {"raise", "omit"}, default: "raise"
     ignored in both.""",
         "pair_errors": """\
 ValueError
-    If the shapes or axes of the volumes differ, or a parameter is out of range; on computation, if
+    If the shapes or axes of the volumes differ, or a parameter is out of range. On computation, if
     an included voxel is NaN or infinite and ``nan="raise"``, or no voxel is included.
 TypeError
     If ``a`` or ``b`` is neither a volume nor an array.""",
@@ -291,8 +291,8 @@ nbins : int, default: 256
 Scalar
     The lazy threshold. Voxels above it are foreground.""",
         "threshold_sweeps": """\
-One sweep for bool and integers of up to 16 bits, with exact counts of values; two for other dtypes:
-for the range and for the histogram.""",
+One sweep for bool and integers of up to 16 bits, with exact counts of values. Other dtypes need
+two, for the range and the histogram.""",
         # Components and labels
         "connectivity": """\
 connectivity : {1, 2, 3}, default: 1
@@ -308,7 +308,7 @@ grows with the components of one slab, about 50 bytes each, and with those on th
 slabs. It does not grow with the total number of components.""",
         "component_errors": """\
 ValueError
-    If a parameter is out of range; on computation, before anything is written, if the components
+    If a parameter is out of range. On computation, before anything is written, if the components
     need more memory than is available. The message suggests slabs that would work.
 TypeError
     If the input is neither a volume nor an array, or has an unsupported dtype.""",

@@ -57,7 +57,7 @@ class Estimate:
     bytes_read, bytes_written : int
         Before compression.
     remarks : tuple of str
-        What does not fit, or would be idle.
+        Warnings about parts that do not fit or would be idle.
     store : Store
         The store with its request rates, latency and prices.
     requests_read, requests_written : int

@@ -98,7 +98,7 @@ class LabelComponents(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of range; in a worker, if a slab lacks the plane above, or a summary
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a summary
         would be larger than 8 MiB. The message suggests a remedy.
 
     See Also
@@ -230,8 +230,8 @@ class MergeEquivalences(beam.PTransform):
     max_size : int, optional
         Maximum size of components to keep, in voxels; needs ``"size"``.
     touches_border : bool, optional
-        Whether to keep only components that touch the border of the volume (True), or only the
-        others (False); needs ``"touches_border"``.
+        Whether to keep only components that touch the border of the volume (True), or only those
+        that do not (False); needs ``"touches_border"``.
     k_largest : int, optional
         Number of components to keep, the largest of the remaining ones; needs ``"size"``.
     as_mask : bool, default: False
@@ -245,7 +245,7 @@ class MergeEquivalences(beam.PTransform):
     Raises
     ------
     ValueError
-        If components lack a measure; in a worker, if the merge would need more than ``memory``.
+        If components lack a measure. In a worker, if the merge would need more than ``memory``.
 
     See Also
     --------
@@ -392,7 +392,7 @@ class RelabelSlabs(beam.PTransform):
     Raises
     ------
     ValueError
-        If slabs of labels would be larger than 8 MiB; in a worker, if voxels have changed since
+        If slabs of labels would be larger than 8 MiB. In a worker, if voxels have changed since
         they were labelled, answers have a different dtype, or the mapping has no value or two
         values for a label.
 

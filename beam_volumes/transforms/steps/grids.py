@@ -32,7 +32,7 @@ class SlabGrid:
     tile : pair of int, optional
         Rows and columns of a slab's core, if whole planes are too large.
     halo : int or sequence, default: 0
-        Voxels around the core, as in `ReadSlabs`.
+        Number of additional voxels around the core, as in `ReadSlabs`.
 
     Raises
     ------

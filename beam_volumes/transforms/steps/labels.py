@@ -47,8 +47,8 @@ class LabelSlabs(beam.PTransform):
     max_size : int, optional
         Maximum size of components to keep, in voxels.
     touches_border : bool, optional
-        Whether to keep only components that touch the border of the volume (True), or only the
-        others (False).
+        Whether to keep only components that touch the border of the volume (True), or only those
+        that do not (False).
     k_largest : int, optional
         Number of components to keep, the largest of the remaining ones.
     dtype : dtype, default: numpy.uint32
@@ -62,7 +62,7 @@ class LabelSlabs(beam.PTransform):
     Raises
     ------
     ValueError
-        If a parameter is out of range; in a worker, if a slab lacks the plane above, or a slab is
+        If a parameter is out of range. In a worker, if a slab lacks the plane above, or a slab is
         missing or arrives twice.
 
     See Also

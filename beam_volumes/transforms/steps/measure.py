@@ -82,7 +82,7 @@ class MeasureSlabs(beam.PTransform):
     ------
     ValueError
         If a function needs more than one sweep over the voxels, for example to measure labels, or a
-        larger halo than the slabs have; in a worker, if slabs are missing or arrive twice.
+        larger halo than the slabs have. In a worker, if slabs are missing or arrive twice.
     TypeError
         If a function returns neither a lazy number nor a table.
 

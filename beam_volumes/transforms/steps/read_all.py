@@ -65,10 +65,10 @@ class ReadAll(Excepting, beam.PTransform):
     Raises
     ------
     TypeError
-        If ``function`` is not callable; in a worker, if an element is neither a path nor a pair of
+        If ``function`` is not callable. In a worker, if an element is neither a path nor a pair of
         a name and an argument of ``function``.
     ValueError
-        In a worker, as in `ReadSlabs`, with the volume's name.
+        In a worker, for the same reasons as in `ReadSlabs`. The message contains the volume's name.
 
     See Also
     --------

@@ -26,9 +26,9 @@ from beam_volumes.transforms.waiting import in_global_window, windowed_as
 class SlabScan(beam.PTransform):
     """Combine the states of all previous slabs: ``(SlabKey, state)`` to ``(SlabKey, state)``.
 
-    For each slab, it returns the combined states of all previous slabs along z in the same tile, in
-    order, or None if there are none. Combine this with the slab's own voxels for running sums,
-    distances and similar results.
+    For each slab, it returns the combined states of all previous slabs along z in the same tile, or
+    None for the first. Combine this with the slab's own voxels for running sums, distances and
+    similar results.
 
     Parameters
     ----------

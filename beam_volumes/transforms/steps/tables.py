@@ -48,7 +48,8 @@ class RegionTable(MeasureSlabs):
     intensity : Volume, optional
         A lazy volume of the same shape. Its voxels are read slab by slab, together with the labels.
     properties : sequence of str, optional
-        Names of the properties, as in `regionprops_table`, except ``area_filled``; by default the same.
+        Names of the properties, as in `regionprops_table`, with the same default. ``area_filled``
+        is not available.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         Whether NaN and infinite intensities are an error or are ignored.
@@ -58,7 +59,7 @@ class RegionTable(MeasureSlabs):
     ValueError
         If a property is unknown or needs ``intensity``, or `ReadSlabs` has a smaller halo than the
         properties need. In a worker, if slabs have a smaller halo, are masks, are missing or arrive
-        twice, or if an intensity is NaN or infinite and ``nan="raise"``.
+        twice. Also if an intensity is NaN or infinite and ``nan="raise"``.
 
     See Also
     --------

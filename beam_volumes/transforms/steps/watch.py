@@ -99,8 +99,8 @@ class WatchSlices(beam.PTransform):
     -------
     Watched
         ``slabs`` and ``failures``. A `Failed` reports each slab that was incomplete at the end,
-        with its missing or filled slices, and each slice that could not be read or was changed
-        after use in a slab. The slab is not updated.
+        with its missing or filled slices. It also reports each slice that could not be read or was
+        changed after use in a slab, which is not updated.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class WriteSlabs(Excepting, beam.PTransform):
     Raises
     ------
     ValueError
-        If the output exists, or an earlier step reads it; in a worker, if a slab does not consist
+        If the output exists, or an earlier step reads it. In a worker, if a slab does not consist
         of whole write units or differs from ``like`` in shape or dtype, or slabs are missing. The
         message lists them.
 

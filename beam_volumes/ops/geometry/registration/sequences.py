@@ -122,7 +122,7 @@ def register_slices(
     least squares of intensities. Keypoints are detected in planes that are downsampled to at most
     256 voxels a side, and the model is fitted to them by RANSAC with a fixed seed. All transforms
     are solved together, without links that contradict the others. Links that may be due to chance
-    are also excluded: unrelated slices must reach the correlation in less than one in a thousand
+    are also excluded. Unrelated slices must reach the correlation in less than one in a thousand
     cases, or one in a million if no other links confirm it.
 
     NaN and infinite voxels count as missing, and are replaced by the mean of the others. There is
