@@ -66,7 +66,8 @@ def open(
         Micrometers per pixel, instead of ``level``. The coarsest level with pixels of at most this
         size is opened, with a tolerance of 5 %.
     **options : options
-        Options that only some formats support. %(options)s
+        Options that only some formats support.
+        %(options)s
 
     Returns
     -------

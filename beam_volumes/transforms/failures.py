@@ -116,7 +116,7 @@ class Excepting:
         return handling
 
     def type_check_outputs(self, out: Any) -> None:
-        """Check the type of what went well; failures have their own."""
+        """Check the type of results; failures have their own type."""
         good = next(iter(out.values())) if isinstance(out, dict) else out
         super().type_check_outputs(good[0] if isinstance(good, tuple) else good)  # type: ignore[misc]
 

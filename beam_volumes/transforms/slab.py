@@ -244,7 +244,7 @@ def slab_of(element: Any, step: str) -> Slab:
     if not pair or not isinstance(element[1], Slab):
         given = "a Slab" if isinstance(element, Slab) else f"a {type(element).__name__}"
         raise TypeError(
-            f"{step} takes pairs (SlabKey, Slab), not {given}; make them with "
+            f"{step} accepts pairs (SlabKey, Slab), not {given}; make them with "
             "beam.WithKeys(lambda slab: slab.key)"
         )
     key, slab = element

@@ -345,7 +345,7 @@ def rfftn(
     volume = as_volume(volume)
     if volume.space.has_channels:
         raise ValueError(
-            "rfftn: volume has channels, and it takes real numbers; select one with volume.sel(c=...)"
+            "rfftn: volume has channels, but real numbers are needed; select one with volume.sel(c=...)"
         )
     return _transformed(volume, axes, norm, "rfftn", False)
 

@@ -271,7 +271,7 @@ def _shape(first: Volume, shape: Sequence[int]) -> list[int]:
     given = list(shape)
     if len(given) != len(first.space.axes):
         raise ValueError(
-            f"fuse: shape={shape!r} has {len(given)} entries for {len(first.space.axes)} axes of space"
+            f"fuse: shape={shape!r} has {len(given)} entries for {len(first.space.axes)} spatial axes"
         )
     return par.whole_numbers(given, first.space.visible, 1, "shape", 1)
 

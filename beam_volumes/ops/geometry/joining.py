@@ -75,7 +75,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
         if v.axes != first.axes or alike != [n for k, n in enumerate(first.shape) if k != along]:
             raise ValueError(
                 f"concatenate: volumes of shapes {first.shape} ({' '.join(first.axes)}) and {v.shape} "
-                f"({' '.join(v.axes)}) differ in another axis than {name}; crop or pad them first"
+                f"({' '.join(v.axes)}) differ along an axis other than {name}; crop or pad them first"
             )
         at_one_place = (
             replace(u.space, origin=(0.0, 0.0, 0.0), sliced_from=None) for u in (first, v)
@@ -83,7 +83,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
         shared_space("concatenate", *(Volume(first.nodes, space) for space in at_one_place))
     if name == "t":
         raise ValueError(
-            "concatenate: points in time are not joined; write each, and open them as a list"
+            "concatenate: time points are not joined; write each, and open them as a list"
         )
     if name == "c":
         return stack(all_of_them)

@@ -145,7 +145,7 @@ def _of_project(path: str, index: Mapping[str, Any]) -> tuple[list[Volume], np.n
         tiles.append(tile)
         matrices.append(entry.matrix)
     if not tiles:
-        raise ValueError(f"open_tiles: {path} has no tiles; give another file")
+        raise ValueError(f"open_tiles: {path} has no tiles; use a different file")
     visible = [*tiles[0].space.visible]
     return tiles, np.stack(matrices)[:, visible][:, :, [*visible, 3]]
 
@@ -335,7 +335,7 @@ def _save_project(
     folder = os.path.dirname(os.path.abspath(target))
     if folder != os.path.dirname(path):
         raise ValueError(
-            f"{name}: target={os.fspath(target)!r} is in another folder than {path}, and its paths are "
+            f"{name}: target={os.fspath(target)!r} is in a different folder from {path}, and its paths are "
             "relative; write it next to it"
         )
     entries = project_tiles(path, index)

@@ -92,7 +92,7 @@ def profile_line(
     name = "profile_line"
     image = one_channel(as_volume(image))
     if image.space.times:
-        raise ValueError(f"{name}: image has several points in time; select one with sel(t=0)")
+        raise ValueError(f"{name}: image has several time points; select one with sel(t=0)")
     axes = image.space.visible
     start, stop = (_point(p, len(axes), what, name) for p, what in ((src, "src"), (dst, "dst")))
     width = par.whole_number(linewidth, "linewidth", name)

@@ -86,7 +86,7 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     nbytes = _ENTRY * count + _SLICES * len(found)
     if nbytes > options.max_inmemory:
         raise ValueError(
-            f"{name}: a list of {count:,} entries takes about {format_bytes(nbytes)}, more than "
+            f"{name}: a list of {count:,} entries needs about {format_bytes(nbytes)}, more than "
             f"options.max_inmemory, {format_bytes(options.max_inmemory)}: regionprops_table(labels, "
             'properties=["bbox"]) returns rows, and relabel makes labels smaller'
         )

@@ -165,7 +165,7 @@ class StoredObjects(PlainData):
                     "first, and open the result"
                 )
             if v.space.times:
-                raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
+                raise ValueError(f"{what}: {v!r} has several time points; select one: v[0]")
         margins = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0, what)
         z, y, x = map(min, margins, labels.node.shape)
         return cls(
@@ -330,7 +330,7 @@ class EachLabel(TableStep):
             if not representable(value.item(), np.dtype(dtype)):
                 raise ValueError(
                     f"{self.name}: the function returned {column}={value} for label {label}, which is not a "
-                    f"{np.dtype(dtype)} number; use another dtype for this column"
+                    f"{np.dtype(dtype)} number; use a different dtype for this column"
                 )
         return (label, *(given[column] for column in wanted))
 

@@ -158,7 +158,7 @@ def _named(element: Any) -> tuple[str, Any]:
     if isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str):
         return element[0], element[1]
     raise TypeError(
-        f"ReadAll takes paths, or pairs (name, argument of the function), not {element!r}"
+        f"ReadAll accepts paths, or pairs (name, argument of the function), not {element!r}"
     )
 
 

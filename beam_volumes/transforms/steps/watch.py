@@ -333,7 +333,7 @@ def _notified(file: Any, pattern: Pattern) -> Iterator[Arrival]:
             for match in FileSystems.match([path])[0].metadata_list:
                 yield from _arrival(match, pattern)
     else:
-        raise TypeError(f"WatchSlices takes paths or Beam's FileMetadata, not {file!r}")
+        raise TypeError(f"WatchSlices accepts paths or Beam's FileMetadata, not {file!r}")
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def _arrays(data: bytes) -> dict[str, np.ndarray]:
             part = archive.read(content)
             header = io.BytesIO(part)
             if np.lib.format.read_magic(header) != (1, 0):
-                raise ValueError(f"{name} has another version")
+                raise ValueError(f"{name} has a different version")
             shape, _, own = np.lib.format.read_array_header_1_0(header)
             if not own.str.startswith(dtype) or len(shape) != ndim or own.hasobject:
                 raise ValueError(f"{name} has dtype {own} and shape {shape}")

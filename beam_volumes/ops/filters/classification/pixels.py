@@ -180,7 +180,7 @@ def pixel_classifier(
 
 def _check_points(volume: Volume, name: str) -> None:
     if volume.space.times:
-        raise ValueError(f"{name}: volume has several points in time; select one with sel(t=0)")
+        raise ValueError(f"{name}: volume has several time points; select one with sel(t=0)")
 
 
 def _of_labels(volume: Volume, examples: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

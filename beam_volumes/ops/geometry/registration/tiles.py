@@ -226,7 +226,7 @@ class TilePairs:
             if v.space.axes != axes or v.space.times:
                 raise ValueError(
                     f"{name}: tile {k} has the axes {' '.join(v.axes)}, and tile 0 {' '.join(axes)}; all "
-                    "need the same axes of space, and none of time"
+                    "need the same spatial axes, and no time axis"
                 )
         matrices, given = matrices_of(positions, axes, len(opened), name, "tiles", "positions")
         if not np.array_equal(matrices, np.broadcast_to(np.eye(len(axes)), matrices.shape)):

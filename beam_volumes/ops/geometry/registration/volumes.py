@@ -117,7 +117,7 @@ def register(
     if a.axes != b.axes or a.space.times:
         raise ValueError(
             f"{name}: the volumes have the axes {' '.join(a.axes)} and {' '.join(b.axes)}; both need "
-            "the same axes of space, and none of time"
+            "the same spatial axes, and no time axis"
         )
     size = shared_size(name, a, b).voxel_size or (1.0, 1.0, 1.0)
     if model not in MODELS:
@@ -148,7 +148,7 @@ def register(
     if link.quality < min_quality:
         raise ValueError(
             f"{name}: the best transform gives a correlation of {link.quality:.2f}, below "
-            f"min_quality={min_quality}; use another model, or fit_transform with pairs of points"
+            f"min_quality={min_quality}; use a different model, or fit_transform with pairs of points"
         )
     if not is_near(link, near.shape, reach):
         allowed = "half of the volume" if limit is None else f"max_shift={max_shift}"
