@@ -1370,7 +1370,7 @@ def area_closing(
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this size, or the highest level of the volume.
+        component of this size, or the highest level of the volume if there is none.
 
     Raises
     ------
@@ -1417,7 +1417,7 @@ def area_opening(
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this size, or the lowest level of the volume.
+        component of this size, or the lowest level of the volume if there is none.
 
     Raises
     ------
@@ -4109,7 +4109,7 @@ def diameter_closing(
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this extent, or the highest level of the volume.
+        component of this extent, or the highest level of the volume if there is none.
 
     Raises
     ------
@@ -4163,7 +4163,7 @@ def diameter_opening(
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this extent, or the lowest level of the volume.
+        component of this extent, or the lowest level of the volume if there is none.
 
     Raises
     ------
@@ -8969,8 +8969,9 @@ def match_histograms(
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. It differs from scikit-image's
-    by at most the distance between two occupied bins of the reference plus half a bin.
+    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
+    it differs from scikit-image's by at most the distance between the centres of two occupied bins
+    of the reference plus half a bin.
 
     References
     ----------
@@ -14970,7 +14971,7 @@ def track(
 
     Notes
     -----
-    One sweep measures the objects. Overlaps need one more for each number of time steps between
+    One sweep measures the objects. Overlaps need one more sweep for each time difference between
     linked objects. The tables of all time points and the pairs of nearby objects are held in
     memory, about 100 bytes for each object and each pair.
 

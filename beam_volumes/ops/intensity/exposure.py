@@ -275,8 +275,9 @@ def match_histograms(volume: Volume, reference: Volume, *, nbins: int = 1 << 16)
     -----
     Two sweeps for integers of up to 16 bits, three for other dtypes. The result equals
     scikit-image's if both volumes have up to ``nbins`` distinct values; values are compared as
-    float64. With more, all voxels in a bin get the same intensity. It differs from scikit-image's
-    by at most the distance between two occupied bins of the reference plus half a bin.
+    float64. With more, all voxels in a bin get the same intensity. For the largest voxel of a bin,
+    it differs from scikit-image's by at most the distance between the centres of two occupied bins
+    of the reference plus half a bin.
 
     References
     ----------

@@ -269,7 +269,7 @@ def area_opening(image: Volume, area_threshold: int | str = 64, connectivity: in
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this size, or the lowest level of the volume.
+        component of this size, or the lowest level of the volume if there is none.
 
     See Also
     --------
@@ -306,7 +306,7 @@ def area_closing(image: Volume, area_threshold: int | str = 64, connectivity: in
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this size, or the highest level of the volume.
+        component of this size, or the highest level of the volume if there is none.
 
     See Also
     --------
@@ -355,7 +355,7 @@ def diameter_opening(image: Volume, diameter_threshold: int = 8, connectivity: i
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the highest level at which it is in a
-        component of this extent, or the lowest level of the volume.
+        component of this extent, or the lowest level of the volume if there is none.
 
     See Also
     --------
@@ -391,7 +391,7 @@ def diameter_closing(image: Volume, diameter_threshold: int = 8, connectivity: i
     -------
     Volume
         A volume of the input's dtype. Each voxel gets the lowest level at which it is in a dark
-        component of this extent, or the highest level of the volume.
+        component of this extent, or the highest level of the volume if there is none.
 
     See Also
     --------

@@ -86,7 +86,7 @@ def track(
 
     Notes
     -----
-    One sweep measures the objects. Overlaps need one more for each number of time steps between
+    One sweep measures the objects. Overlaps need one more sweep for each time difference between
     linked objects. The tables of all time points and the pairs of nearby objects are held in
     memory, about 100 bytes for each object and each pair.
 

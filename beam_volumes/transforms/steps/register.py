@@ -62,7 +62,7 @@ class RegisterTiles(beam.PTransform):
 
     See Also
     --------
-    beam_volumes.register_tiles : Register in this process; describes the tables.
+    beam_volumes.register_tiles : Register tiles in this process, with a description of the tables.
 
     Notes
     -----
